@@ -7,15 +7,17 @@ mod credentials;
 mod dra;
 mod manifest;
 mod plugin;
+mod probe;
 mod store;
 mod text;
 
 pub use archive::image_archive;
 pub use config::config;
-pub use credentials::docker_config;
+pub use credentials::{docker_config, provider_response};
 pub use dra::dra_message;
-pub use manifest::manifest;
+pub use manifest::{manifest, pod_answer};
 pub use plugin::plugin_info;
+pub use probe::probe_location;
 pub use store::store_file;
 pub use text::{env_file, image_reference, log_line, quantity, resolv_conf};
 
@@ -23,8 +25,9 @@ pub use text::{env_file, image_reference, log_line, quantity, resolv_conf};
 pub type Check = fn(&[u8]);
 
 /// All checks, by the name of their target and of the directory of their corpus.
-pub const CHECKS: [(&str, Check); 12] = [
+pub const CHECKS: [(&str, Check); 15] = [
     ("manifest", manifest),
+    ("pod_answer", pod_answer),
     ("config", config),
     ("log_line", log_line),
     ("image_reference", image_reference),
@@ -36,6 +39,8 @@ pub const CHECKS: [(&str, Check); 12] = [
     ("dra_message", dra_message),
     ("docker_config", docker_config),
     ("env_file", env_file),
+    ("provider_response", provider_response),
+    ("probe_location", probe_location),
 ];
 
 /// Maximum lines of one message about a file, and maximum bytes of each.

@@ -1,9 +1,11 @@
 //! Manifests: an accepted pod has safe names and is the same when read again, objects have safe names; an error names the line.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use hostlet::source::{
-    DecodeError, FileAccess, Manifest, ManifestContext, ManifestError, StaticPod, read_manifest,
+    AnswerContext, DecodeError, FileAccess, Manifest, ManifestContext, ManifestError, ManifestOrigin,
+    StaticPod, read_answer, read_manifest,
 };
 use jiff::Timestamp;
 
@@ -28,16 +30,34 @@ pub fn manifest(data: &[u8]) {
             }
         }
         Err(error) => {
-            let message = error.to_string();
-            super::check_message(&message);
-            let told = message.strip_prefix("not YAML or JSON: ").unwrap_or(&message);
-            if names_lines(&error) {
-                for line in told.lines() {
-                    let number: String =
-                        line.chars().skip("line ".len()).take_while(char::is_ascii_digit).collect();
-                    assert!(line.starts_with("line ") && !number.is_empty(), "names no line: {line:?}");
-                }
-            }
+            check_error(&error);
+        }
+    }
+}
+
+/// Checks that the answer of a URL gives valid pods of different names or a helpful message.
+pub fn pod_answer(data: &[u8]) {
+    let origin = ManifestOrigin::Url("http://h/pods".to_owned());
+    let context = AnswerContext { url: "http://h/pods", origin: &origin, node_name: "node", is_alone: true };
+    match read_answer(data, &context, Timestamp::UNIX_EPOCH) {
+        Ok(pods) => {
+            pods.iter().for_each(check_names);
+            let name = |pod: &StaticPod| (pod.pod.metadata.namespace.clone(), pod.pod.metadata.name.clone());
+            let names: BTreeSet<_> = pods.iter().map(name).collect();
+            assert_eq!(names.len(), pods.len(), "two pods of one name");
+        }
+        Err(error) => check_error(&error),
+    }
+}
+
+fn check_error(error: &ManifestError) {
+    let message = error.to_string();
+    super::check_message(&message);
+    let told = message.strip_prefix("not YAML or JSON: ").unwrap_or(&message);
+    if names_lines(error) {
+        for line in told.lines() {
+            let number: String = line.chars().skip("line ".len()).take_while(char::is_ascii_digit).collect();
+            assert!(line.starts_with("line ") && !number.is_empty(), "names no line: {line:?}");
         }
     }
 }
@@ -47,12 +67,13 @@ fn names_lines(error: &ManifestError) -> bool {
         ManifestError::Invalid { .. } => true,
         ManifestError::Decode(error) => match error {
             DecodeError::Syntax(_) | DecodeError::Fields(_) => true,
-            // These are about the whole file.
+            // These are about the whole text.
             DecodeError::NotUtf8(_)
             | DecodeError::Empty
             | DecodeError::SeveralPods(_)
             | DecodeError::List(_)
-            | DecodeError::OtherKind { .. } => false,
+            | DecodeError::OtherKind { .. }
+            | DecodeError::NoPods { .. } => false,
         },
     }
 }

@@ -3,9 +3,9 @@
 use std::str::from_utf8;
 
 use hostlet::cri_config::{env_file_value, parse_resolv_conf};
-use hostlet::image::{Reference, with_default_tag};
 use hostlet::log::{LogLine, LogStream};
 use hostlet::types::Quantity;
+use hostlet::types::{ImageReference, with_default_tag};
 
 /// A line of a container's log: its content is the end of the line, and its parts make the same line.
 pub fn log_line(data: &[u8]) {
@@ -24,7 +24,7 @@ pub fn log_line(data: &[u8]) {
 /// A reference to an image: its parts make a reference with the same parts.
 pub fn image_reference(data: &[u8]) {
     let Ok(text) = from_utf8(data) else { return };
-    let reference = match Reference::parse(text) {
+    let reference = match ImageReference::parse(text) {
         Ok(reference) => reference,
         Err(error) => {
             super::check_message(&error.to_string());
@@ -39,7 +39,7 @@ pub fn image_reference(data: &[u8]) {
     if let Some(digest) = reference.digest {
         again = format!("{again}@{digest}");
     }
-    assert_eq!(Reference::parse(&again), Ok(reference), "{again:?}");
+    assert_eq!(ImageReference::parse(&again), Ok(reference), "{again:?}");
     let Ok(tagged) = with_default_tag(text) else { panic!("no tag for {text:?}") };
     assert_eq!(with_default_tag(&tagged), Ok(tagged.clone()), "a second tag");
     assert!(tagged.is_ascii() && !tagged.contains(char::is_whitespace), "{tagged:?}");

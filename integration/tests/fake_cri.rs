@@ -53,3 +53,5 @@ mod store;
 mod supervisor;
 #[path = "fake_cri/support.rs"]
 mod support;
+#[path = "fake_cri/url.rs"]
+mod url;

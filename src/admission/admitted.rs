@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::pod::DesiredPods;
 use crate::pod::pod_uid;
 use crate::pod::validation::unsupported;
-use crate::source::{SourceState, StaticPod};
+use crate::source::{ManifestOrigin, SourceState, StaticPod};
 use crate::store::{Store, Table};
 use crate::types::PodUid;
 
@@ -36,6 +36,8 @@ struct Row<P> {
 enum Origin {
     /// The manifest at this path.
     File(PathBuf),
+    /// The answer of this URL, which is without its password.
+    Url(String),
     /// The API server.
     Api,
 }
@@ -52,20 +54,18 @@ pub struct AdoptedPod {
 impl AdoptedPod {
     /// The pod as a static pod; `None` if it is not from a manifest.
     pub fn of_manifest(&self) -> Option<StaticPod> {
-        match &self.origin {
-            Origin::File(file) => Some(StaticPod {
-                pod: self.pod.clone(),
-                file: file.clone(),
-                unsupported: unsupported(&self.pod),
-            }),
-            Origin::Api => None,
-        }
+        let origin = match &self.origin {
+            Origin::File(file) => ManifestOrigin::File(file.clone()),
+            Origin::Url(url) => ManifestOrigin::Url(url.clone()),
+            Origin::Api => return None,
+        };
+        Some(StaticPod { pod: self.pod.clone(), origin, unsupported: unsupported(&self.pod) })
     }
 
     /// The pod if it is from the API server.
     pub fn of_api(&self) -> Option<Arc<Pod>> {
         match &self.origin {
-            Origin::File(_) => None,
+            Origin::File(_) | Origin::Url(_) => None,
             Origin::Api => Some(self.pod.clone()),
         }
     }
@@ -134,8 +134,8 @@ impl AdmittedPods {
 
     /// Records the pods that are admitted now. Those without a manifest are the API server's.
     pub fn record(&self, manifests: &SourceState, desired_pods: &DesiredPods, now: Timestamp) {
-        let files: HashMap<PodUid, &PathBuf> =
-            manifests.pods.iter().map(|pod| (pod_uid(&pod.pod), &pod.file)).collect();
+        let origins: HashMap<PodUid, &ManifestOrigin> =
+            manifests.pods.iter().map(|pod| (pod_uid(&pod.pod), &pod.origin)).collect();
         let mut state = self.lock();
         let mut named = HashSet::new();
         for pod in &desired_pods.pods {
@@ -149,7 +149,11 @@ impl AdmittedPods {
                 Some(known) => known.at,
                 None => state.next_time(now),
             };
-            let source = files.get(&uid).map_or(Origin::Api, |file| Origin::File((*file).clone()));
+            let source = match origins.get(&uid) {
+                Some(ManifestOrigin::File(file)) => Origin::File(file.clone()),
+                Some(ManifestOrigin::Url(url)) => Origin::Url(url.clone()),
+                None => Origin::Api,
+            };
             let row = Row { source, pod: &**pod.object(), admitted_at: at };
             self.store.put(Table::AdmittedPods, uid.as_str(), &row);
             state.admitted.insert(uid, Admitted { at, pod: pod.object().clone() });

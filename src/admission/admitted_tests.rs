@@ -12,14 +12,14 @@ use crate::pod::AdmittedPod;
 use crate::pod::DesiredPods;
 use crate::pod::pod_uid;
 use crate::pod::testing;
-use crate::source::{FileAccess, ManifestContext, SourceState, StaticPod, read_manifest};
+use crate::source::{FileAccess, ManifestContext, ManifestOrigin, SourceState, StaticPod, read_manifest};
 use crate::store::{Store, Table};
 use crate::types::PodUid;
 use crate::types::testing::at;
 
 fn of_file(pod: Pod) -> Arc<StaticPod> {
     let file = PathBuf::from(format!("/m/{}.yaml", pod.metadata.uid.as_deref().unwrap_or_default()));
-    Arc::new(StaticPod { pod: Arc::new(pod), file, unsupported: Vec::new() })
+    Arc::new(StaticPod { pod: Arc::new(pod), origin: ManifestOrigin::File(file), unsupported: Vec::new() })
 }
 
 fn pods(uids: &[&str]) -> Vec<Arc<StaticPod>> {

@@ -7,8 +7,8 @@ use serde_json::json;
 
 use super::*;
 use crate::pod::validation::FieldPath;
-use crate::source::StaticPod;
 use crate::source::api::ApiPod;
+use crate::source::{ManifestOrigin, StaticPod};
 use crate::types::testing::resource_list;
 use crate::types::{CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, Quantity};
 
@@ -44,7 +44,11 @@ impl World {
 
     fn manifest(&mut self, pod: Pod) {
         let file = format!("/m/{}.yaml", pod.metadata.name.as_deref().unwrap());
-        let pod = StaticPod { pod: Arc::new(pod), file: file.into(), unsupported: Vec::new() };
+        let pod = StaticPod {
+            pod: Arc::new(pod),
+            origin: ManifestOrigin::File(file.into()),
+            unsupported: Vec::new(),
+        };
         self.manifests.pods.push(Arc::new(pod));
     }
 

@@ -1,6 +1,7 @@
-//! The API server's client: connections from a kubeconfig, classified errors, watches, events and patches. Never knows the
-//! runtime.
+//! The API server's client: connections from a kubeconfig, classified errors, watches, events and patches; and documents of other
+//! URLs. Never knows the runtime.
 
+mod basic;
 mod certificates;
 mod connect;
 mod credentials;
@@ -8,6 +9,7 @@ mod error;
 pub mod events;
 #[cfg(any(test, feature = "fakes"))]
 pub mod fake;
+mod fetch;
 mod follow;
 mod kubeconfig;
 mod kubeconfig_files;
@@ -20,10 +22,11 @@ pub use certificates::{CertificateReport, CertificateSettings, ClientCertificate
 pub use connect::{ConnectError, Connection, connect};
 pub use credentials::{Credentials, CredentialsSource, CredentialsTask};
 pub use error::{ApiErrorKind, error_kind, message};
+pub use fetch::{FetchError, Fetcher};
 pub use follow::{FollowError, Notification, follow, follow_with_recovery};
 pub use kubeconfig_files::{
     KubeconfigCertificate, KubeconfigProblem, kubeconfig_certificates, kubeconfig_secrets,
 };
 pub use objects::{Objects, Wire};
 pub use pool::{Connections, LaneCounts, Purpose};
-pub use proxy::ProxyEnvironment;
+pub use proxy::{ProxyEnvironment, ProxyError};

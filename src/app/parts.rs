@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use http::HeaderValue;
 use tokio::sync::watch;
 
 use super::cluster::{Cluster, ClusterInputs, ClusterObjects, ClusterOutputs};
@@ -12,12 +13,12 @@ use super::paths::{ETC, PLUGIN_REGISTRY, PROC, ROOT};
 use super::runtime::RuntimeSide;
 use super::tasks::{Stage, Tasks};
 use crate::admission::{Admission, AdmissionInputs, AdmissionOutputs, AdmittedPods, AdoptedPod, RejectedPod};
-use crate::api::{CertificateReport, Connections, register_certificate};
+use crate::api::{CertificateReport, Connections, Fetcher, ProxyEnvironment, register_certificate};
 use crate::config::{Config, ParallelPulls};
 use crate::cri::RuntimeService;
 use crate::dra::Dra;
 use crate::housekeeping::{IPTABLES, IptablesChains, OtherKubelets};
-use crate::image::credentials::{Credentials, DockerConfigFiles};
+use crate::image::credentials::{Credentials, DockerConfigFiles, ProviderPlugins};
 use crate::image::preload::PreloadProblem;
 use crate::image::{ContainerdArrivals, Images, PullLimits};
 use crate::node::{
@@ -34,13 +35,16 @@ use crate::publish::status::PublishProgress;
 use crate::server::ControlServer;
 use crate::shutdown::{Reports, Shutdown, ShutdownOutputs, ShutdownPeriods, ShutdownSettings};
 use crate::source::api::ApiState;
-use crate::source::{self, SourceConfig, SourceState};
+use crate::source::{self, SourceConfig, SourceState, UrlSource};
 use crate::status::StatusCache;
 use crate::store::Store;
 use crate::supervisor::{ConfigState, SupervisorInputs};
 use crate::telemetry::{Heartbeats, Metrics};
 use crate::types::{PodEvent, PodRef, PodUid, WallClock};
 use crate::worker::RestartRequests;
+
+/// The `User-Agent` of requests to staticPodURL.
+const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("hostlet/v", env!("CARGO_PKG_VERSION")));
 
 /// The parts of a cluster, or what stands in for them: its objects, and how far the API server is behind.
 type ClusterParts =
@@ -189,10 +193,14 @@ impl Parts {
         let images = Images::new(
             runtime.images.clone(),
             pull_limits(config),
-            host_credentials(config),
+            config.pulls.verification.clone(),
+            host_credentials(config, &metrics),
             store.clone(),
             WallClock::system(),
         );
+        images.register(&metrics);
+        let upkeep = images.record_upkeep();
+        tasks.spawn(Stage::Support, "image records", |cancel| upkeep.run(cancel));
         let node_object = latest_node.subscribe();
         let describer = NodeDescriber {
             settings: node.settings.clone(),
@@ -356,6 +364,10 @@ fn start_manifests(
         check_frequency: config.sources.file_check_frequency,
         rescan: tasks.rescan().subscribe(),
         objects,
+        url: config.sources.static_pod_url.clone().map(|source| UrlSource {
+            fetcher: Fetcher::new(source.url, source.headers, USER_AGENT, ProxyEnvironment::of_process()),
+            check_frequency: config.sources.http_check_frequency,
+        }),
     };
     let known = adopted.iter().filter_map(AdoptedPod::of_manifest).collect();
     tasks.spawn(Stage::Pods, "manifests", |cancel| source::run(source, known, state, cancel));
@@ -394,11 +406,14 @@ fn shutdown_settings(config: &Config) -> ShutdownSettings {
 }
 
 /// Registry credentials from where the stock kubelet reads them.
-fn host_credentials(config: &Config) -> Credentials {
+fn host_credentials(config: &Config, metrics: &Metrics) -> Credentials {
     // A deleted working directory has no files.
     let working_dir = std::env::current_dir().unwrap_or_else(|_| ROOT.into());
     let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
-    Credentials::new(DockerConfigFiles::new(&config.root_dir, &working_dir, home.as_deref(), ROOT.as_ref()))
+    let files = DockerConfigFiles::new(&config.root_dir, &working_dir, home.as_deref(), ROOT.as_ref());
+    let providers = config.pulls.credential_providers.as_ref().map(ProviderPlugins::new).unwrap_or_default();
+    providers.register(metrics);
+    Credentials::new(files).with_providers(providers)
 }
 
 fn pull_limits(config: &Config) -> PullLimits {

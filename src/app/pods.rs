@@ -34,7 +34,7 @@ use crate::status::{StatusGates, StatusHandle, StatusSources, StatusTask};
 use crate::sys::KernelMounts;
 use crate::types::{WallClock, architecture};
 use crate::volume::{VolumeSettings, Volumes};
-use crate::worker::{EnvAccess, HostAccess, ReportSinks, RuntimeAccess, WorkerContext};
+use crate::worker::{EnvAccess, HookMetrics, HostAccess, ReportSinks, RuntimeAccess, WorkerContext};
 
 /// Maximum wait of the first pods for the node's addresses.
 const FIRST_ADDRESSES: Duration = Duration::from_secs(1);
@@ -179,6 +179,8 @@ impl Parts {
             events: self.events.clone(),
             clock: WallClock::system(),
         };
+        let hook_metrics = HookMetrics::default();
+        hook_metrics.register(&self.metrics);
         let context = WorkerContext {
             runtime,
             host,
@@ -188,6 +190,7 @@ impl Parts {
             restarts: self.restarts,
             probes,
             hook_client: HttpClient::default(),
+            hook_metrics,
             crash_loop_cap: config.pods.max_restart_wait,
         };
         let janitor = HostJanitor {

@@ -2,9 +2,10 @@
 
 use comfy_table::{ColumnConstraint, ContentArrangement, Table};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
 
-use crate::status::summary;
+use crate::pod::PodPhase;
+use crate::status::{READY_TO_START, cause_in, summary};
 
 /// The columns of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,18 +74,27 @@ pub(super) fn aligned_pods_table(
     table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
-/// The pod's reason and message on one line.
+/// The pod's message on one line: why it ended or is not running.
 pub(super) fn message(pod: &Pod) -> String {
     let Some(status) = &pod.status else { return String::new() };
-    let own = status.message.clone();
-    let waiting = status
-        .container_statuses
-        .iter()
-        .flatten()
-        .find_map(|container| container.state.as_ref()?.waiting.as_ref()?.message.clone());
-    let sandbox = status.conditions.iter().flatten().find(|c| c.type_ == "PodReadyToStartContainers");
-    let sandbox = sandbox.filter(|c| c.status == "False").and_then(|c| c.message.clone());
-    own.or(waiting).or(sandbox).unwrap_or_default().replace('\n', " ")
+    let message = status.message.as_deref().or_else(|| waits_for(status)).unwrap_or_default();
+    message.replace('\n', " ")
+}
+
+/// What the pod's containers wait for: that of the first one with a message, else what the pod waits for as a whole.
+fn waits_for(status: &PodStatus) -> Option<&str> {
+    if status.phase.as_deref().and_then(PodPhase::parse).is_some_and(PodPhase::is_terminal) {
+        return None;
+    }
+    let lists = [&status.init_container_statuses, &status.container_statuses];
+    let mut containers = lists.into_iter().flatten().flatten();
+    let waiting =
+        containers.find_map(|container| container.state.as_ref()?.waiting.as_ref()?.message.as_deref());
+    let condition =
+        |type_: &str| status.conditions.iter().flatten().find(|condition| condition.type_ == type_);
+    let pod = || Some(cause_in(condition(READY_TO_START)?.message.as_deref()?));
+    let inits = || condition("Initialized")?.message.as_deref();
+    waiting.or_else(pod).or_else(inits)
 }
 
 fn painted(status: &str, color: Color) -> String {
@@ -134,6 +144,29 @@ mod tests {
         assert!(!text.contains('\u{1b}'));
         let wide = pods_table(&[&b], Width::Wide, Color::Off, Timestamp::now());
         assert!(wide.contains("first second"), "{wide}");
+    }
+
+    #[test]
+    fn a_message_says_what_a_pod_waits_for() {
+        let waiting = |message: Option<&str>| {
+            let state = serde_json::json!({"waiting": {"reason": "PodInitializing", "message": message}});
+            serde_json::json!([{"name": "c", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state}])
+        };
+        let condition = |type_: &str, status: &str, message: &str| serde_json::json!({"type": type_, "status": status, "message": message});
+        let inits = condition("Initialized", "False", "containers with incomplete status: [i]");
+        let shown = |status: serde_json::Value| {
+            let mut pod = pod("web", None);
+            pod.status = serde_json::from_value(status).unwrap();
+            message(&pod)
+        };
+        let sandbox = condition(READY_TO_START, "False", "no pod sandbox exists: no volume");
+        let status = |phase: &str, main: Option<&str>, conditions: &[&serde_json::Value]| serde_json::json!({"phase": phase, "containerStatuses": waiting(main), "conditions": conditions});
+        assert_eq!(shown(status("Pending", Some("no image"), &[&sandbox, &inits])), "no image");
+        assert_eq!(shown(status("Pending", None, &[&sandbox, &inits])), "no volume");
+        let pulls = condition(READY_TO_START, "True", "pulling image \"a\" for container c");
+        assert_eq!(shown(status("Pending", None, &[&pulls])), "pulling image \"a\" for container c");
+        assert_eq!(shown(status("Pending", None, &[&inits])), "containers with incomplete status: [i]");
+        assert_eq!(shown(status("Failed", None, &[&sandbox])), "");
     }
 
     #[test]

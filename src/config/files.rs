@@ -9,6 +9,8 @@ use super::error::{ConfigError, Place};
 /// Size limit of a file, in bytes: far above any configuration, far below the available memory.
 const MAX_BYTES: u64 = 4 << 20;
 const DROP_IN_EXTENSION: &str = "conf";
+/// The extensions of files in a directory of credential providers.
+const PROVIDER_EXTENSIONS: [&str; 3] = ["json", "yaml", "yml"];
 
 /// The content of a file.
 #[derive(Debug)]
@@ -57,6 +59,44 @@ pub(super) fn read_drop_ins(directory: &Path) -> (Vec<TextFile>, Vec<ConfigError
             Ok(file) => files.push(file),
             Err(error) => errors.push(error),
         }
+    }
+    (files, errors)
+}
+
+/// Reads the configuration of credential providers: one file, or the JSON and YAML files of a directory in lexical order.
+pub(super) fn read_provider_files(path: &Path) -> (Vec<TextFile>, Vec<ConfigError>) {
+    let failed = |action, source| ConfigError::Read { path: path.to_owned(), action, source };
+    let is_directory = match fs::metadata(path) {
+        Ok(found) => found.is_dir(),
+        Err(source) => return (Vec::new(), vec![failed("open the file", source)]),
+    };
+    if !is_directory {
+        return match read_text(path) {
+            Ok(file) => (vec![file], Vec::new()),
+            Err(error) => (Vec::new(), vec![error]),
+        };
+    }
+    let entries = match list(path) {
+        Ok(entries) => entries,
+        Err(source) => return (Vec::new(), vec![failed("list the directory", source)]),
+    };
+    let has_extension = |path: &Path| {
+        path.extension()
+            .and_then(|extension| extension.to_str())
+            .is_some_and(|e| PROVIDER_EXTENSIONS.contains(&e))
+    };
+    let paths = entries.into_iter().filter(|(path, is_directory)| !is_directory && has_extension(path));
+    let (mut files, mut errors) = (Vec::new(), Vec::new());
+    for (path, _) in paths {
+        match read_text(&path) {
+            Ok(file) => files.push(file),
+            Err(error) => errors.push(error),
+        }
+    }
+    if files.is_empty() && errors.is_empty() {
+        let at = Place::File { path: path.to_owned(), line: None };
+        let message = "the directory has no file that ends in .json, .yaml or .yml".to_owned();
+        errors.push(ConfigError::Document { at, message });
     }
     (files, errors)
 }

@@ -48,7 +48,6 @@ const fn idle_bool(name: &'static str, default: &'static str, why: &'static str)
 
 const NO_SERVER: &str = "hostlet has no network server yet";
 const NO_CADVISOR: &str = "hostlet does not embed cAdvisor";
-const NO_PROVIDERS: &str = "hostlet pulls images without credential providers yet";
 const CLEAN_UP: &str = "hostlet keeps one dead instance per container, regardless of its age";
 
 /// Flags that set a field.
@@ -176,8 +175,6 @@ pub(super) const FIELD_FLAGS: &[FieldFlag] = &[
 pub(super) const IDLE_FLAGS: &[IdleFlag] = &[
     // Removed upstream in 1.35, but older versions of kubeadm left it in kubeadm-flags.env.
     idle("pod-infra-container-image", "", "the container runtime chooses the image of sandboxes"),
-    idle("image-credential-provider-config", "", NO_PROVIDERS),
-    idle("image-credential-provider-bin-dir", "", NO_PROVIDERS),
     idle("runtime-cgroups", "", "hostlet does not report what the runtime uses yet"),
     idle("tls-curve-preferences", "", NO_SERVER),
     idle("minimum-container-ttl-duration", "0s", CLEAN_UP),

@@ -51,6 +51,12 @@ pub struct ProcessFlags {
     /// `external` if a cloud controller manager initializes the node; otherwise empty.
     #[arg(long, value_name = "PROVIDER", default_value = "")]
     pub cloud_provider: String,
+    /// Configuration of credential providers for image pulls: a file, or a directory of files.
+    #[arg(long, value_name = "PATH", default_value = "")]
+    pub image_credential_provider_config: String,
+    /// Directory of the executables of credential providers.
+    #[arg(long, value_name = "DIR", default_value = "")]
+    pub image_credential_provider_bin_dir: String,
     /// Do not subtract hard eviction thresholds from allocatable.
     #[arg(
         long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
@@ -94,6 +100,8 @@ impl Default for ProcessFlags {
             node_ip: Vec::new(),
             node_labels: Vec::new(),
             cloud_provider: String::new(),
+            image_credential_provider_config: String::new(),
+            image_credential_provider_bin_dir: String::new(),
             experimental_allocatable_ignore_eviction: false,
             root_dir: PathBuf::from(DEFAULT_ROOT_DIR),
             lock_file: None,

@@ -9,12 +9,16 @@ use crate::yaml::nearest;
 /// Gates that have an effect.
 const SERVED: &[&str] = &[
     "CustomCPUCFSQuotaPeriod",
+    ENSURE_SECRET_PULLED_IMAGES,
     GRACEFUL_SHUTDOWN,
     GRACEFUL_SHUTDOWN_BY_PRIORITY,
     IMAGE_VOLUMES,
     MEMORY_QOS,
     STOP_SIGNALS,
 ];
+
+/// Pods need credentials for present images that were pulled with credentials.
+pub(super) const ENSURE_SECRET_PULLED_IMAGES: &str = "KubeletEnsureSecretPulledImages";
 
 /// A shutdown of the host is delayed until pods have terminated.
 pub(super) const GRACEFUL_SHUTDOWN: &str = "GracefulNodeShutdown";

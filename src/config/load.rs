@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
+use super::credential_providers;
 use super::defaults::{Membership, set_defaults};
 use super::error::{ConfigError, ConfigErrors, ConfigWarning, Place};
 use super::files::{TextFile, read_drop_ins, read_text};
@@ -44,6 +45,10 @@ pub fn load(flags: &KubeletFlags, hostname: &str) -> Result<Loaded, ConfigErrors
     for (flag, texts) in &flags.fields.fields {
         stack.add_flag(flag, texts).unwrap_or_else(|found| errors.extend(found));
     }
+    let providers = credential_providers::read(&flags.process).unwrap_or_else(|found| {
+        errors.extend(found);
+        None
+    });
     if !errors.is_empty() {
         return Err(errors.into());
     }
@@ -55,7 +60,8 @@ pub fn load(flags: &KubeletFlags, hostname: &str) -> Result<Loaded, ConfigErrors
     set_defaults(&mut kubelet, membership);
     let mut hostlet: HostletConfiguration = read(&stack.hostlet)?;
     hostlet.set_defaults();
-    let effective = EffectiveConfig::new(&kubelet, &hostlet);
+    let digest = providers.as_ref().map(|providers| providers.digest.clone());
+    let effective = EffectiveConfig::new(&kubelet, &hostlet).with_providers(digest);
 
     errors.extend(breaches(&kubelet, &hostlet, &stack));
     let (rejected, mut warnings) = unserved(&effective, membership, &stack.kubelet);
@@ -67,7 +73,7 @@ pub fn load(flags: &KubeletFlags, hostname: &str) -> Result<Loaded, ConfigErrors
     warnings.extend(needs_cluster(&hostlet, membership, &stack.hostlet));
     warnings.extend(ignored_gates(&kubelet, &stack.kubelet));
     warnings.sort_by(|a, b| a.at.cmp(&b.at));
-    let config = Config::new(&kubelet, &hostlet, &flags.process, hostname);
+    let config = Config::new(&kubelet, &hostlet, &flags.process, providers, hostname);
     Ok(Loaded { config, effective, warnings })
 }
 

@@ -318,6 +318,24 @@ fn unsupported_fields_are_errors_or_warnings() {
 }
 
 #[test]
+fn a_url_of_pods_is_checked_with_its_headers() {
+    let config = load_file(
+        "staticPodURL: https://h/pods\nstaticPodURLHeader: {X-Site: [a, b]}\nhttpCheckFrequency: 1m\n",
+    );
+    let sources = config.unwrap().config.sources;
+    let source = sources.static_pod_url.unwrap();
+    assert_eq!((source.url.host(), source.headers.len()), (Some("h"), 2));
+    assert_eq!(sources.http_check_frequency, Duration::from_secs(60));
+    assert_eq!(
+        errors("staticPodURL: ftp://a\nstaticPodURLHeader: {\"X A\": [b]}\n"),
+        [
+            "DIR/a.yaml:3: staticPodURL: must be an absolute URL of http or https, like https://example.com/pods.yaml",
+            "DIR/a.yaml:4: staticPodURLHeader: \"X A\" is not the name of a header",
+        ]
+    );
+}
+
+#[test]
 fn explicit_defaults_and_zeroes_give_no_warning() {
     // As kubeadm writes its file.
     let loaded = load_file(

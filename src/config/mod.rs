@@ -1,6 +1,7 @@
 //! Configuration: the KubeletConfiguration v1beta1 file, drop-in directory and flags, merged into one validated struct. Does
 //! not know its users.
 
+mod credential_providers;
 mod defaults;
 mod duration;
 mod error;
@@ -21,11 +22,13 @@ mod served;
 mod settings;
 mod show;
 mod spelling;
+mod static_pod_url;
 #[cfg(test)]
 mod table_of_fields;
 mod validate;
 mod wire;
 
+pub use credential_providers::{CredentialProvider, CredentialProviders, TokenAttributes};
 pub use defaults::Membership;
 pub use duration::{DurationError, GoDuration};
 pub use error::{ConfigError, ConfigErrors, ConfigWarning, Place};
@@ -33,7 +36,8 @@ pub use flags::{FieldFlags, KubeletFlags, ProcessFlags, VersionForm, with_plain_
 pub use load::{Loaded, load};
 pub use node::{Node, Reserved, Threshold};
 pub use settings::{
-    Cgroups, Cluster, Config, Dns, HostRules, ImagePulls, Logging, ParallelPulls, PodDefaults, Runtime,
-    Shutdown, Sources,
+    Cgroups, Cluster, Config, Dns, HostRules, ImagePulls, ImageVerification, Logging, ParallelPulls,
+    PodDefaults, Runtime, Shutdown, Sources,
 };
 pub use show::EffectiveConfig;
+pub use static_pod_url::StaticPodUrl;

@@ -20,13 +20,10 @@ const NO_ROTATION: Support = Ignored("hostlet does not rotate container logs yet
 const NO_IMAGE_GC: Support = Ignored("hostlet does not remove unused images yet, so this has no effect");
 const NO_METRICS: Support = Ignored("hostlet has no hidden metrics and no traces yet, so this has no effect");
 const NO_EFFECT: Support = Ignored("this has no effect with container runtimes that are reached over CRI");
-const NO_URL: Support = Rejected("hostlet does not read pods from a URL yet; use staticPodPath");
 const NO_RESERVED_CGROUP: Support =
     Rejected("hostlet limits all pods together, but not the host's own daemons yet; remove this");
 const NO_PINNING: Support =
     Rejected("hostlet does not pin CPUs and memory yet, and pods would run without this guarantee");
-const NO_VERIFICATION: Support =
-    Rejected("hostlet does not verify access to images that are present; remove this");
 
 /// Every field that is not an object with known fields, by path.
 pub(super) const FIELDS: &[(&str, Support)] = &[
@@ -34,11 +31,11 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("kind", Served),
     // Sources of pods.
     ("staticPodPath", Served),
-    ("staticPodURL", NO_URL),
-    ("staticPodURLHeader", NO_URL),
+    ("staticPodURL", Served),
+    ("staticPodURLHeader", Served),
     ("syncFrequency", Served),
     ("fileCheckFrequency", Served),
-    ("httpCheckFrequency", NO_URL),
+    ("httpCheckFrequency", Served),
     // The kubelet's server.
     ("enableServer", NO_SERVER),
     ("address", NO_SERVER),
@@ -96,8 +93,8 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("registryBurst", Served),
     ("serializeImagePulls", Served),
     ("maxParallelImagePulls", Served),
-    ("imagePullCredentialsVerificationPolicy", NO_VERIFICATION),
-    ("preloadedImagesVerificationAllowlist", NO_VERIFICATION),
+    ("imagePullCredentialsVerificationPolicy", Served),
+    ("preloadedImagesVerificationAllowlist", Served),
     ("imageMinimumGCAge", NO_IMAGE_GC),
     ("imageMaximumGCAge", NO_IMAGE_GC),
     ("imageGCHighThresholdPercent", NO_IMAGE_GC),

@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::GoDuration;
+use super::credential_providers::CredentialProviders;
 use super::flags::ProcessFlags;
 use super::gates;
 use super::hostlet::HostletConfiguration;
 use super::node::Node;
+use super::static_pod_url::{StaticPodUrl, parse_headers, parse_url};
 use super::wire::{self, KubeletConfiguration};
 use crate::telemetry::LogFormat;
 use crate::types::{CgroupDriver, MemoryQos};
@@ -91,6 +93,10 @@ pub struct Sources {
     pub static_pod_path: Option<PathBuf>,
     /// How often manifests are checked without a notification (`fileCheckFrequency`).
     pub file_check_frequency: Duration,
+    /// A URL that serves static pods, too.
+    pub static_pod_url: Option<StaticPodUrl>,
+    /// How often it is fetched (`httpCheckFrequency`).
+    pub http_check_frequency: Duration,
     /// How often a running pod is synced without an event (`syncFrequency`).
     pub sync_frequency: Duration,
 }
@@ -115,6 +121,23 @@ pub struct ImagePulls {
     pub burst: u32,
     /// How many may run in parallel (`serializeImagePulls`, `maxParallelImagePulls`).
     pub parallel: ParallelPulls,
+    /// Which present images pods need credentials for (`imagePullCredentialsVerificationPolicy`).
+    pub verification: ImageVerification,
+    /// Credential provider plugins; `None` without any (`--image-credential-provider-config`).
+    pub credential_providers: Option<CredentialProviders>,
+}
+
+/// Which present images a pod may use only with credentials that are accepted for them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ImageVerification {
+    /// None.
+    Never,
+    /// Those that this node has pulled.
+    ExceptPreloaded,
+    /// All except these: names without tag and digest, or prefixes followed by `/*` (`preloadedImagesVerificationAllowlist`).
+    ExceptAllowlisted(Vec<String>),
+    /// All.
+    Always,
 }
 
 /// How many images may be pulled in parallel.
@@ -256,6 +279,7 @@ impl Config {
         kubelet: &KubeletConfiguration,
         hostlet: &HostletConfiguration,
         flags: &ProcessFlags,
+        providers: Option<CredentialProviders>,
         hostname: &str,
     ) -> Self {
         Self {
@@ -281,10 +305,12 @@ impl Config {
             sources: Sources {
                 static_pod_path: path(&kubelet.static_pod_path),
                 file_check_frequency: time(kubelet.file_check_frequency),
+                static_pod_url: static_pod_url(kubelet),
+                http_check_frequency: time(kubelet.http_check_frequency),
                 sync_frequency: time(kubelet.sync_frequency),
             },
             runtime: runtime(kubelet),
-            pulls: pulls(kubelet),
+            pulls: pulls(kubelet, providers),
             cgroups: cgroups(kubelet),
             dns: Dns {
                 cluster_domain: kubelet.cluster_domain.clone().unwrap_or_default(),
@@ -332,6 +358,12 @@ fn healthz(kubelet: &KubeletConfiguration) -> Option<SocketAddr> {
 }
 
 /// A rate and its burst, which is at least one.
+fn static_pod_url(kubelet: &KubeletConfiguration) -> Option<StaticPodUrl> {
+    let url = parse_url(kubelet.static_pod_url.as_deref()?).ok()?;
+    let headers = kubelet.static_pod_url_header.as_ref().and_then(|headers| parse_headers(headers).ok());
+    Some(StaticPodUrl { url, headers: headers.unwrap_or_default() })
+}
+
 fn rate(qps: Option<i32>, burst: Option<i32>) -> Option<(NonZeroU32, NonZeroU32)> {
     let number = |field: Option<i32>| NonZeroU32::new(field?.try_into().ok()?);
     Some((number(qps)?, number(burst).unwrap_or(NonZeroU32::MIN)))
@@ -359,7 +391,7 @@ fn runtime(kubelet: &KubeletConfiguration) -> Runtime {
     }
 }
 
-fn pulls(kubelet: &KubeletConfiguration) -> ImagePulls {
+fn pulls(kubelet: &KubeletConfiguration, providers: Option<CredentialProviders>) -> ImagePulls {
     let count = |field: Option<i32>| field.and_then(|number| u32::try_from(number).ok()).unwrap_or_default();
     let limit =
         kubelet.max_parallel_image_pulls.and_then(|pulls| usize::try_from(pulls).ok()?.try_into().ok());
@@ -371,6 +403,24 @@ fn pulls(kubelet: &KubeletConfiguration) -> ImagePulls {
             (Some(false), None) => ParallelPulls::Unlimited,
             (Some(true) | None, _) => ParallelPulls::Serial,
         },
+        verification: verification(kubelet),
+        credential_providers: providers,
+    }
+}
+
+/// Without the feature gate `KubeletEnsureSecretPulledImages` nothing is verified, as upstream.
+fn verification(kubelet: &KubeletConfiguration) -> ImageVerification {
+    use wire::CredentialsVerification as Policy;
+    if !gates::enabled(gates::ENSURE_SECRET_PULLED_IMAGES, kubelet.feature_gates.as_ref()) {
+        return ImageVerification::Never;
+    }
+    match kubelet.image_pull_credentials_verification_policy {
+        Some(Policy::NeverVerify) => ImageVerification::Never,
+        Some(Policy::NeverVerifyPreloadedImages) | None => ImageVerification::ExceptPreloaded,
+        Some(Policy::NeverVerifyAllowlistedImages) => ImageVerification::ExceptAllowlisted(
+            kubelet.preloaded_images_verification_allowlist.clone().unwrap_or_default(),
+        ),
+        Some(Policy::AlwaysVerify) => ImageVerification::Always,
     }
 }
 

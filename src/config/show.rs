@@ -16,11 +16,18 @@ use crate::types::json;
 pub struct EffectiveConfig {
     kubelet: Value,
     hostlet: Value,
+    /// Digest of the configuration of credential providers, which is in files of its own.
+    providers: Option<String>,
 }
 
 impl EffectiveConfig {
     pub(super) fn new(kubelet: &KubeletConfiguration, hostlet: &HostletConfiguration) -> Self {
-        Self { kubelet: value(kubelet), hostlet: value(hostlet) }
+        Self { kubelet: value(kubelet), hostlet: value(hostlet), providers: None }
+    }
+
+    /// The same with credential providers.
+    pub(super) fn with_providers(self, digest: Option<String>) -> Self {
+        Self { providers: digest, ..self }
     }
 
     /// The KubeletConfiguration, without unset fields.
@@ -33,11 +40,15 @@ impl EffectiveConfig {
         &self.hostlet
     }
 
-    /// The paths of the fields whose values differ in `new`, such as `logging.verbosity`, in order. Lists are compared whole.
+    /// The paths of the fields whose values differ in `new`, such as `logging.verbosity`, in order. Lists are compared whole, as are
+    /// the files of a flag.
     pub fn changes(&self, new: &Self) -> Vec<String> {
         let mut paths = Vec::new();
         differences("", &self.kubelet, &new.kubelet, &mut paths);
         differences("", &self.hostlet, &new.hostlet, &mut paths);
+        if self.providers != new.providers {
+            paths.push("--image-credential-provider-config".to_owned());
+        }
         paths
     }
 }
@@ -90,7 +101,7 @@ mod tests {
 
     #[test]
     fn changes_are_named_by_the_path_of_the_field() {
-        let config = |kubelet, hostlet| EffectiveConfig { kubelet, hostlet };
+        let config = |kubelet, hostlet| EffectiveConfig { kubelet, hostlet, providers: None };
         let old = config(
             json!({"maxPods": 110, "logging": {"verbosity": 2, "format": "text"}, "clusterDNS": ["10.0.0.1"]}),
             json!({"maxConcurrentStarts": 3}),
@@ -104,5 +115,7 @@ mod tests {
         let paths = ["clusterDNS", "logging.verbosity", "systemReserved", "maxConcurrentStarts"];
         assert_eq!(old.changes(&new), paths);
         assert_eq!(new.changes(&old), paths);
+        let other = old.clone().with_providers(Some("sha256:0".to_owned()));
+        assert_eq!(old.changes(&other), ["--image-credential-provider-config"]);
     }
 }

@@ -8,8 +8,9 @@ use super::GoDuration;
 use super::gates;
 use super::node;
 use super::settings::socket_path;
+use super::static_pod_url::{parse_headers, parse_url};
 use super::wire::{CredentialsVerification, KubeletConfiguration, MemoryReservationPolicy, QuantityText};
-use crate::types::Quantity;
+use crate::types::{Quantity, without_tag};
 
 /// The default of memoryThrottlingFactor before Kubernetes 1.37, which files may still have without the feature gate.
 const FORMER_THROTTLING_FACTOR: f64 = 0.9;
@@ -51,6 +52,7 @@ pub(super) fn validate(kc: &KubeletConfiguration) -> Vec<Breach> {
     let mut breaches = Breaches::default();
     numbers(kc, &mut breaches);
     times(kc, &mut breaches);
+    static_pod_url(kc, &mut breaches);
     user_namespaces(kc, &mut breaches);
     endpoints(kc, &mut breaches);
     images(kc, &mut breaches);
@@ -113,6 +115,15 @@ fn user_namespaces(kc: &KubeletConfiguration, breaches: &mut Breaches) {
         breaches.add(path, format!("{ids} must be a multiple of {UNIT}"));
     } else if ids > i64::from(u32::MAX) {
         breaches.add(path, format!("{ids} must not be more than {}", u32::MAX));
+    }
+}
+
+fn static_pod_url(kc: &KubeletConfiguration, breaches: &mut Breaches) {
+    if let Some(Err(rule)) = kc.static_pod_url.as_deref().filter(|url| !url.is_empty()).map(parse_url) {
+        breaches.add("staticPodURL", rule.to_string());
+    }
+    if let Some(Err(rule)) = kc.static_pod_url_header.as_ref().map(parse_headers) {
+        breaches.add("staticPodURLHeader", rule.to_string());
     }
 }
 
@@ -184,6 +195,38 @@ fn images(kc: &KubeletConfiguration, breaches: &mut Breaches) {
             "preloadedImagesVerificationAllowlist",
             "needs imagePullCredentialsVerificationPolicy: NeverVerifyAllowlistedImages",
         );
+    }
+    for pattern in kc.preloaded_images_verification_allowlist.iter().flatten() {
+        if let Some(rule) = allowlist_rule(pattern) {
+            breaches.add("preloadedImagesVerificationAllowlist", format!("{pattern:?} {rule}"));
+        }
+    }
+    if !gates::enabled(gates::ENSURE_SECRET_PULLED_IMAGES, kc.feature_gates.as_ref())
+        && kc.image_pull_credentials_verification_policy
+            != Some(CredentialsVerification::NeverVerifyPreloadedImages)
+    {
+        let message = format!("needs the feature gate {}", gates::ENSURE_SECRET_PULLED_IMAGES);
+        breaches.add("imagePullCredentialsVerificationPolicy", message);
+    }
+}
+
+/// Which rule an item of `preloadedImagesVerificationAllowlist` violates.
+fn allowlist_rule(pattern: &str) -> Option<String> {
+    if pattern != pattern.trim() {
+        return Some("must not begin or end with a space".to_owned());
+    }
+    let prefix = pattern.strip_suffix("/*");
+    if prefix.unwrap_or(pattern).contains('*') {
+        return Some("may have a * only at its end, after a slash".to_owned());
+    }
+    match prefix {
+        Some("") => Some("needs the name of a registry before the slash".to_owned()),
+        Some(_) => None,
+        None => match without_tag(pattern) {
+            Ok(name) if name == pattern => None,
+            Ok(_) => Some("must not have a tag or digest".to_owned()),
+            Err(error) => Some(format!("is no image name: {error}")),
+        },
     }
 }
 

@@ -1,17 +1,16 @@
 //! Metrics of evictions. The names are upstream's.
 
-use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 
 use super::plan::Signal;
-use crate::telemetry::Metrics;
+use crate::telemetry::{Metrics, PlainCounter};
 
 type EvictionSignal = [(&'static str, &'static str); 1];
 
 /// The number of evictions. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct EvictionMetrics {
-    evictions: Family<EvictionSignal, Counter>,
+    evictions: Family<EvictionSignal, PlainCounter>,
 }
 
 impl EvictionMetrics {

@@ -119,7 +119,7 @@ async fn a_pod_beyond_its_limit_is_evicted_once_and_others_stay() {
     assert_eq!(*bench.events.lock(), [format!("greedy Evicted: {message}")]);
     let steps = bench.status_cache.timeline().tracks(|pod| &*pod.name == "greedy");
     assert_eq!(steps[0].entries[0].step, TimelineStep::Evicted);
-    let counted = "kubelet_evictions_total{eviction_signal=\"emptydirfs.limit\"} 1";
+    let counted = "kubelet_evictions{eviction_signal=\"emptydirfs.limit\"} 1";
     assert!(bench.metrics.encode().contains(counted), "{}", bench.metrics.encode());
 
     // It is killed until its source no longer names it; the same UID later is another pod.

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
 use crate::pod::view::PodView;
 use crate::pod::{ContainerKind, PodContainer};
 use crate::probe::FailingProbe;
-use crate::source::ManifestProblem;
+use crate::source::{ManifestOrigin, ManifestProblem};
 use crate::status::{Activity, Doing};
 
 /// The reason of a pod that was evicted.
@@ -93,7 +93,7 @@ pub struct ExplainInput<'a> {
     /// The pull it waits for.
     pub pull: Option<PullSoFar>,
     /// Its manifest, if that still exists.
-    pub file: Option<&'a Path>,
+    pub origin: Option<&'a ManifestOrigin>,
     /// The problem of its current manifest, or of another one of the same pod.
     pub problem: Option<&'a ManifestProblem>,
     /// What prevents the whole node from running pods.

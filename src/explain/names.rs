@@ -1,5 +1,7 @@
 //! Resolves the pod name that a user typed, and explains a name that matches no pod.
 
+use std::path::Path;
+
 use super::causes::manifest_remedy;
 use super::explanation::{Explanation, Verdict, one_line};
 use crate::source::ManifestProblem;
@@ -66,13 +68,14 @@ pub fn unknown(
             let (namespace, name) = pod.split_once('/').unwrap_or(("", pod));
             matches_pod_name(query, PodName { namespace, name }, node)
         });
-        named || problem.file.file_stem().is_some_and(|stem| stem.to_str() == query.rsplit('/').next())
+        let stem = problem.origin.file().and_then(Path::file_stem);
+        named || stem.is_some_and(|stem| stem.to_str() == query.rsplit('/').next())
     };
     let explanation = match problems.iter().find(|problem| is_about_it(problem)) {
         Some(problem) => {
             let sentence = format!(
                 "There is no pod {query}, because its manifest cannot be used: {}: {}",
-                problem.file.display(),
+                problem.origin,
                 one_line(&problem.message)
             );
             Explanation::wrong(sentence)
@@ -93,7 +96,7 @@ pub fn unknown(
             )
             .do_this(
                 "see `hostlet pods` for the existing pods; a pod comes from a manifest in the directory \
-                     staticPodPath",
+                     staticPodPath, or from staticPodURL",
             );
             if existed {
                 let gone = "A pod of this name existed and was removed; `hostlet timeline` shows what happened to it.";
@@ -103,7 +106,7 @@ pub fn unknown(
             explanation.also.extend(unnamed.map(|problem| {
                 format!(
                     "The manifest {} cannot be read and may define it: {}",
-                    problem.file.display(),
+                    problem.origin,
                     one_line(&problem.message)
                 )
             }));

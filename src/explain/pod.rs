@@ -8,8 +8,7 @@ use super::containers::containers;
 use super::endings::because;
 use super::explanation::{Explanation, Verdict, one_line};
 use crate::pod::PodPhase;
-use crate::status::Activity;
-use crate::status::human_duration;
+use crate::status::{Activity, READY_TO_START, cause_in, human_duration};
 use crate::types::human_size;
 
 const RUNTIME_LOG: &str = "check the container runtime's log (journalctl -u containerd)";
@@ -36,9 +35,9 @@ pub fn explain(case: &ExplainInput<'_>) -> Explanation {
             .push("The node is shutting down; pods of lower priority are terminated first.".to_owned());
     }
     let Some(problem) = case.problem else { return explanation };
-    let file = problem.file.display();
+    let file = &problem.origin;
     let what = one_line(&problem.message);
-    if case.file.is_some_and(|own| own != problem.file) {
+    if case.origin.is_some_and(|own| *own != problem.origin) {
         explanation.also.push(format!("The manifest {file} also defines this pod, and is not used: {what}."));
     } else if explanation.verdict == Verdict::Fine {
         let now = "The pod runs an earlier version of its manifest, because the manifest is broken now";
@@ -243,9 +242,8 @@ fn sandbox(case: &ExplainInput<'_>) -> Option<Explanation> {
         Some(PodPhase::Pending | PodPhase::Running) | None => {}
     }
     let conditions = status.conditions.as_deref().unwrap_or_default();
-    let condition =
-        conditions.iter().find(|c| c.type_ == "PodReadyToStartContainers" && c.status == "False")?;
-    let message = condition.message.as_deref()?;
+    let condition = conditions.iter().find(|c| c.type_ == READY_TO_START && c.status == "False")?;
+    let message = cause_in(condition.message.as_deref()?);
     let since = condition.last_transition_time.as_ref().map(|time| time.0);
     let again = case.next_work();
     if let Some(problem) = message.strip_prefix("network is not ready: ") {

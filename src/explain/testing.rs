@@ -1,7 +1,7 @@
 //! Test fixtures: the facts about a pod, and a check of its explanation.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{Disposition, ExplainInput, Explanation, HungCall, NodeProblem, PullSoFar, Verdict, explain};
 use crate::pod::testing;
 use crate::probe::FailingProbe;
-use crate::source::ManifestProblem;
+use crate::source::{ManifestOrigin, ManifestProblem};
 use crate::status::{Activity, Doing};
 pub(super) use crate::types::testing::at;
 
@@ -36,6 +36,7 @@ pub(super) struct Facts {
     pub(super) log_ends: BTreeMap<String, String>,
     pub(super) preload_dir: Option<PathBuf>,
     pub(super) archives: Vec<(String, String)>,
+    origin: ManifestOrigin,
 }
 
 impl Facts {
@@ -62,6 +63,7 @@ impl Facts {
             log_ends: BTreeMap::new(),
             preload_dir: None,
             archives: Vec::new(),
+            origin: ManifestOrigin::File(OWN_FILE.into()),
         }
     }
 
@@ -129,7 +131,7 @@ impl Facts {
             log_ends: self.log_ends.clone(),
             preload_dir: self.preload_dir.as_deref(),
             archives: &self.archives,
-            file: Some(Path::new(OWN_FILE)),
+            origin: Some(&self.origin),
             now: at(NOW),
         })
     }
@@ -149,7 +151,7 @@ impl Facts {
 
 pub(super) fn problem(file: &str, pod: Option<&str>) -> ManifestProblem {
     ManifestProblem {
-        file: file.into(),
+        origin: ManifestOrigin::File(file.into()),
         pod: pod.map(str::to_owned),
         message: "line 3: spec.x: Required value\nline 4: y".to_owned(),
         since: at(900),

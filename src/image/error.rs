@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::ReferenceError;
-use crate::types::go_quoted;
+use crate::types::{ImageReferenceError, go_quoted};
 
 /// The reason of most failed pulls.
 pub const ERR_IMAGE_PULL: &str = "ErrImagePull";
@@ -20,7 +19,7 @@ pub enum ImageError {
         /// As in the spec.
         image: String,
         /// The parse error.
-        problem: ReferenceError,
+        problem: ImageReferenceError,
     },
     /// The runtime failed to inspect the image.
     #[error("Failed to inspect image {}: {message}", go_quoted(image))]

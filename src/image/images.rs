@@ -6,14 +6,19 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::access::{PullRecords, RecordUpkeep, Verdict};
 use super::backoff::{Now, PullBackoffs};
-use super::credentials::{Credentials, Login, PullSecretError, PullSecrets};
+use super::credentials::{Credentials, PullSecrets, SourcedLogin};
 use super::puller::{PullError, Puller};
-use super::{ImageError, PullLimits, PullPolicy, PullUnderWay, Reference, with_default_tag};
+use super::{ImageError, PullLimits, PullPolicy, PullUnderWay};
+use crate::config::ImageVerification;
 use crate::cri::wire::PodSandboxConfig;
 use crate::cri::{ImageInfo, ImageService};
 use crate::store::{Store, Table};
-use crate::types::{PodEvent, PodRef, PodUid, WallClock, go_duration, go_quoted};
+use crate::telemetry::Metrics;
+use crate::types::{
+    ImageReference, PodEvent, PodRef, PodUid, WallClock, go_duration, go_quoted, with_default_tag,
+};
 
 /// A container's request for an image.
 #[derive(Clone)]
@@ -48,6 +53,13 @@ pub struct PulledIn {
     pub total: Duration,
 }
 
+/// What a request found out, for the metrics; `None` if unknown.
+#[derive(Default)]
+struct FoundOut {
+    is_present: Option<bool>,
+    needs_pull: Option<bool>,
+}
+
 /// Ensures images. Cheap to clone; clones share limits, pulls in progress and back-offs.
 #[derive(Clone)]
 pub struct Images {
@@ -58,17 +70,20 @@ struct Inner {
     service: Arc<dyn ImageService>,
     puller: Puller,
     credentials: Credentials,
+    records: PullRecords,
     backoffs: Mutex<PullBackoffs>,
     store: Store,
     clock: WallClock,
 }
 
 impl Images {
-    /// Pulls through `service` within `limits`, with the pods' credentials and these of the host. Back-offs are persisted in `store`
-    /// and resume from there.
+    /// Pulls through `service` within `limits`, with the pods' credentials and these of the host. Which present images need
+    /// credentials is the `verification`. Back-offs, and records of who may use which image, are persisted in `store` and resume from
+    /// there.
     pub fn new(
         service: Arc<dyn ImageService>,
         limits: PullLimits,
+        verification: ImageVerification,
         credentials: Credentials,
         store: Store,
         clock: WallClock,
@@ -76,17 +91,40 @@ impl Images {
         let now = Now { tokio: Instant::now(), wall: clock.now() };
         let puller = Puller::new(service.clone(), limits, now.tokio);
         let backoffs = Mutex::new(PullBackoffs::new(store.all(Table::ImagePulls), now));
-        Self { inner: Arc::new(Inner { service, puller, credentials, backoffs, store, clock }) }
+        let records = PullRecords::new(verification, store.clone(), clock.clone());
+        Self { inner: Arc::new(Inner { service, puller, credentials, records, backoffs, store, clock }) }
     }
 
-    /// Ensures that the runtime has the image, according to its pull policy. Events go to `report`, with upstream's reasons
-    /// and messages.
+    /// Registers the metrics.
+    pub fn register(&self, metrics: &Metrics) {
+        self.inner.records.register(metrics);
+    }
+
+    /// The task that removes records of images that are gone.
+    pub fn record_upkeep(&self) -> RecordUpkeep {
+        RecordUpkeep::new(self.inner.service.clone(), self.inner.records.clone())
+    }
+
+    /// Ensures that the runtime has the image and that the pod may use it, according to its pull policy. Events go to `report`, with
+    /// upstream's reasons and messages.
     ///
     /// Cancel-safe. Pods that need the same image with the same credentials share one pull, which continues as long as one of them waits.
     pub async fn ensure(
         &self,
         request: ImageRequest<'_>,
         report: &mut (dyn FnMut(PodEvent) + Send),
+    ) -> Result<EnsuredImage, ImageError> {
+        let (policy, mut found_out) = (request.policy, FoundOut::default());
+        let ensured = self.ensure_finding_out(request, report, &mut found_out).await;
+        self.inner.records.count(policy.as_str(), found_out.is_present, found_out.needs_pull);
+        ensured
+    }
+
+    async fn ensure_finding_out(
+        &self,
+        request: ImageRequest<'_>,
+        report: &mut (dyn FnMut(PodEvent) + Send),
+        found_out: &mut FoundOut,
     ) -> Result<EnsuredImage, ImageError> {
         let requested = request.image;
         let image = with_default_tag(requested).map_err(|problem| {
@@ -97,14 +135,28 @@ impl Images {
         let present = match request.policy {
             PullPolicy::Always => None,
             PullPolicy::IfNotPresent | PullPolicy::Never => {
-                self.inner.service.image_status(&image).await.map_err(|e| {
+                let present = self.inner.service.image_status(&image).await.map_err(|e| {
                     let error = ImageError::Inspect { image: requested.to_owned(), message: e.to_string() };
                     reported(error, "InspectFailed", report)
-                })?
+                })?;
+                found_out.is_present = Some(present.is_some());
+                present
             }
         };
-        match (present, request.policy) {
-            (Some(image), _) => {
+        let mut logins = None;
+        if let Some(present) = present {
+            let may_use = match self.inner.records.verdict(requested, &present) {
+                Verdict::Granted => true,
+                Verdict::MustPull => false,
+                Verdict::Depends => {
+                    let known = self.logins(&request, &image, report).await?;
+                    let may_use = self.inner.records.admits(requested, &present.id, &known);
+                    logins = Some(known);
+                    may_use
+                }
+            };
+            if may_use {
+                found_out.needs_pull = Some(false);
                 report(PodEvent::normal(
                     "Pulled",
                     format!(
@@ -112,13 +164,20 @@ impl Images {
                         go_quoted(requested)
                     ),
                 ));
-                Ok(EnsuredImage { image, pulled: None })
+                return Ok(EnsuredImage { image: present, pulled: None });
             }
-            (None, PullPolicy::Never) => {
+        }
+        match request.policy {
+            // The same for an image that the pod may not use: its presence is nobody else's business.
+            PullPolicy::Never => {
+                found_out.needs_pull = found_out.is_present.filter(|is_present| *is_present);
                 let error = ImageError::NeverPull { image: requested.to_owned() };
                 Err(reported(error, "ErrImageNeverPull", report))
             }
-            (None, PullPolicy::Always | PullPolicy::IfNotPresent) => self.pull(request, &image, report).await,
+            PullPolicy::Always | PullPolicy::IfNotPresent => {
+                found_out.needs_pull = Some(true);
+                self.pull(request, &image, logins, report).await
+            }
         }
     }
 
@@ -131,34 +190,39 @@ impl Images {
         &self,
         request: ImageRequest<'_>,
         image: &str,
+        logins: Option<Vec<SourcedLogin>>,
         report: &mut (dyn FnMut(PodEvent) + Send),
     ) -> Result<EnsuredImage, ImageError> {
-        let ImageRequest { pod, image: requested, sandbox, secrets, .. } = request;
+        let (pod, requested) = (request.pod, request.image);
         let requested_at = Instant::now();
         if let Some(error) = self.inner.backoffs.lock().in_force(&pod.uid, requested, requested_at) {
             report(PodEvent::normal("BackOff", format!("Back-off pulling image {}", go_quoted(requested))));
             return Err(error);
         }
 
-        let logins = self.logins(image, secrets).await.map_err(|error| {
-            let message = error.to_string();
-            report(failed_to_pull(requested, &message));
-            ImageError::Credentials { message }
-        })?;
+        let logins = match logins {
+            Some(logins) => logins,
+            None => self.logins(&request, image, report).await?,
+        };
+        let intent = self.inner.records.begin(requested).await;
         report(PodEvent::normal("Pulling", format!("Pulling image {}", go_quoted(requested))));
-        match self.inner.puller.pull(image, logins, sandbox).await {
+        let tried = logins.iter().map(|found| found.login.clone()).collect();
+        match self.inner.puller.pull(image, tried, request.sandbox).await {
             Ok(pulled) => {
+                intent.succeeded(&pulled.image.id, pulled.login.and_then(|index| logins.get(index)));
                 let total = requested_at.elapsed();
                 // A late joiner has waited for only part of the pull.
                 let took = PulledIn { pull: pulled.took.min(total), total };
                 report(PodEvent::normal("Pulled", pulled_message(requested, took, pulled.image.size)));
                 Ok(EnsuredImage { image: pulled.image, pulled: Some(took) })
             }
+            // The image is there, so its intent stays.
             Err(PullError::Inspect(message)) => {
                 let error = ImageError::Inspect { image: requested.to_owned(), message };
                 Err(reported(error, "InspectFailed", report))
             }
             Err(e @ (PullError::Throttled | PullError::Runtime(_))) => {
+                intent.failed();
                 let message = e.to_string();
                 report(failed_to_pull(requested, &message));
                 self.failed(&pod.uid, requested, message.clone());
@@ -167,12 +231,21 @@ impl Images {
         }
     }
 
-    /// The logins to try.
-    async fn logins(&self, image: &str, secrets: &dyn PullSecrets) -> Result<Vec<Login>, PullSecretError> {
+    /// The logins to try for `image`.
+    async fn logins(
+        &self,
+        request: &ImageRequest<'_>,
+        image: &str,
+        report: &mut (dyn FnMut(PodEvent) + Send),
+    ) -> Result<Vec<SourcedLogin>, ImageError> {
         // Parsed before.
-        let name = Reference::parse(image).map(|reference| reference.name).unwrap_or_default();
-        let secrets = secrets.get().await;
-        self.inner.credentials.of(&name, &secrets).await
+        let name = ImageReference::parse(image).map(|reference| reference.name).unwrap_or_default();
+        let secrets = request.secrets.get().await;
+        self.inner.credentials.of(&name, &secrets, request.secrets.account()).await.map_err(|error| {
+            let message = error.to_string();
+            report(failed_to_pull(request.image, &message));
+            ImageError::Credentials { message }
+        })
     }
 
     fn failed(&self, pod: &PodUid, requested: &str, message: String) {

@@ -1,6 +1,7 @@
-//! Images: references, pull policies, credentials, parallel pulls with a limit, back-off, and preloading from archives. Never
-//! removes an image; the only state on disk is the back-offs in the store.
+//! Images: pull policies, credentials, parallel pulls with a limit, back-off, who may use an image that is present, and preloading
+//! from archives. Never removes an image; the only state on disk is the back-offs and records in the store.
 
+mod access;
 mod backoff;
 pub mod credentials;
 mod error;
@@ -9,15 +10,14 @@ mod policy;
 pub mod preload;
 mod progress;
 mod puller;
-mod reference;
 mod throttle;
 
+pub use access::RecordUpkeep;
 pub use error::{ERR_IMAGE_PULL, ImageError};
 pub use images::{EnsuredImage, ImageRequest, Images, PulledIn};
 pub use policy::PullPolicy;
 pub use progress::{Arrivals, ContainerdArrivals};
 pub use puller::{PullLimits, PullUnderWay};
-pub use reference::{Reference, ReferenceError, with_default_tag};
 
 #[cfg(test)]
 mod tests;

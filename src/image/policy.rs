@@ -12,6 +12,15 @@ pub enum PullPolicy {
 }
 
 impl PullPolicy {
+    /// The API's name of the policy.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Always => "Always",
+            Self::IfNotPresent => "IfNotPresent",
+            Self::Never => "Never",
+        }
+    }
+
     /// Parses the API's name of a policy; `None` for any other text.
     pub fn from_api(name: &str) -> Option<Self> {
         match name {

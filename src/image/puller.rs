@@ -37,6 +37,8 @@ pub struct PullLimits {
 #[derive(Clone, Debug)]
 pub(super) struct Pulled {
     pub(super) image: ImageInfo,
+    /// The index of the login that was accepted; `None` for an anonymous pull.
+    pub(super) login: Option<usize>,
     /// How long it took, without the wait in the queue.
     pub(super) took: Duration,
 }
@@ -136,33 +138,35 @@ impl Puller {
             }
             ticket.started(started);
             let Requested { image, logins } = &ticket.what;
-            let reference = pull_with(&*service, image, logins, sandbox).await?;
+            let (reference, login) = pull_with(&*service, image, logins, sandbox).await?;
             let image = inspect(&*service, image, &reference).await?;
             drop(ticket);
-            Ok(Pulled { image, took: started.elapsed() })
+            Ok(Pulled { image, login, took: started.elapsed() })
         }
         .boxed()
     }
 }
 
-/// Pulls with one login after the other until one succeeds, or anonymously if there are none. The error has the texts of all, as
-/// upstream joins them.
+/// Pulls with one login after the other until one succeeds, or anonymously if there are none. Returns the runtime's reference and the
+/// index of the login. The error has the texts of all, as upstream joins them.
 async fn pull_with(
     service: &dyn ImageService,
     image: &str,
     logins: &[Login],
     sandbox: PodSandboxConfig,
-) -> Result<String, PullError> {
+) -> Result<(String, Option<usize>), PullError> {
     if logins.is_empty() {
         let pulled = service.pull_image(image, None, Some(sandbox)).await;
-        return pulled.map_err(|error| PullError::Runtime(error.to_string()));
+        return pulled
+            .map(|reference| (reference, None))
+            .map_err(|error| PullError::Runtime(error.to_string()));
     }
     let mut errors: Vec<String> = Vec::new();
-    for Login { username, password } in logins {
+    for (index, Login { username, password }) in logins.iter().enumerate() {
         let auth =
             AuthConfig { username: username.clone(), password: password.clone(), ..AuthConfig::default() };
         match service.pull_image(image, Some(auth), Some(sandbox.clone())).await {
-            Ok(reference) => return Ok(reference),
+            Ok(reference) => return Ok((reference, Some(index))),
             Err(error) => {
                 let text = error.to_string();
                 if !errors.contains(&text) {

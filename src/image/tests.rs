@@ -10,8 +10,11 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, advance, sleep};
 
-use super::credentials::{Credentials, DockerConfigFiles, NoSecrets, PullSecret, PullSecrets};
+use super::credentials::{
+    Credentials, DockerConfigFiles, NoSecrets, ObjectIdentity, PullSecret, PullSecrets,
+};
 use super::*;
+use crate::config::ImageVerification;
 use crate::cri::wire::{AuthConfig, PodSandboxConfig};
 use crate::cri::{CriError, ImageInfo, ImageService, Operation};
 use crate::store::Store;
@@ -113,6 +116,7 @@ impl Bench {
         let images = Images::new(
             registry.clone(),
             limits,
+            ImageVerification::ExceptPreloaded,
             Credentials::default(),
             Store::default(),
             WallClock::system(),
@@ -396,6 +400,11 @@ async fn a_pull_without_waiters_is_cancelled_and_frees_its_slot() {
     assert!(bench.events.lock().iter().all(|e| e.kind == EventKind::Normal));
 }
 
+fn secret(name: &str) -> ObjectIdentity {
+    let [namespace, uid] = ["default", "u"].map(str::to_owned);
+    ObjectIdentity { namespace, name: name.to_owned(), uid }
+}
+
 /// Pull Secrets with these users, one after the other, for every location named.
 struct Users(&'static str, &'static [&'static str]);
 
@@ -404,7 +413,7 @@ impl PullSecrets for Users {
     async fn get(&self) -> Vec<PullSecret> {
         let secret = |user: &&str| {
             let data = format!(r#"{{"{}": {{"username": "{user}", "password": "p"}}}}"#, self.0);
-            PullSecret::new(user, "kubernetes.io/dockercfg", |_| Some(data.as_bytes())).unwrap()
+            PullSecret::new(secret(user), "kubernetes.io/dockercfg", |_| Some(data.as_bytes())).unwrap()
         };
         self.1.iter().map(secret).collect()
     }
@@ -455,7 +464,7 @@ async fn an_invalid_pull_secret_is_named() {
     #[async_trait]
     impl PullSecrets for Invalid {
         async fn get(&self) -> Vec<PullSecret> {
-            vec![PullSecret::new("s", "kubernetes.io/dockercfg", |_| Some(b"hunter2")).unwrap()]
+            vec![PullSecret::new(secret("s"), "kubernetes.io/dockercfg", |_| Some(b"hunter2")).unwrap()]
         }
     }
     let bench = Bench::new(UNLIMITED).present("here:1");
@@ -477,8 +486,63 @@ async fn the_hosts_credentials_apply_without_secrets() {
     let mut bench = Bench::new(UNLIMITED).private("r.io/a:1", "host");
     let (clock, store) = (WallClock::system(), Store::default());
     let registry = bench.registry.clone();
-    bench.images = Images::new(registry, UNLIMITED, Credentials::new(files), store, clock);
+    bench.images =
+        Images::new(registry, UNLIMITED, ImageVerification::Never, Credentials::new(files), store, clock);
     bench.ensure("p", "r.io/a:1", PullPolicy::Always).await.unwrap();
     bench.ensure_as("p", "r.io/a:1", PullPolicy::Always, Users("r.io", &["pod"])).await.unwrap();
     assert_eq!(bench.users(), ["host", "pod", "host"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_private_image_is_not_for_pods_without_its_credentials() {
+    let bench = Bench::new(UNLIMITED).private("r.io/a:1", "owner").present("preloaded:1");
+    let ensure = |pod: &str, policy, users| bench.ensure_as(pod, "r.io/a:1", policy, Users("r.io", users));
+    ensure("owner", PullPolicy::IfNotPresent, &["owner"]).await.unwrap();
+    bench.events();
+
+    // Without the Secret: the registry decides, and nothing tells that the image is present.
+    let error = ensure("stranger", PullPolicy::Never, &[]).await.unwrap_err();
+    assert_eq!(error.reason(), "ErrImageNeverPull");
+    let message = "Container image \"r.io/a:1\" is not present with pull policy of Never";
+    assert_eq!(bench.events(), [format!("Warning ErrImageNeverPull {message}")]);
+    for users in [&[] as &[_], &["stranger"]] {
+        let error =
+            ensure(users.first().unwrap_or(&"nobody"), PullPolicy::IfNotPresent, users).await.unwrap_err();
+        assert_eq!((error.reason(), &*error.to_string()), ("ErrImagePull", "r.io/a:1: access denied"));
+    }
+    assert_eq!(bench.users(), ["owner", "", "stranger"]);
+
+    // With it, no pull is needed.
+    for policy in [PullPolicy::IfNotPresent, PullPolicy::Never] {
+        assert_eq!(ensure("other", policy, &["stranger", "owner"]).await.unwrap().pulled, None);
+    }
+    assert_eq!(bench.pulls().len(), 3);
+    // Images that this node did not pull, or pulled anonymously, are for all.
+    bench.ensure("p", "preloaded:1", PullPolicy::Never).await.unwrap();
+    bench.ensure_as("p", "public:1", PullPolicy::Always, Users("r.io", &["owner"])).await.unwrap();
+    bench.ensure("q", "public:1", PullPolicy::Never).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shared_pull_is_recorded_for_the_secret_of_each_pod() {
+    let bench = Bench::new(UNLIMITED).private("r.io/a:1", "owner");
+    let always = |pod: &str| bench.ensure_as(pod, "r.io/a:1", PullPolicy::Always, Users("r.io", &["owner"]));
+    let (first, second) = tokio::join!(always("p"), always("q"));
+    assert!(first.is_ok() && second.is_ok());
+    assert_eq!(bench.pulls().len(), 1);
+    let never = bench.ensure_as("q", "r.io/a:1", PullPolicy::Never, Users("r.io", &["owner"]));
+    never.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_image_whose_pull_was_cut_short_is_not_for_everybody() {
+    let bench = Bench::new(UNLIMITED).private("r.io/a:1", "owner");
+    let mut pod = JoinSet::new();
+    pod.spawn(bench.ensure_as("p", "r.io/a:1", PullPolicy::Always, Users("r.io", &["owner"])));
+    sleep(Duration::from_millis(300)).await;
+    pod.shutdown().await;
+    // The runtime completes it.
+    let bench = bench.present("r.io/a:1");
+    let error = bench.ensure("q", "r.io/a:1", PullPolicy::Never).await.unwrap_err();
+    assert_eq!(error.reason(), "ErrImageNeverPull");
 }

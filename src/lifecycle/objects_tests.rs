@@ -15,7 +15,7 @@ use crate::cri::Operation;
 use crate::objects::services::ServiceEnv;
 use crate::objects::{Object, ObjectError, ObjectKind, ObjectState, RuntimeClasses};
 use crate::pod::AdmittedPod;
-use crate::status::Activity;
+use crate::status::{Activity, READY_TO_START};
 use crate::store::Store;
 use crate::types::{CONFIG_SOURCE_ANNOTATION, WallClock};
 
@@ -43,10 +43,19 @@ async fn a_pod_with_a_missing_volume_object_starts_once_it_exists() {
         matches!(n.activity("u1"), Some(Activity::Retrying { error: Some(error) }) if error.contains("not found"))
     })
     .await;
+    let cause = |node: &Node| {
+        let conditions = node.status("u1").unwrap().conditions.clone().unwrap_or_default();
+        conditions.into_iter().find(|condition| condition.type_ == READY_TO_START)?.message
+    };
+    let wanted =
+        "no pod sandbox exists: MountVolume.SetUp failed for volume \"v\" : configmap \"cm\" not found";
+    assert_eq!(cause(&node).as_deref(), Some(wanted));
     sleep(MINUTE).await;
     assert!(!node.has("u1"));
+    assert_eq!(cause(&node).as_deref(), Some(wanted));
     node.objects.put(ObjectKind::ConfigMap, "default", "cm", &[("k", "v")]);
     node.until("it runs", AT_ONCE, |n| n.running("u1").len() == 1).await;
+    node.until("it waits no more", SECOND, |node| cause(node).is_none()).await;
     // Deleted while it runs: reported, without affecting the running container.
     let refused = ObjectState::Failed(ObjectError::Forbidden("no".into()));
     node.objects.set(ObjectKind::ConfigMap, "default", "cm", refused);
@@ -217,6 +226,52 @@ async fn a_missing_pull_secret_is_reported_only_after_a_failed_pull() {
     // Once it exists, the next pull uses it.
     node.objects.set(ObjectKind::Secret, "default", "absent", pull_secret("right"));
     node.until("it runs", MINUTE, |n| n.running("u1").len() == 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_private_image_is_only_for_pods_with_its_credentials_also_after_a_restart() {
+    let mut node = Node::new();
+    node.runtime.require_login("r.io/private:1", "me", "right");
+    node.objects.set(ObjectKind::Secret, "default", "right", pull_secret("right"));
+    node.objects.set(ObjectKind::Secret, "default", "wrong", pull_secret("wrong"));
+    let pod_of = |uid: &str, policy: &str, secrets: &[&str]| {
+        let container = json!({"name": "c", "image": "r.io/private:1", "imagePullPolicy": policy});
+        let secrets: Vec<Value> = secrets.iter().map(|name| json!({"name": name})).collect();
+        let mut json = serde_json::to_value(pod(uid, uid, &["c"]).spec()).unwrap();
+        (json["containers"], json["imagePullSecrets"]) = (json!([container]), json!(secrets));
+        let spec: PodSpec = serde_json::from_value(json).unwrap();
+        pod(uid, uid, &["c"]).edited(|pod| pod.spec = Some(spec.clone()))
+    };
+    let reason = |node: &Node, uid: &str| {
+        let status = node.status(uid)?;
+        status.container_statuses.as_ref()?[0].state.as_ref()?.waiting.clone()?.reason
+    };
+    let mut wanted = vec![pod_of("owner", "IfNotPresent", &["right"])];
+    node.want(wanted.clone());
+    node.until("the first pod runs", SECOND, |n| n.running("owner").len() == 1).await;
+    for restarted in [false, true] {
+        let name = |name: &str| format!("{name}-{restarted}");
+        if restarted {
+            node.sync_store();
+            node.stop().await;
+            node.boot();
+        }
+        wanted.push(pod_of(&name("none"), "IfNotPresent", &[]));
+        wanted.push(pod_of(&name("wrong"), "IfNotPresent", &["wrong"]));
+        wanted.push(pod_of(&name("never"), "Never", &[]));
+        node.want(wanted.clone());
+        for pod in ["none", "wrong"] {
+            let is_refused = |n: &Node| reason(n, &name(pod)).as_deref() == Some("ErrImagePull");
+            node.until("the registry refuses it", SECOND, is_refused).await;
+        }
+        let is_hidden = |n: &Node| reason(n, &name("never")).as_deref() == Some("ErrImageNeverPull");
+        node.until("it does not learn that the image is present", SECOND, is_hidden).await;
+        let before = node.runtime.calls_of(Operation::PullImage).len();
+        wanted.push(pod_of(&name("same"), "Never", &["right"]));
+        node.want(wanted.clone());
+        node.until("one with the Secret runs", SECOND, |n| n.running(&name("same")).len() == 1).await;
+        assert_eq!(node.runtime.calls_of(Operation::PullImage).len(), before);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,7 +12,7 @@ use super::testing::{Node, pod, pod_with};
 use crate::cri::Operation;
 use crate::cri::fake::{Fault, OnTerm, Rule, Script};
 use crate::pod::AdmittedPod;
-use crate::status::Activity;
+use crate::status::{Activity, READY_TO_START};
 use crate::worker::{ReportSinks, WorkerContext};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -35,6 +35,52 @@ async fn a_sandbox_is_reported_as_soon_as_it_is_ready() {
     };
     node.until("the sandbox and its address are reported", 5 * SECOND, is_reported).await;
     assert_eq!(node.phase("u1").as_deref(), Some("Pending"));
+}
+
+/// The message of the condition that says what the pod's containers wait for.
+fn cause(node: &Node) -> Option<String> {
+    let status = node.status("u1")?;
+    let mut conditions = status.conditions.iter().flatten();
+    conditions.find(|c| c.type_ == READY_TO_START)?.message.clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_pull_of_an_image_is_reported_until_it_is_over() {
+    let mut node = Node::new();
+    node.runtime.faults().add(Rule::new(Operation::PullImage, Fault::Delay(MINUTE)).times(1));
+    let pod = pod("web", "u1", &["c"]);
+    node.want([pod.edited(|pod| pod.spec.as_mut().unwrap().containers[0].image = Some("large".to_owned()))]);
+    let pulls = Some("pulling image \"large\" for container c".to_owned());
+    node.until("the pull is reported", 2 * SECOND, |node| cause(node) == pulls).await;
+    let status = node.status("u1").unwrap();
+    let ready = status.conditions.iter().flatten().find(|c| c.type_ == "Ready").unwrap();
+    assert_eq!(ready.message.as_deref(), Some("containers with unready status: [c]"));
+    node.until("it runs", 2 * MINUTE, |node| node.phase("u1").as_deref() == Some("Running")).await;
+    assert_eq!(cause(&node), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cause_in_other_words_changes_no_status() {
+    let mut node = Node::new();
+    let failed = |text: &str| Rule::new(Operation::RunSandbox, Fault::fail(text));
+    let reported = |text: &str| Some(format!("no pod sandbox exists: Failed to create pod sandbox: {text}"));
+    let (first, second) =
+        (format!("{} has no network", "a".repeat(64)), format!("{} has no network", "b".repeat(64)));
+    node.runtime.faults().add(failed(&first));
+    node.want([pod("web", "u1", &["c"])]);
+    node.until("the cause is reported", 2 * SECOND, |node| cause(node) == reported(&first)).await;
+    node.runtime.faults().clear();
+    node.runtime.faults().add(failed(&second));
+    let tries = node.calls_of("u1", Operation::RunSandbox).len();
+    sleep(MINUTE).await;
+    assert!(node.calls_of("u1", Operation::RunSandbox).len() > tries);
+    assert_eq!(cause(&node), reported(&first));
+    node.runtime.faults().clear();
+    node.runtime.faults().add(failed("no room"));
+    node.until("another cause is reported", MINUTE, |node| cause(node) == reported("no room")).await;
+    node.runtime.faults().clear();
+    node.until("it runs", MINUTE, |node| node.phase("u1").as_deref() == Some("Running")).await;
+    assert_eq!(cause(&node), None);
 }
 
 /// The reported state of a container.

@@ -1,5 +1,5 @@
-//! Termination of any pod at any moment: init containers, sidecars, hooks and slow stops, with any grace period, and with a daemon
-//! that is killed meanwhile.
+//! Termination of any pod at any moment: init containers, sidecars, hooks, failed probes and slow stops, with any grace period, and
+//! with a daemon that is killed meanwhile.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::testing::{Node, pod_with};
 use crate::cri::fake::{Exec, Happened, OnTerm, Script, What};
 use crate::cri::{ExecOutput, Operation};
-use crate::pod::{AdmittedPod, ContainerKind};
+use crate::pod::{AdmittedPod, ContainerKind, ContainerProbes, PodProbes, ProbeKind};
+use crate::types::ContainerId;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -30,6 +31,8 @@ enum Hook {
 #[derive(Clone, Copy, Debug)]
 struct Part {
     hook: Hook,
+    /// Seconds of a postStart pause.
+    post_start: Option<i64>,
     /// Seconds from SIGTERM to its exit; `None` if it ignores the signal.
     stops_after: Option<u64>,
 }
@@ -40,6 +43,8 @@ struct Case {
     inits: Vec<Option<Part>>,
     mains: Vec<Part>,
     grace_seconds: i64,
+    /// When the liveness probe of the first main container has failed, milliseconds after the pod was added.
+    probe_fails_at: Option<u64>,
     /// When the pod is removed, milliseconds after it was added.
     removed_at: u64,
     /// When the daemon is killed, milliseconds after that.
@@ -52,17 +57,26 @@ fn any_part() -> impl Strategy<Value = Part> {
         2 => (0u64..12, 0i32..2).prop_map(|(seconds, code)| Hook::Exec(seconds, code)),
         1 => (0i64..12).prop_map(Hook::Sleep),
     ];
-    (hook, prop::option::weighted(0.8, 0u64..8)).prop_map(|(hook, stops_after)| Part { hook, stops_after })
+    let post_start = prop::option::weighted(0.3, 0i64..6);
+    let stops_after = prop::option::weighted(0.8, 0u64..8);
+    (hook, post_start, stops_after).prop_map(|(hook, post_start, stops_after)| Part {
+        hook,
+        post_start,
+        stops_after,
+    })
 }
 
 fn any_case() -> impl Strategy<Value = Case> {
     let inits = prop::collection::vec(prop::option::weighted(0.7, any_part()), 0..4);
     let mains = prop::collection::vec(any_part(), 1..4);
-    (inits, mains, 0i64..20, 0u64..8_000, prop::option::weighted(0.3, 0u64..20_000)).prop_map(
-        |(inits, mains, grace_seconds, removed_at, killed_at)| Case {
+    let fails_before = prop::option::weighted(0.4, 0u64..8_000);
+    let killed_at = prop::option::weighted(0.3, 0u64..20_000);
+    (inits, mains, 0i64..20, 0u64..8_000, fails_before, killed_at).prop_map(
+        |(inits, mains, grace_seconds, removed_at, fails_before, killed_at)| Case {
             inits,
             mains,
             grace_seconds,
+            probe_fails_at: fails_before.and_then(|before| removed_at.checked_sub(before)),
             removed_at,
             killed_at,
         },
@@ -76,15 +90,21 @@ impl Case {
             if let Some(policy) = policy {
                 container["restartPolicy"] = json!(policy);
             }
+            if name == "m0" {
+                container["livenessProbe"] = json!({"tcpSocket": {"port": 80}});
+            }
             match part.map(|part| part.hook) {
                 Some(Hook::Exec(seconds, code)) => {
                     let command = ["pre-stop".to_owned(), seconds.to_string(), code.to_string()];
-                    container["lifecycle"] = json!({"preStop": {"exec": {"command": command}}});
+                    container["lifecycle"]["preStop"] = json!({"exec": {"command": command}});
                 }
                 Some(Hook::Sleep(seconds)) => {
-                    container["lifecycle"] = json!({"preStop": {"sleep": {"seconds": seconds}}});
+                    container["lifecycle"]["preStop"] = json!({"sleep": {"seconds": seconds}});
                 }
                 Some(Hook::None) | None => {}
+            }
+            if let Some(seconds) = part.and_then(|part| part.post_start) {
+                container["lifecycle"]["postStart"] = json!({"sleep": {"seconds": seconds}});
             }
             container
         };
@@ -138,7 +158,12 @@ async fn check(case: &Case) {
     case.script(&node);
     let pod = case.pod();
     node.want([pod.clone()]);
-    sleep(Duration::from_millis(case.removed_at)).await;
+    let added = Instant::now();
+    if let Some(at) = case.probe_fails_at {
+        sleep(Duration::from_millis(at)).await;
+        fail_probe(&node);
+    }
+    sleep_until(added + Duration::from_millis(case.removed_at)).await;
     let removed = Instant::now();
     let ran: Vec<String> = node.running("u").into_iter().map(|(name, _)| name).collect();
     node.want([]);
@@ -167,6 +192,16 @@ async fn check(case: &Case) {
     }
     check_hooks(case, &node, &ran);
     check_order(case, &node, &pod, &history, removed);
+}
+
+/// The liveness probe of the first main container has failed, if an instance of it runs.
+fn fail_probe(node: &Node) {
+    if let Some(container) = node.containers().into_iter().find(|c| c.runs && c.name == "m0") {
+        let failed =
+            ContainerProbes { started: true, failed: Some(ProbeKind::Liveness), ..Default::default() };
+        let found = PodProbes([(ContainerId::from(container.id.as_str()), failed)].into());
+        node.probes.set(&"u".into(), found);
+    }
 }
 
 fn is_end(happened: &Happened) -> bool {

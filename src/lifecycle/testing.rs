@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Janitor, PodTable};
 use crate::admission::{AdmittedPods, AdoptedPod};
+use crate::config::ImageVerification;
 use crate::cri::fake::{Call, FakeRuntime};
 use crate::cri::wire::{ContainerState, PodSandboxState};
 use crate::cri::{Operation, RuntimeCondition, RuntimeStatus};
@@ -50,7 +51,7 @@ use crate::telemetry::Heartbeats;
 use crate::types::{CONFIG_SEEN_ANNOTATION, POD_UID_LABEL, PodUid, QuietPeriod, WallClock};
 use crate::volume::{NodeAmounts, VolumeSettings, Volumes};
 use crate::worker::{
-    EnvAccess, HostAccess, PodSyncer, ReportSinks, RestartRequests, RuntimeAccess, WorkerContext,
+    EnvAccess, HookMetrics, HostAccess, PodSyncer, ReportSinks, RestartRequests, RuntimeAccess, WorkerContext,
 };
 
 /// Poll interval of tests.
@@ -240,6 +241,7 @@ impl Node {
                 images: Images::new(
                     runtime,
                     self.pull_limits,
+                    ImageVerification::ExceptPreloaded,
                     Credentials::default(),
                     store.clone(),
                     self.clock.clone(),
@@ -268,6 +270,7 @@ impl Node {
             restarts: RestartRequests::new(store.clone()),
             probes: self.probes.clone(),
             hook_client: HttpClient::default(),
+            hook_metrics: HookMetrics::default(),
             crash_loop_cap: Duration::from_secs(300),
         };
         let janitor = HostJanitor {

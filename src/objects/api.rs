@@ -21,10 +21,10 @@ use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::api_claims::follow_claim;
+use super::api_claims::{follow_claim, get};
 use super::{
-    ClaimRef, ClaimState, Object, ObjectError, ObjectKind, ObjectRef, ObjectSource, ObjectState, Token,
-    TokenRequest,
+    ClaimRef, ClaimState, Object, ObjectError, ObjectKind, ObjectRef, ObjectSource, ObjectState,
+    ServiceAccountInfo, Token, TokenRequest,
 };
 use crate::api::{ApiErrorKind, FollowError, Objects, error_kind, follow, message};
 
@@ -98,6 +98,15 @@ impl ObjectSource for ApiObjects {
         self.shared.with(|inner| inner.requested.push_back(Requested::Claim(claim.clone(), Arc::new(known))));
         self.shared.request_added.notify_one();
         receiver
+    }
+
+    async fn service_account(&self, namespace: &str, name: &str) -> Result<ServiceAccountInfo, ObjectError> {
+        let accounts = Objects::<ServiceAccount>::namespaced(self.client.clone(), namespace);
+        let metadata = get(&accounts, name).await?.metadata;
+        Ok(ServiceAccountInfo {
+            uid: metadata.uid.unwrap_or_default(),
+            annotations: metadata.annotations.unwrap_or_default(),
+        })
     }
 
     async fn request_token(&self, request: &TokenRequest) -> Result<Token, ObjectError> {

@@ -69,7 +69,8 @@ async fn bound_volume(client: &Client, claim: &ClaimRef) -> Result<PersistentVol
     claimed_by(volume, claim.metadata.uid.as_deref().unwrap_or_default())
 }
 
-async fn get<K>(objects: &Objects<K>, name: &str) -> Result<K, ObjectError>
+/// Reads an object.
+pub(super) async fn get<K>(objects: &Objects<K>, name: &str) -> Result<K, ObjectError>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
 {

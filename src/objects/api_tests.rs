@@ -216,6 +216,18 @@ async fn a_token_request_is_bound_to_the_pod_and_has_a_deadline() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_service_account_is_read() {
+    let room = start();
+    let missing = room.objects.service_account("ns", "builder").await.unwrap_err();
+    assert!(matches!(missing, ObjectError::NotFound(_)), "{missing:?}");
+    let account = json!({"metadata": {"name": "builder", "namespace": "ns", "annotations": {"a": "b"}}});
+    let account: ServiceAccount = serde_json::from_value(account).unwrap();
+    room.api.put("/api/v1/namespaces/ns/serviceaccounts/builder", &account);
+    let found = room.objects.service_account("ns", "builder").await.unwrap();
+    assert_eq!(found.annotations, [("a".to_owned(), "b".to_owned())].into());
+}
+
 /// Events of the server, the network and the receivers.
 #[derive(Clone, Debug)]
 enum Event {

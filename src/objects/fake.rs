@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use super::{
     ClaimError, ClaimRef, ClaimState, Object, ObjectError, ObjectKind, ObjectRef, ObjectSource, ObjectState,
-    Token, TokenRequest,
+    ServiceAccountInfo, Token, TokenRequest,
 };
 use crate::types::WallClock;
 
@@ -26,6 +26,7 @@ pub struct FakeObjects {
 struct Inner {
     objects: HashMap<ObjectRef, watch::Sender<ObjectState>>,
     claims: HashMap<ClaimRef, watch::Sender<ClaimState>>,
+    accounts: HashMap<(String, String), ServiceAccountInfo>,
     tokens: u32,
     token_error: Option<ObjectError>,
 }
@@ -71,6 +72,11 @@ impl FakeObjects {
         self.with(|inner| inner.claims.entry(claim).or_default().send_replace(known));
     }
 
+    /// Sets a service account.
+    pub fn set_account(&self, namespace: &str, name: &str, account: ServiceAccountInfo) {
+        self.with(|inner| inner.accounts.insert((namespace.to_owned(), name.to_owned()), account));
+    }
+
     /// Number of token requests.
     pub fn tokens(&self) -> u32 {
         self.with(|inner| inner.tokens)
@@ -107,6 +113,11 @@ impl ObjectSource for FakeObjects {
             watch::Sender::new(ClaimState::Failed(ClaimError::FetchClaim(ObjectError::NotFound(text))))
         };
         self.with(|inner| inner.claims.entry(claim.clone()).or_insert_with(absent).subscribe())
+    }
+
+    async fn service_account(&self, namespace: &str, name: &str) -> Result<ServiceAccountInfo, ObjectError> {
+        let known = self.with(|inner| inner.accounts.get(&(namespace.to_owned(), name.to_owned())).cloned());
+        known.ok_or_else(|| ObjectError::NotFound(format!("serviceaccounts {name:?} not found")))
     }
 
     async fn request_token(&self, request: &TokenRequest) -> Result<Token, ObjectError> {

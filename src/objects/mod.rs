@@ -19,7 +19,8 @@ pub use claims::{ClaimError, ClaimRef, ClaimState, GROUP, MOUNT_OPTIONS};
 pub use fake::FakeObjects;
 pub use runtime_classes::{RuntimeClassError, RuntimeClasses, RuntimeClassesTask};
 pub use source::{
-    Object, ObjectError, ObjectKind, ObjectRef, ObjectSource, ObjectState, Token, TokenRequest,
+    Object, ObjectError, ObjectKind, ObjectRef, ObjectSource, ObjectState, ServiceAccountInfo, Token,
+    TokenRequest,
 };
 pub use standalone::{FileObject, Standalone};
 pub use watched::{Objects, Watched};

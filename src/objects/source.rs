@@ -61,6 +61,8 @@ pub struct Object {
     pub binary: BTreeMap<String, Vec<u8>>,
     /// A Secret's `type`.
     pub secret_type: String,
+    /// A Secret's UID; empty without an API server.
+    pub uid: String,
 }
 
 /// Never prints Secrets.
@@ -86,7 +88,7 @@ impl Object {
 impl From<ConfigMap> for Object {
     fn from(map: ConfigMap) -> Self {
         let binary = map.binary_data.unwrap_or_default().into_iter().map(|(key, data)| (key, data.0));
-        Self { text: map.data.unwrap_or_default(), binary: binary.collect(), secret_type: String::new() }
+        Self { text: map.data.unwrap_or_default(), binary: binary.collect(), ..Self::default() }
     }
 }
 
@@ -94,7 +96,8 @@ impl From<Secret> for Object {
     fn from(secret: Secret) -> Self {
         let binary = secret.data.unwrap_or_default().into_iter().map(|(key, data)| (key, data.0));
         let secret_type = secret.type_.unwrap_or_default();
-        Self { text: BTreeMap::new(), binary: binary.collect(), secret_type }
+        let uid = secret.metadata.uid.unwrap_or_default();
+        Self { text: BTreeMap::new(), binary: binary.collect(), secret_type, uid }
     }
 }
 
@@ -148,6 +151,15 @@ pub struct TokenRequest {
     pub pod_uid: String,
 }
 
+/// What is known of a service account.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServiceAccountInfo {
+    /// Its UID.
+    pub uid: String,
+    /// Its annotations.
+    pub annotations: BTreeMap<String, String>,
+}
+
 /// A token.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token {
@@ -166,7 +178,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// A source of objects and tokens.
+/// A source of objects, service accounts and tokens.
 #[async_trait]
 pub trait ObjectSource: Send + Sync + 'static {
     /// Follows an object for as long as the receiver is kept. The receiver always sees the latest state. Receivers of one
@@ -177,6 +189,9 @@ pub trait ObjectSource: Send + Sync + 'static {
 
     /// Follows a claim until it is bound, for as long as the receiver is kept.
     fn watch_claim(&self, claim: &ClaimRef) -> watch::Receiver<ClaimState>;
+
+    /// Reads a service account. Has its own deadline.
+    async fn service_account(&self, namespace: &str, name: &str) -> Result<ServiceAccountInfo, ObjectError>;
 
     /// Requests a new token. Not idempotent but harmless to repeat. Has its own deadline.
     async fn request_token(&self, request: &TokenRequest) -> Result<Token, ObjectError>;

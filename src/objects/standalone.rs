@@ -14,8 +14,8 @@ use tokio::sync::watch;
 use super::api::publish;
 use super::claims::reduced;
 use super::{
-    ClaimError, ClaimRef, ClaimState, Object, ObjectError, ObjectRef, ObjectSource, ObjectState, Token,
-    TokenRequest,
+    ClaimError, ClaimRef, ClaimState, Object, ObjectError, ObjectRef, ObjectSource, ObjectState,
+    ServiceAccountInfo, Token, TokenRequest,
 };
 
 /// An object that a file defines. `Display` identifies it.
@@ -156,6 +156,10 @@ fn subscribe<K: Eq + Hash + Clone, S: Default>(
     known.entry(key.clone()).or_insert_with(|| watch::Sender::new(state.unwrap_or_default())).subscribe()
 }
 
+fn no_api_server() -> ObjectError {
+    ObjectError::Unavailable("there is no API server".to_owned())
+}
+
 #[async_trait]
 impl ObjectSource for Standalone {
     fn watch(&self, object: &ObjectRef) -> watch::Receiver<ObjectState> {
@@ -170,8 +174,12 @@ impl ObjectSource for Standalone {
         subscribe(&mut inner.claims, claim, state)
     }
 
+    async fn service_account(&self, _: &str, _: &str) -> Result<ServiceAccountInfo, ObjectError> {
+        Err(no_api_server())
+    }
+
     async fn request_token(&self, _: &TokenRequest) -> Result<Token, ObjectError> {
-        Err(ObjectError::Unavailable("there is no API server".to_owned()))
+        Err(no_api_server())
     }
 }
 

@@ -237,7 +237,7 @@ impl ControlServer {
     fn view(&self) -> NodeView {
         let source = self.source.borrow();
         let problems = source.problems.iter().map(|problem| Problem {
-            file: problem.file.display().to_string(),
+            file: problem.origin.to_string(),
             pod: problem.pod.clone(),
             message: problem.message.clone(),
             since: problem.since,

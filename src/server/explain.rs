@@ -20,7 +20,7 @@ use crate::explain::{
 };
 use crate::log::log_end;
 use crate::pod::{pod_ref, pod_uid};
-use crate::source::ManifestProblem;
+use crate::source::{ManifestOrigin, ManifestProblem};
 use crate::status::{Doing, PodStatusEntry};
 use crate::sys::file_work;
 use crate::types::{PodRef, PodUid, one_line};
@@ -49,7 +49,7 @@ struct KnownPod {
     disposition: Disposition,
     reported: Option<PodStatusEntry>,
     /// Its manifest, if it still has one.
-    file: Option<PathBuf>,
+    origin: Option<ManifestOrigin>,
 }
 
 impl ControlServer {
@@ -93,20 +93,20 @@ impl ControlServer {
         let is_rejected = |uid: &PodUid| rejected.iter().any(|rejected| pod_uid(&rejected.pod) == *uid);
         let mut known: Vec<KnownPod> = Vec::new();
         let manifests: Vec<_> =
-            self.source.borrow().pods.iter().map(|pod| (pod.pod.clone(), Some(pod.file.clone()))).collect();
+            self.source.borrow().pods.iter().map(|pod| (pod.pod.clone(), Some(pod.origin.clone()))).collect();
         let api: Vec<_> = self.api.borrow().pods.values().map(|pod| (pod.pod.clone(), None)).collect();
-        for (pod, file) in manifests.into_iter().chain(api) {
+        for (pod, origin) in manifests.into_iter().chain(api) {
             let uid = pod_uid(&pod);
             if !is_rejected(&uid) {
                 let reported = reported.remove(&uid);
-                known.push(KnownPod { pod, disposition: Disposition::Desired, reported, file });
+                known.push(KnownPod { pod, disposition: Disposition::Desired, reported, origin });
             }
         }
         known.extend(rejected.into_iter().map(|rejected| KnownPod {
             pod: Arc::new(rejected.with_status()),
             disposition: Disposition::Rejected,
             reported: None,
-            file: None,
+            origin: None,
         }));
         for known in &mut known {
             let name = pod_ref(&known.pod).full_name();
@@ -120,7 +120,7 @@ impl ControlServer {
             pod: reported.pod.object().clone(),
             disposition: Disposition::Removed,
             reported: Some(reported),
-            file: None,
+            origin: None,
         }));
         known
     }
@@ -153,10 +153,10 @@ impl ControlServer {
             running: running.collect(),
             hung: self.hung_call(&pod, doing.as_ref()),
             pull: doing.as_ref().and_then(|doing| pulls.of(doing.activity.image()?)),
-            file: known.file.as_deref(),
+            origin: known.origin.as_ref(),
             problem: of_this
                 .clone()
-                .find(|problem| known.file.as_ref() == Some(&problem.file))
+                .find(|problem| known.origin.as_ref() == Some(&problem.origin))
                 .or(of_this.next()),
             node_problem: self.node_problem(),
             shutdown: self.shutdown.borrow().since,

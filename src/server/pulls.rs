@@ -8,8 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::control::ControlServer;
 use super::view::{PullView, PullsView};
-use crate::image::with_default_tag;
-use crate::types::PodUid;
+use crate::types::{PodUid, with_default_tag};
 
 /// The pulls in progress, oldest first.
 pub(super) async fn pulls(State((server, _)): State<(ControlServer, CancellationToken)>) -> Json<PullsView> {

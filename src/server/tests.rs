@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::ControlServer;
 use crate::api::Connections;
+use crate::config::ImageVerification;
 use crate::cri::fake::{Exec, FakeRuntime, Pull};
 use crate::cri::wire::{ContainerConfig, ContainerMetadata, ImageSpec, PodSandboxConfig, PodSandboxMetadata};
 use crate::cri::{Calls, ExecOutput, RuntimeService};
@@ -93,7 +94,14 @@ impl Bench {
         let status_cache = StatusCache::default();
         let limits = PullLimits { serialize: true, max_parallel: None, qps: 0, burst: 0 };
         let (clock, credentials) = (WallClock::system(), Credentials::default());
-        let images = Images::new(runtime.clone(), limits, credentials, Store::default(), clock);
+        let images = Images::new(
+            runtime.clone(),
+            limits,
+            ImageVerification::Never,
+            credentials,
+            Store::default(),
+            clock,
+        );
         let arrived: Arc<Mutex<Option<u64>>> = Arc::default();
         let status = Arc::new(pod.status.clone().unwrap());
         let events = RecentEvents::new(WallClock::system());

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde::{Deserialize, Serialize};
 
 use crate::explain::PullSoFar;
-use crate::image::with_default_tag;
+use crate::types::with_default_tag;
 
 /// A snapshot of this node and its pods.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -19,13 +19,13 @@ const MAX_KIND: usize = 100;
 /// Why a file is no manifest. Every message says what to change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// The file is not UTF-8.
-    #[error("the file is not UTF-8 text (byte {0}); save it as UTF-8")]
+    /// The manifest is not UTF-8.
+    #[error("not UTF-8 text (byte {0}); save it as UTF-8")]
     NotUtf8(usize),
     /// The file has no document.
     #[error("the file is empty; it should contain a v1 Pod")]
     Empty,
-    /// The file is not YAML or JSON, or has a duplicate key.
+    /// The manifest is not YAML or JSON, or has a duplicate key.
     #[error("not YAML or JSON: {0}")]
     Syntax(String),
     /// The file has several pods.
@@ -42,6 +42,12 @@ pub enum DecodeError {
          ConfigMaps, Secrets, PersistentVolumes and PersistentVolumeClaims"
     )]
     OtherKind {
+        /// What was found instead.
+        found: String,
+    },
+    /// The answer of a URL has something else.
+    #[error("the answer contains {found}; it has to be one Pod or PodList of apiVersion v1")]
+    NoPods {
         /// What was found instead.
         found: String,
     },
@@ -146,12 +152,7 @@ enum Kind {
 /// Decodes a manifest. Unknown fields are returned along with the objects, so that validation errors can be reported at the same
 /// time.
 pub(super) fn decode_manifest(bytes: &[u8]) -> Result<Documents, DecodeError> {
-    let text = std::str::from_utf8(bytes).map_err(|error| DecodeError::NotUtf8(error.valid_up_to()))?;
-    let mut documents = parse_documents(text).map_err(|errors| {
-        let lines = errors.iter().map(|e| format!("line {} column {}: {e}", e.line, e.column));
-        DecodeError::Syntax(lines.collect::<Vec<_>>().join("\n"))
-    })?;
-    documents.retain(|document| !document.value.is_null());
+    let documents = documents_of(bytes)?;
     if documents.is_empty() {
         return Err(DecodeError::Empty);
     }
@@ -171,6 +172,97 @@ pub(super) fn decode_manifest(bytes: &[u8]) -> Result<Documents, DecodeError> {
         }
     }
     Ok(decoded)
+}
+
+/// The documents that are not empty.
+fn documents_of(bytes: &[u8]) -> Result<Vec<Document>, DecodeError> {
+    let text = std::str::from_utf8(bytes).map_err(|error| DecodeError::NotUtf8(error.valid_up_to()))?;
+    let mut documents = parse_documents(text).map_err(|errors| {
+        let lines = errors.iter().map(|e| format!("line {} column {}: {e}", e.line, e.column));
+        DecodeError::Syntax(lines.collect::<Vec<_>>().join("\n"))
+    })?;
+    documents.retain(|document| !document.value.is_null());
+    Ok(documents)
+}
+
+/// Pods that a URL serves.
+pub(super) struct DecodedPods {
+    /// Each with the path of its place: empty for a single pod, else `items[0]`.
+    pub(super) pods: Vec<(String, Pod)>,
+    pub(super) document: Document,
+    /// Paths of unknown fields, each with a message.
+    pub(super) unknown: Vec<(String, String)>,
+}
+
+/// Decodes the answer of a URL: a Pod, or a PodList.
+pub(super) fn decode_pods(bytes: &[u8]) -> Result<DecodedPods, DecodeError> {
+    let other = |found: String| Err(DecodeError::NoPods { found });
+    let mut documents = documents_of(bytes)?;
+    let count = documents.len();
+    let (1, Some(document)) = (count, documents.pop()) else { return other(format!("{count} documents")) };
+    let Some(PodValues { pods: values, mut unknown, mut has_wrong }) = pods_in(&document.value) else {
+        let kind = document.value.get("kind").and_then(Value::as_str).unwrap_or("no object with a kind");
+        return other(one_line(kind, MAX_KIND));
+    };
+    let mut pods = Vec::new();
+    for (place, value) in values {
+        let (pod, flaws) = yaml::decode::<Pod>(value);
+        unknown.extend(flaws.into_iter().map(message_of).map(|mistake| within(&place, mistake)));
+        match pod {
+            Some(pod) => pods.push((place, pod)),
+            None => has_wrong = true,
+        }
+    }
+    if has_wrong {
+        return Err(DecodeError::Fields(Mistakes::locate(&document, unknown.into_iter())));
+    }
+    Ok(DecodedPods { pods, document, unknown })
+}
+
+/// The pods of an answer before they are decoded, and the mistakes of a list itself.
+#[derive(Default)]
+struct PodValues<'a> {
+    pods: Vec<(String, &'a Value)>,
+    unknown: Vec<(String, String)>,
+    has_wrong: bool,
+}
+
+/// The pods of a v1 Pod or PodList; `None` for something else.
+fn pods_in(value: &Value) -> Option<PodValues<'_>> {
+    let object = value.as_object()?;
+    let text = |name: &str| object.get(name).and_then(Value::as_str);
+    match (text("apiVersion"), text("kind")) {
+        (Some("v1"), Some("Pod")) => {
+            Some(PodValues { pods: vec![(String::new(), value)], ..PodValues::default() })
+        }
+        (Some("v1"), Some("PodList")) => {
+            let mut values = PodValues::default();
+            for (field, value) in object {
+                match (field.as_str(), value) {
+                    ("apiVersion" | "kind" | "metadata", _) | ("items", Value::Null) => {}
+                    ("items", Value::Array(items)) => {
+                        let places =
+                            items.iter().enumerate().map(|(at, item)| (format!("items[{at}]"), item));
+                        values.pods.extend(places);
+                    }
+                    ("items", _) => {
+                        values.unknown.push((field.clone(), "items: must be a list".to_owned()));
+                        values.has_wrong = true;
+                    }
+                    (unknown, _) => {
+                        values.unknown.push((field.clone(), format!("{unknown}: unknown field")));
+                    }
+                }
+            }
+            Some(values)
+        }
+        _ => None,
+    }
+}
+
+/// The path and message of a mistake within an object at this place of the document.
+pub(super) fn within(place: &str, (path, message): (String, String)) -> (String, String) {
+    if place.is_empty() { (path, message) } else { (format!("{place}.{path}"), format!("{place}.{message}")) }
 }
 
 fn decode<T: DeserializeOwned>(document: Document) -> Result<Decoded<T>, DecodeError> {

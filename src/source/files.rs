@@ -15,7 +15,7 @@ use super::manifest::FileAccess;
 use super::reader::{FileRead, Pass};
 
 /// Maximum size of a manifest, in bytes; pods of a cluster are far smaller.
-const MAX_SIZE: u64 = 10 * 1024 * 1024;
+pub(super) const MAX_SIZE: usize = 10 << 20;
 /// A file that changed less than this many seconds ago may change again with the same timestamps, since their resolution is
 /// limited. It is read once more.
 const SETTLED_SECONDS: i64 = 2;
@@ -148,9 +148,8 @@ fn list(directory: &Path) -> io::Result<BTreeSet<PathBuf>> {
 /// Returns `None` if the file has grown beyond the limit.
 fn read_to_bound(file: File) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
-    file.take(MAX_SIZE + 1).read_to_end(&mut bytes)?;
-    let fits = u64::try_from(bytes.len()).is_ok_and(|size| size <= MAX_SIZE);
-    Ok(fits.then_some(bytes))
+    file.take(MAX_SIZE as u64 + 1).read_to_end(&mut bytes)?;
+    Ok((bytes.len() <= MAX_SIZE).then_some(bytes))
 }
 
 fn unusable(metadata: &Metadata) -> Option<String> {
@@ -158,11 +157,11 @@ fn unusable(metadata: &Metadata) -> Option<String> {
         let kind = kind_of(metadata.file_type());
         return Some(format!("{kind} is not a manifest; only regular files are read"));
     }
-    (metadata.size() > MAX_SIZE).then(too_large)
+    (metadata.size() > MAX_SIZE as u64).then(too_large)
 }
 
 fn too_large() -> String {
-    format!("the file is larger than {} MiB, the limit for manifests", MAX_SIZE / 1024 / 1024)
+    format!("the file is larger than {} MiB, the limit for manifests", MAX_SIZE >> 20)
 }
 
 fn kind_of(kind: FileType) -> &'static str {

@@ -14,7 +14,7 @@ use proptest::prelude::*;
 
 use super::files::Files;
 use super::reader::{FileRead, Pass, Reader};
-use super::{FileAccess, ManifestContext, StaticPod, read_manifest};
+use super::{FileAccess, ManifestContext, ManifestOrigin, StaticPod, read_manifest};
 
 const MIB: usize = 1 << 20;
 
@@ -65,12 +65,14 @@ impl Source {
 
     /// Names of the files with problems, and their messages.
     fn problems(&self) -> Vec<(String, String)> {
-        let name = |path: PathBuf| path.file_name().unwrap().to_string_lossy().into_owned();
+        let name = |origin: ManifestOrigin| {
+            origin.file().and_then(Path::file_name).unwrap().to_string_lossy().into_owned()
+        };
         self.reader
             .state()
             .problems
             .into_iter()
-            .map(|problem| (name(problem.file), problem.message))
+            .map(|problem| (name(problem.origin), problem.message))
             .collect()
     }
 }
@@ -179,7 +181,7 @@ fn two_thousand_broken_files_are_reported_once_each() {
     fs::write(directory.path().join("0005"), "{half").unwrap();
     source.pass(directory.path(), later());
     let after = source.reader.state();
-    assert_eq!(super::reader::new_problems(&before, &after).len(), 1);
+    assert_eq!(super::merge::new_problems(&before, &after).len(), 1);
 }
 
 #[test]

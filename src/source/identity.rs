@@ -9,11 +9,35 @@ use md5::{Digest, Md5};
 
 use crate::types::{CONFIG_HASH_ANNOTATION, CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION};
 
-/// Makes `pod`, decoded from `file`, a static pod of this node. `seen` is when this content was first read.
-pub(super) fn assign(pod: &mut Pod, file: &Path, node_name: &str, seen: Timestamp) {
+/// Where a static pod is from.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum PodSource<'a> {
+    /// This file.
+    File(&'a Path),
+    /// This URL, as it is configured.
+    Url(&'a str),
+}
+
+/// What determines the identity of static pods, besides their content.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Identity<'a> {
+    pub(super) source: PodSource<'a>,
+    pub(super) node_name: &'a str,
+    /// When the content was first read.
+    pub(super) seen: Timestamp,
+}
+
+impl Identity<'_> {
+    /// Makes a decoded pod a static pod of this node.
+    pub(super) fn assign(self, pod: &mut Pod) {
+        assign(pod, self.source, self.node_name, self.seen);
+    }
+}
+
+fn assign(pod: &mut Pod, source: PodSource<'_>, node_name: &str, seen: Timestamp) {
     clear_server_fields(pod);
     if pod.metadata.uid.as_deref().unwrap_or_default().is_empty() {
-        pod.metadata.uid = Some(content_uid(pod, file, node_name));
+        pod.metadata.uid = Some(content_uid(pod, source, node_name));
     }
     let uid = pod.metadata.uid.clone().unwrap_or_default();
     let metadata = &mut pod.metadata;
@@ -26,12 +50,20 @@ pub(super) fn assign(pod: &mut Pod, file: &Path, node_name: &str, seen: Timestam
     }
     let annotations = metadata.annotations.get_or_insert_default();
     annotations.insert(CONFIG_HASH_ANNOTATION.to_owned(), uid);
-    annotations.insert(CONFIG_SOURCE_ANNOTATION.to_owned(), "file".to_owned());
+    let name = match source {
+        PodSource::File(_) => "file",
+        PodSource::Url(_) => "http",
+    };
+    annotations.insert(CONFIG_SOURCE_ANNOTATION.to_owned(), name.to_owned());
     annotations.insert(CONFIG_SEEN_ANNOTATION.to_owned(), seen.to_string());
 
     let spec = pod.spec.get_or_insert_default();
     spec.node_name = Some(node_name.to_owned());
-    tolerate_eviction_taints(spec);
+    match source {
+        PodSource::File(_) => tolerate_eviction_taints(spec),
+        // As upstream: these can be evicted.
+        PodSource::Url(_) => {}
+    }
     pod.status = Some(PodStatus { phase: Some("Pending".to_owned()), ..PodStatus::default() });
 }
 
@@ -48,14 +80,19 @@ fn clear_server_fields(pod: &mut Pod) {
     pod.status = None;
 }
 
-/// The UID of a pod without one: a hash of content, file and node, so that a changed pod is a new pod. It is computed before
-/// defaulting, so that new defaults never replace running pods.
-fn content_uid(pod: &Pod, file: &Path, node_name: &str) -> String {
+/// The UID of a pod without one: a hash of content and source (and node, for a file, as upstream), so that a changed pod is a
+/// new pod. It is computed before defaulting, so that new defaults never replace running pods.
+fn content_uid(pod: &Pod, source: PodSource<'_>, node_name: &str) -> String {
     let mut hash = Md5::new();
     // Maps of the Kubernetes types are sorted, so the bytes are deterministic.
     hash.update(serde_json::to_vec(pod).unwrap_or_default());
-    hash.update(format!("host:{node_name}"));
-    hash.update(format!("file:{}", file.display()));
+    match source {
+        PodSource::File(file) => {
+            hash.update(format!("host:{node_name}"));
+            hash.update(format!("file:{}", file.display()));
+        }
+        PodSource::Url(url) => hash.update(format!("url:{url}")),
+    }
     hex::encode(hash.finalize())
 }
 
@@ -80,7 +117,7 @@ mod tests {
     use k8s_openapi::api::core::v1::Pod;
     use serde_json::json;
 
-    use super::assign;
+    use super::{PodSource, assign};
 
     fn pod(metadata: serde_json::Value) -> Pod {
         serde_json::from_value(json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata,
@@ -90,7 +127,7 @@ mod tests {
 
     fn assigned(metadata: serde_json::Value, file: &str, node: &str, seen: i64) -> Pod {
         let mut pod = pod(metadata);
-        assign(&mut pod, Path::new(file), node, Timestamp::new(seen, 456_605_653).unwrap());
+        assign(&mut pod, PodSource::File(Path::new(file)), node, Timestamp::new(seen, 456_605_653).unwrap());
         pod
     }
 

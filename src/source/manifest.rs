@@ -8,12 +8,12 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::decode::{DecodeError, Decoded, Documents, Mistakes, decode_manifest};
 use super::file_objects::file_object;
-use super::identity;
-use super::state::StaticPod;
+use super::identity::{Identity, PodSource};
+use super::state::{ManifestOrigin, StaticPod};
 use crate::objects::FileObject;
 use crate::pod::defaults::set_defaults;
 use crate::pod::pod_ref;
-use crate::pod::validation::{ObjectReferences, unsupported, validate_static};
+use crate::pod::validation::{FieldError, ObjectReferences, unsupported, validate_static};
 
 /// Why a manifest is invalid.
 #[derive(Debug, thiserror::Error)]
@@ -115,15 +115,27 @@ fn static_pod(
     context: &ManifestContext<'_>,
     seen: Timestamp,
 ) -> (StaticPod, Mistakes) {
-    let Decoded { object: mut pod, document, unknown } = decoded;
-    identity::assign(&mut pod, context.file, context.node_name, seen);
-    set_defaults(&mut pod);
-    let references = if context.is_alone { ObjectReferences::FromFiles } else { ObjectReferences::Forbidden };
-    let errors = validate_static(&pod, references);
+    let Decoded { object: pod, document, unknown } = decoded;
+    let origin = ManifestOrigin::File(context.file.to_owned());
+    let identity = Identity { source: PodSource::File(context.file), node_name: context.node_name, seen };
+    let (pod, errors) = completed(pod, origin, identity, context.is_alone);
     let invalid = errors.into_iter().map(|error| (error.path.clone(), error.to_string()));
-    let mistakes = Mistakes::locate(&document, unknown.into_iter().chain(invalid));
+    (pod, Mistakes::locate(&document, unknown.into_iter().chain(invalid)))
+}
+
+/// A decoded pod with its identity and defaults, and what is invalid in it.
+pub(super) fn completed(
+    mut pod: Pod,
+    origin: ManifestOrigin,
+    identity: Identity<'_>,
+    is_alone: bool,
+) -> (StaticPod, Vec<FieldError>) {
+    identity.assign(&mut pod);
+    set_defaults(&mut pod);
+    let references = if is_alone { ObjectReferences::FromFiles } else { ObjectReferences::Forbidden };
+    let errors = validate_static(&pod, references);
     let unsupported = unsupported(&pod);
-    (StaticPod { pod: Arc::new(pod), file: context.file.to_owned(), unsupported }, mistakes)
+    (StaticPod { pod: Arc::new(pod), origin, unsupported }, errors)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
-//! Sources of pods: the manifests of static pods, and the API server. On a host without an API server, manifests also define the
-//! objects that their pods refer to.
+//! Sources of pods: the manifests of static pods, in files and at a URL, and the API server. On a host without an API server,
+//! files also define the objects that pods refer to.
 
+mod answer;
 pub mod api;
 mod decode;
 mod file_objects;
@@ -9,6 +10,7 @@ mod files;
 mod hostile_tests;
 mod identity;
 mod manifest;
+mod merge;
 mod pace;
 mod reader;
 #[cfg(test)]
@@ -19,8 +21,10 @@ mod task;
 mod task_tests;
 #[cfg(test)]
 pub(crate) mod testing;
+mod url;
 
+pub use answer::{AnswerContext, read_answer};
 pub use decode::{DecodeError, Mistakes};
 pub use manifest::{FileAccess, Manifest, ManifestContext, ManifestError, read_manifest};
-pub use state::{ManifestProblem, SourceState, StaticPod};
-pub use task::{SourceConfig, run};
+pub use state::{ManifestOrigin, ManifestProblem, SourceState, StaticPod};
+pub use task::{SourceConfig, UrlSource, run};

@@ -1,7 +1,7 @@
 //! Maintains the static pods, and the objects beside them, from passes over the manifest files. A file that becomes invalid keeps
 //! what it defined; equal content changes nothing. No I/O.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use md5::{Digest, Md5};
 
 use super::manifest::{FileAccess, ManifestContext, read_manifest};
-use super::state::{ManifestProblem, SourceState, StaticPod};
+use super::state::{ManifestOrigin, ManifestProblem, SourceState, StaticPod};
 use crate::objects::FileObject;
 use crate::pod::pod_ref;
 use crate::types::CONFIG_SEEN_ANNOTATION;
@@ -85,12 +85,12 @@ impl Reader {
         };
         let known = |pod: &StaticPod| {
             let known = KnownFile { pod: Some(Arc::new(pod.clone())), ..KnownFile::default() };
-            (pod.file.clone(), known)
+            pod.origin.file().map(|file| (file.to_owned(), known))
         };
         Self {
             node_name: node_name.to_owned(),
             is_alone,
-            files: adopted.iter().filter(of_node).map(known).collect(),
+            files: adopted.iter().filter(of_node).filter_map(known).collect(),
             listing: None,
             conflicts: BTreeMap::new(),
         }
@@ -100,7 +100,9 @@ impl Reader {
     pub(super) fn apply(&mut self, pass: Pass<'_>, now: Timestamp) -> bool {
         let changed = match pass {
             Pass::Listed(files) => self.apply_files(files, now) | self.listing.take().is_some(),
-            Pass::Failed { path, message } => set_problem(&mut self.listing, &path, None, message, now),
+            Pass::Failed { path, message } => {
+                set_problem(&mut self.listing, &ManifestOrigin::File(path), None, message, now)
+            }
         };
         if changed {
             self.find_conflicts(now);
@@ -150,7 +152,7 @@ impl Reader {
                 FileRead::Unchanged => false,
                 FileRead::Unusable(message) => {
                     known.content = None;
-                    set_problem(&mut known.problem, &file, None, message, now)
+                    set_problem(&mut known.problem, &ManifestOrigin::File(file), None, message, now)
                 }
                 FileRead::Bytes(bytes, access) => {
                     let (node_name, is_alone) = (self.node_name.as_str(), self.is_alone);
@@ -211,7 +213,7 @@ impl Reader {
             }
             let of_pod = pod.is_some();
             let mut problem = old.remove(file).map(|conflict| conflict.problem);
-            set_problem(&mut problem, file, pod, messages.join("\n"), now);
+            set_problem(&mut problem, &ManifestOrigin::File(file.clone()), pod, messages.join("\n"), now);
             let conflict = |problem| (file.clone(), Conflict { problem, of_pod, objects: hidden });
             self.conflicts.extend(problem.map(conflict));
         }
@@ -225,15 +227,16 @@ impl KnownFile {
             return false;
         }
         self.content = Some(content);
+        let origin = ManifestOrigin::File(context.file.to_owned());
         match read_manifest(bytes, context, now) {
             Err(error) => {
                 let pod = error.pod().map(str::to_owned);
-                set_problem(&mut self.problem, context.file, pod, error.to_string(), now)
+                set_problem(&mut self.problem, &origin, pod, error.to_string(), now)
             }
             Ok(read) => {
                 let has_news = match read.ignored {
                     None => self.problem.take().is_some(),
-                    Some(text) => set_problem(&mut self.problem, context.file, None, text, now),
+                    Some(text) => set_problem(&mut self.problem, &origin, None, text, now),
                 };
                 let same = match (&self.pod, &read.pod) {
                     (Some(known), Some(read)) => is_same_pod(known, read),
@@ -252,7 +255,7 @@ impl KnownFile {
 }
 
 /// Whether both pods are equal except for the time they were first seen, e.g. after a comment was edited.
-fn is_same_pod(known: &StaticPod, read: &StaticPod) -> bool {
+pub(super) fn is_same_pod(known: &StaticPod, read: &StaticPod) -> bool {
     fn without_seen(pod: &Pod) -> Pod {
         let mut pod = pod.clone();
         pod.metadata.annotations.get_or_insert_default().remove(CONFIG_SEEN_ANNOTATION);
@@ -262,9 +265,9 @@ fn is_same_pod(known: &StaticPod, read: &StaticPod) -> bool {
 }
 
 /// Records a problem; an unchanged one keeps its start time. Returns whether it changed.
-fn set_problem(
+pub(super) fn set_problem(
     slot: &mut Option<ManifestProblem>,
-    file: &Path,
+    origin: &ManifestOrigin,
     pod: Option<String>,
     message: String,
     now: Timestamp,
@@ -272,20 +275,8 @@ fn set_problem(
     match slot {
         Some(known) if known.message == message && known.pod == pod => false,
         Some(_) | None => {
-            *slot = Some(ManifestProblem { file: file.to_owned(), pod, message, since: now });
+            *slot = Some(ManifestProblem { origin: origin.clone(), pod, message, since: now });
             true
         }
     }
-}
-
-/// The problems in `next` that are not in `before`.
-pub(super) fn new_problems<'s>(before: &SourceState, next: &'s SourceState) -> Vec<&'s ManifestProblem> {
-    let known: HashSet<&ManifestProblem> = before.problems.iter().collect();
-    next.problems.iter().filter(|problem| !known.contains(problem)).collect()
-}
-
-/// The files with a problem in `before` but not in `next`.
-pub(super) fn fixed_files(before: &SourceState, next: &SourceState) -> BTreeSet<PathBuf> {
-    let files = |state: &SourceState| state.problems.iter().map(|p| p.file.clone()).collect::<BTreeSet<_>>();
-    files(before).difference(&files(next)).cloned().collect()
 }

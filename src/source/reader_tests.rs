@@ -7,8 +7,9 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Pod;
 use proptest::prelude::*;
 
-use super::reader::{FileRead, Pass, Reader, fixed_files, new_problems};
-use super::{FileAccess, SourceState, StaticPod};
+use super::merge::{fixed, new_problems};
+use super::reader::{FileRead, Pass, Reader};
+use super::{FileAccess, ManifestOrigin, SourceState, StaticPod};
 use crate::types::CONFIG_SEEN_ANNOTATION;
 use crate::types::testing::at;
 
@@ -114,7 +115,7 @@ fn a_file_that_breaks_keeps_its_pod_and_reports_its_problem_once() {
     let broken = reader.state();
     assert_eq!(broken.pods, good.pods);
     assert_eq!(new_problems(&good, &broken).len(), 1);
-    assert_eq!((broken.problems[0].file.clone(), broken.problems[0].since), (PathBuf::from("a"), at(2)));
+    assert_eq!((broken.problems[0].origin.clone(), broken.problems[0].since), (file("a"), at(2)));
 
     assert!(!reader.apply(listed([("a", bytes(b"{half")), ("b", FileRead::Unchanged)]), at(3)));
     assert_eq!(reader.state(), broken);
@@ -130,7 +131,7 @@ fn a_file_that_breaks_keeps_its_pod_and_reports_its_problem_once() {
 
     assert!(reader.apply(listed([("a", bytes(&pod("a", "x"))), ("b", FileRead::Unchanged)]), at(5)));
     assert_eq!(reader.state(), good);
-    assert_eq!(fixed_files(&broken, &good).into_iter().collect::<Vec<_>>(), [PathBuf::from("a")]);
+    assert_eq!(fixed(&broken, &good).into_iter().collect::<Vec<_>>(), [file("a")]);
 }
 
 #[test]
@@ -171,12 +172,12 @@ fn of_two_files_with_the_same_pod_the_first_by_name_wins() {
     reader.apply(listed([("b", bytes(&pod("same", "x")))]), at(1));
     reader.apply(listed([("a", bytes(&pod("same", "z"))), ("b", FileRead::Unchanged)]), at(2));
     let state = reader.state();
-    assert_eq!(state.pods.iter().map(|pod| pod.file.clone()).collect::<Vec<_>>(), [PathBuf::from("a")]);
-    assert_eq!(state.problems[0].file, PathBuf::from("b"));
+    assert_eq!(state.pods.iter().map(|pod| pod.origin.clone()).collect::<Vec<_>>(), [file("a")]);
+    assert_eq!(state.problems[0].origin, file("b"));
     assert!(state.problems[0].message.contains("already defined by a"), "{}", state.problems[0].message);
 
     assert!(reader.apply(listed([("b", FileRead::Unchanged)]), at(3)));
-    assert_eq!(reader.state().pods[0].file, PathBuf::from("b"));
+    assert_eq!(reader.state().pods[0].origin, file("b"));
     assert_eq!(reader.state().problems, []);
 }
 
@@ -207,8 +208,8 @@ fn a_new_reader_continues_from_adopted_pods() {
     let state = reader.state();
     assert_eq!(state.pods, good.pods, "first seen when they were");
     let problems: Vec<_> =
-        state.problems.iter().map(|problem| (problem.file.clone(), problem.since)).collect();
-    assert_eq!(problems, [(PathBuf::from("a"), at(5)), (PathBuf::from("b"), at(5))]);
+        state.problems.iter().map(|problem| (problem.origin.clone(), problem.since)).collect();
+    assert_eq!(problems, [(file("a"), at(5)), (file("b"), at(5))]);
     // It is removed in the same way.
     reader.apply(listed([("a", bytes(&pod("a", "z"))), ("c", FileRead::Unchanged)]), at(6));
     assert_eq!(names(&reader), ["a-n", "c-n"]);
@@ -276,14 +277,18 @@ fn edits() -> impl Strategy<Value = Vec<Edit>> {
     proptest::collection::vec(edit, 1..30)
 }
 
+fn file(name: &str) -> ManifestOrigin {
+    ManifestOrigin::File(name.into())
+}
+
 /// Pods without the time they were first seen, the only difference between two histories of equal content.
-fn timeless(reader: &Reader) -> Vec<(PathBuf, Pod)> {
+fn timeless(reader: &Reader) -> Vec<(ManifestOrigin, Pod)> {
     let pods = reader.state().pods;
     pods.iter()
         .map(|read| {
             let mut pod = Pod::clone(&read.pod);
             pod.metadata.annotations.as_mut().unwrap().remove(CONFIG_SEEN_ANNOTATION);
-            (read.file.clone(), pod)
+            (read.origin.clone(), pod)
         })
         .collect()
 }
@@ -340,8 +345,9 @@ proptest! {
             prop_assert_eq!(timeless(&reader), timeless(&fresh));
 
             let files_of = |reader: &Reader| -> BTreeSet<PathBuf> {
-                let problems = reader.state().problems.into_iter().map(|problem| problem.file);
-                problems.filter(|file| file != Path::new("/m")).collect()
+                let problems = reader.state().problems.into_iter();
+                let files = problems.filter_map(|problem| problem.origin.file().map(Path::to_owned));
+                files.filter(|file| file != Path::new("/m")).collect()
             };
             let bad = present.iter().filter(|(file, content)| good.get(*file) != Some(*content));
             let mut expected = files_of(&fresh);

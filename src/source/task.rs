@@ -1,5 +1,5 @@
-//! Keeps the state of the manifest source current: reads changes on inotify events, and everything periodically. Thin: file
-//! access is in [`Files`] and [`Watch`], timing in [`Pace`], decisions in [`Reader`].
+//! Keeps the state of the manifest source current: reads changed files on inotify events, and everything periodically. Thin: file
+//! access is in [`Files`] and [`Watch`], timing in [`Pace`], decisions in [`Reader`] and [`UrlReader`].
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,12 +9,15 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info, warn};
+use tracing::error;
 
-use super::files::Files;
+use super::files::{Files, MAX_SIZE};
+use super::merge;
 use super::pace::Pace;
-use super::reader::{Reader, fixed_files, new_problems};
+use super::reader::Reader;
 use super::state::{SourceState, StaticPod};
+use super::url::UrlReader;
+use crate::api::Fetcher;
 use crate::objects::Standalone;
 use crate::sys::{Changes, Watch};
 use crate::types::Rescan;
@@ -35,22 +38,82 @@ pub struct SourceConfig {
     pub rescan: Rescan,
     /// Where objects in manifests go; `None` on a node with an API server.
     pub objects: Option<Standalone>,
+    /// A URL that serves pods, too (`staticPodURL`).
+    pub url: Option<UrlSource>,
 }
 
-/// Publishes the state of the manifests until cancelled: first when everything was read once, then on every change. `adopted`
-/// are the pods that a previous daemon read, oldest first; they are used for files that cannot be read.
+/// A URL that serves pods.
+#[derive(Debug, Clone)]
+pub struct UrlSource {
+    /// Fetches it.
+    pub fetcher: Fetcher,
+    /// How often it is fetched (`httpCheckFrequency`); at least a second.
+    pub check_frequency: Duration,
+}
+
+/// Publishes the state of the manifests until cancelled: first when all files were read once, then on every change. `adopted`
+/// are the pods that a previous daemon read, oldest first; they are used for what cannot be read.
 pub async fn run(
     config: SourceConfig,
     adopted: Vec<StaticPod>,
     tx: watch::Sender<SourceState>,
     cancel: CancellationToken,
 ) {
+    let (files_tx, files) = watch::channel(SourceState::default());
+    let (url_tx, url) = watch::channel(SourceState::default());
+    tokio::join!(
+        read_url(&config, &adopted, url_tx, &cancel),
+        read_files(config.clone(), &adopted, files_tx, &cancel),
+        merge::run(files, url, tx, cancel.clone()),
+    );
+}
+
+/// Fetches the URL periodically.
+async fn read_url(
+    config: &SourceConfig,
+    adopted: &[StaticPod],
+    tx: watch::Sender<SourceState>,
+    cancel: &CancellationToken,
+) {
+    let Some(mut source) = config.url.clone() else {
+        tx.send_replace(SourceState { ready: true, ..SourceState::default() });
+        return;
+    };
+    let (url, is_alone) = (source.fetcher.url().clone(), config.objects.is_some());
+    let mut reader = UrlReader::new(&url, &config.node_name, is_alone, adopted);
+    tx.send_replace(reader.state());
+    let mut rescan = config.rescan.clone();
+    let check_frequency = source.check_frequency.max(MIN_CHECK_INTERVAL);
+    loop {
+        let answer = tokio::select! {
+            biased;
+            () = cancel.cancelled() => return, // cancel-safe: a fetch changes nothing
+            answer = source.fetcher.get(MAX_SIZE) => answer,
+        };
+        if reader.apply(answer, Timestamp::now()) {
+            tx.send_replace(reader.state());
+        }
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => return, // cancel-safe: nothing is lost
+            () = rescan.requested() => {} // cancel-safe as documented there
+            () = sleep(check_frequency) => {} // cancel-safe: a pause takes nothing
+        }
+    }
+}
+
+/// Reads the files on changes and periodically.
+async fn read_files(
+    config: SourceConfig,
+    adopted: &[StaticPod],
+    tx: watch::Sender<SourceState>,
+    cancel: &CancellationToken,
+) {
     let Some(path) = config.path else {
         if let Some(objects) = &config.objects {
             objects.set([]);
         }
         tx.send_replace(SourceState { ready: true, ..SourceState::default() });
-        cancel.cancelled().await;
         return;
     };
     // Events have absolute paths. Without a working directory, the path stays relative and only events are lost.
@@ -58,8 +121,7 @@ pub async fn run(
     let changed = Arc::new(Changes::default());
     let (objects, node_name) = (config.objects, config.node_name);
     let fresh = |known: &[StaticPod]| Disk::new(&path, &changed, &node_name, objects.is_some(), known);
-    let mut disk = Some(fresh(&adopted));
-    drop(adopted);
+    let mut disk = Some(fresh(adopted));
     let mut rescan = config.rescan;
     let mut pace = Pace::default();
     let check_frequency = config.check_frequency.max(MIN_CHECK_INTERVAL);
@@ -114,7 +176,9 @@ impl Disk {
     ) -> Self {
         let watch = Watch::new(path, "manifests", Arc::clone(changed));
         // Manifests at other paths are not read, so their pods are not adopted.
-        let is_here = |pod: &&StaticPod| pod.file == path || pod.file.parent() == Some(path);
+        let is_here = |pod: &&StaticPod| {
+            pod.origin.file().is_some_and(|file| file == path || file.parent() == Some(path))
+        };
         let known: Vec<StaticPod> = known.iter().filter(is_here).cloned().collect();
         let reader = Reader::new(node_name, is_alone, &known);
         Self { path: path.to_owned(), files: Files::default(), watch, reader }
@@ -136,14 +200,5 @@ fn publish(reader: &Reader, changed: bool, tx: &watch::Sender<SourceState>, obje
     if let Some(objects) = objects {
         objects.set(reader.objects());
     }
-    let before = tx.borrow().clone();
-    let next = reader.state();
-    for problem in new_problems(&before, &next) {
-        let pod = problem.pod.as_deref().unwrap_or_default();
-        warn!(file = %problem.file.display(), pod, problem = problem.message, "manifest cannot be used");
-    }
-    for file in fixed_files(&before, &next) {
-        info!(file = %file.display(), "manifest is valid again or was removed");
-    }
-    tx.send_replace(next);
+    tx.send_replace(reader.state());
 }

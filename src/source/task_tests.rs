@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{SourceConfig, SourceState, StaticPod, run};
+use super::{ManifestOrigin, SourceConfig, SourceState, StaticPod, run};
 use crate::types::Rescan;
 
 const FOREVER: Duration = Duration::from_secs(3600);
@@ -34,6 +34,7 @@ impl Source {
             check_frequency,
             rescan: Rescan::default(),
             objects: None,
+            url: None,
         };
         let mut tasks = tokio::task::JoinSet::new();
         tasks.spawn(run(config, known, tx, cancel.clone()));
@@ -84,7 +85,7 @@ async fn events_alone_keep_the_state_current() {
     fs::write(at("a.yaml"), "{half").unwrap();
     let broken = source.until(|state| !state.problems.is_empty()).await;
     assert_eq!(images_of(&broken), ["one", "three"]);
-    assert_eq!(broken.problems[0].file, at("a.yaml"));
+    assert_eq!(broken.problems[0].origin, ManifestOrigin::File(at("a.yaml")));
 
     fs::write(at("a.yaml"), pod("a", "four")).unwrap();
     let mended = source.until_pods(&["four", "three"]).await;
@@ -252,6 +253,7 @@ async fn objects_of_files_reach_their_receivers_at_once() {
         check_frequency: FOREVER,
         rescan: Rescan::default(),
         objects: Some(objects.clone()),
+        url: None,
     };
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(run(config, Vec::new(), tx, cancel));

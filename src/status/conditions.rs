@@ -3,14 +3,15 @@
 
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, PodCondition};
 
-use super::containers::whole_seconds;
-use super::input::StatusInput;
+use super::containers::{is_default_reason, whole_seconds};
+use super::input::{LifecycleSummary, StatusInput};
 use crate::cri::{ContainerState, SandboxState};
 use crate::pod::{
     AdmittedPod, ContainerKind, PodContainer, PodPhase, demands_restart_of_all, may_restart_all,
 };
 
-const READY_TO_START: &str = "PodReadyToStartContainers";
+/// A sandbox with its network is ready. Its message says what containers that have not started wait for.
+pub const READY_TO_START: &str = "PodReadyToStartContainers";
 const INITIALIZED: &str = "Initialized";
 const READY: &str = "Ready";
 const CONTAINERS_READY: &str = "ContainersReady";
@@ -25,6 +26,14 @@ pub const RESIZE_PENDING: &str = "PodResizePending";
 const RESIZE_IN_PROGRESS: &str = "PodResizeInProgress";
 /// All containers are being removed, to start again (KEP-5532).
 const ALL_RESTARTING: &str = "AllContainersRestarting";
+
+// Upstream's messages of `PodReadyToStartContainers`.
+const NO_SANDBOX: &str = "no pod sandbox exists";
+const SEVERAL_SANDBOXES: &str = "multiple pod sandboxes are ready and need to be reconciled";
+const SANDBOX_NOT_READY: &str = "pod sandbox is not ready";
+const OTHER_NETWORK: &str = "network namespace mode changed and sandbox needs to be recreated";
+const NO_ADDRESS: &str = "pod sandbox has no IP address";
+
 /// The conditions generated here, in the kubelet's order; the last one only for pods with such a rule.
 pub(super) const GENERATED: [&str; 6] =
     [READY_TO_START, INITIALIZED, READY, CONTAINERS_READY, SCHEDULED, ALL_RESTARTING];
@@ -70,7 +79,7 @@ pub(super) fn conditions(
     let containers_ready = containers_ready(pod, statuses, phase);
     let ready = ready(pod, &containers_ready, &conditions);
     let verdicts = [
-        Some(ready_to_start(input, pod)),
+        Some(ready_to_start(input, statuses)),
         Some(initialized(input, statuses, phase)),
         Some(ready),
         Some(containers_ready),
@@ -110,29 +119,59 @@ pub(super) fn conditions(
     conditions
 }
 
-/// Whether a sandbox with its network is ready; if not, the error of the last attempt, which upstream reports only in an event
-/// (a standalone host has no events), else upstream's reason.
-fn ready_to_start(input: &StatusInput<'_>, pod: &AdmittedPod) -> Verdict {
-    let Some(problem) = sandbox_problem(input, pod) else { return Verdict::TRUE };
-    let message = input.sandbox_error.unwrap_or(problem);
-    Verdict::FALSE.because("PodSandboxNotReady").saying(message.to_owned())
+/// Whether a sandbox with its network is ready. Its message is upstream's, and also what the pod's containers wait for, which
+/// upstream reports only in events (a standalone host has none).
+fn ready_to_start(input: &StatusInput<'_>, statuses: &[ContainerStatus]) -> Verdict {
+    let is_active = input.lifecycle == LifecycleSummary::Active;
+    let error = input.setup_error.filter(|_| is_active);
+    match (sandbox_problem(input), error) {
+        (Some(problem), Some(error)) => not_ready_to_start(format!("{problem}: {error}")),
+        (Some(problem), None) => not_ready_to_start(problem.to_owned()),
+        (None, Some(error)) => Verdict::TRUE.saying(error.to_owned()),
+        (None, None) if is_active => Verdict { message: pull_under_way(input, statuses), ..Verdict::TRUE },
+        (None, None) => Verdict::TRUE,
+    }
+}
+
+fn not_ready_to_start(message: String) -> Verdict {
+    Verdict::FALSE.because("PodSandboxNotReady").saying(message)
+}
+
+/// What the pod's containers wait for, from the message of `PodReadyToStartContainers`.
+pub fn cause_in(message: &str) -> &str {
+    let problems = [NO_SANDBOX, SEVERAL_SANDBOXES, SANDBOX_NOT_READY, OTHER_NETWORK, NO_ADDRESS];
+    let cause = problems.iter().find_map(|problem| message.strip_prefix(problem)?.strip_prefix(": "));
+    cause.unwrap_or(message)
 }
 
 /// Why the pod's sandbox cannot be used (upstream `PodSandboxChanged`).
-fn sandbox_problem(input: &StatusInput<'_>, pod: &AdmittedPod) -> Option<&'static str> {
+fn sandbox_problem(input: &StatusInput<'_>) -> Option<&'static str> {
     let sandboxes = &input.observed.sandboxes;
-    let Some(newest) = sandboxes.first() else { return Some("no pod sandbox exists") };
+    let Some(newest) = sandboxes.first() else { return Some(NO_SANDBOX) };
     if sandboxes.iter().filter(|sandbox| sandbox.state == SandboxState::Ready).count() > 1 {
-        Some("multiple pod sandboxes are ready and need to be reconciled")
+        Some(SEVERAL_SANDBOXES)
     } else if newest.state != SandboxState::Ready {
-        Some("pod sandbox is not ready")
-    } else if newest.host_network != pod.host_network {
-        Some("network namespace mode changed and sandbox needs to be recreated")
+        Some(SANDBOX_NOT_READY)
+    } else if newest.host_network != input.pod.host_network {
+        Some(OTHER_NETWORK)
     } else if !newest.host_network && newest.ips.is_empty() {
-        Some("pod sandbox has no IP address")
+        Some(NO_ADDRESS)
     } else {
         None
     }
+}
+
+/// The first container that waits for its image only. One whose pull failed before has that for its reason.
+fn pull_under_way(input: &StatusInput<'_>, statuses: &[ContainerStatus]) -> Option<String> {
+    let waits = |container: &Container| {
+        let state = find(statuses, container).and_then(|status| status.state.as_ref());
+        let reason = state.and_then(|state| state.waiting.as_ref()?.reason.as_deref());
+        reason.is_some_and(is_default_reason)
+    };
+    let pulls = |container: &Container| input.pulling.contains(&container.name) && waits(container);
+    let waiting = input.pod.containers().find(|container| pulls(container.spec))?.spec;
+    let image = waiting.image.as_deref().unwrap_or_default();
+    Some(format!("pulling image {image:?} for container {}", waiting.name))
 }
 
 fn initialized(input: &StatusInput<'_>, statuses: &[ContainerStatus], phase: PodPhase) -> Verdict {

@@ -92,18 +92,43 @@ fn a_sandbox_must_stand_alone_and_have_its_network() {
 }
 
 #[test]
-fn the_error_of_a_failed_sandbox_is_reported() {
+fn what_containers_wait_for_follows_upstreams_message() {
     let mut scene = Scene::of("Always", Vec::new());
-    scene.sandbox_error = Some("no network".into());
-    assert_eq!(one(&scene, READY_TO_START).0, "True", "an earlier failure is no news");
-    scene.observed.sandboxes.clear();
-    let expected = ("False".into(), Some("PodSandboxNotReady".into()), Some("no network".into()));
-    assert_eq!(one(&scene, READY_TO_START), expected);
-    scene.sandbox_error = None;
     let lacks = |text: &str| ("False".into(), Some("PodSandboxNotReady".into()), Some(text.into()));
+    scene.setup_error = Some("no volume".into());
+    assert_eq!(one(&scene, READY_TO_START), ("True".into(), None, Some("no volume".into())));
+    scene.observed.sandboxes.clear();
+    assert_eq!(one(&scene, READY_TO_START), lacks("no pod sandbox exists: no volume"));
+    assert_eq!(cause_in("no pod sandbox exists: no volume"), "no volume");
+    scene.lifecycle = LifecycleSummary::Terminating;
+    assert_eq!(one(&scene, READY_TO_START), lacks("no pod sandbox exists"), "it no longer waits");
+    scene.lifecycle = LifecycleSummary::Active;
+    scene.setup_error = None;
     assert_eq!(one(&scene, READY_TO_START), lacks("no pod sandbox exists"));
     scene.observed.sandboxes.push(sandbox(0, SandboxState::NotReady));
     assert_eq!(one(&scene, READY_TO_START), lacks("pod sandbox is not ready"));
+}
+
+#[test]
+fn a_first_pull_is_reported_while_its_container_waits_for_nothing_else() {
+    let message = |scene: &Scene| one(scene, READY_TO_START).2;
+    let mut scene = Scene::of("Always", Vec::new()).with_init("i", false);
+    scene.edit(|pod| pod.spec.as_mut().unwrap().containers[0].image = Some("web:1".into()));
+    assert_eq!(message(&scene), None);
+    scene.pulling.insert("c".into());
+    assert_eq!(message(&scene).as_deref(), Some("pulling image \"web:1\" for container c"));
+    scene.pulling.insert("i".into());
+    assert!(message(&scene).unwrap().ends_with("for container i"), "the first in order of start");
+    assert_eq!(one(&scene, READY), one(&Scene::of("Always", Vec::new()).with_init("i", false), READY));
+    scene.lifecycle = LifecycleSummary::Terminating;
+    assert_eq!(message(&scene), None);
+
+    let mut failed = Scene::of("Always", Vec::new()).waiting_for("c", "ErrImagePull");
+    failed.pulling.insert("c".into());
+    assert_eq!(message(&failed), None, "the container has a reason of its own");
+    let mut restarting = Scene::of("Always", vec![running("c")]);
+    restarting.pulling.insert("c".into());
+    assert_eq!(message(&restarting), None);
 }
 
 #[test]

@@ -24,6 +24,15 @@ const STATUS_UNKNOWN: &str = "ContainerStatusUnknown";
 const USED_TO_RUN: &str =
     "The container could not be located when the pod was deleted.  The container used to be Running";
 
+/// Upstream's reasons for a container that has not started, without and with init containers.
+const CREATING: &str = "ContainerCreating";
+const INITIALIZING: &str = "PodInitializing";
+
+/// Whether this is the reason of a container that has not started, and has not failed to.
+pub(super) fn is_default_reason(reason: &str) -> bool {
+    [CREATING, INITIALIZING].contains(&reason)
+}
+
 /// Upstream's reason for a container that was removed because all containers of its pod start again.
 pub(super) const RESTARTING_ALL: &str = "RestartingAllContainers";
 const REMOVED_TO_RESTART: &str = "The container is removed because RestartAllContainers in place";
@@ -251,8 +260,7 @@ impl OneContainer<'_> {
     }
 
     fn default_state(&self) -> ApiState {
-        let reason =
-            if self.pod.init_containers().is_empty() { "ContainerCreating" } else { "PodInitializing" };
+        let reason = if self.pod.init_containers().is_empty() { CREATING } else { INITIALIZING };
         waiting(Some(reason), None)
     }
 

@@ -55,8 +55,10 @@ pub struct PodFacts {
     pub waiting: BTreeMap<String, WaitingReason>,
     /// Names of the containers that are being started.
     pub starting: BTreeSet<String>,
-    /// Why its sandbox could not be created, while one is needed.
-    pub sandbox_error: Option<String>,
+    /// Why the last step could not set up what its containers need: its volumes or its sandbox.
+    pub setup_error: Option<String>,
+    /// Names of the containers whose image is being pulled.
+    pub pulling: BTreeSet<String>,
     /// The sandbox that was just created, which the next relist will list.
     pub made_sandbox: Option<SandboxStatus>,
     /// Started containers whose postStart hook has not succeeded yet: they do not count as started.

@@ -45,8 +45,10 @@ pub struct StatusInput<'a> {
     pub termination_messages: &'a BTreeMap<ContainerId, String>,
     /// What its probes have found.
     pub probes: &'a PodProbes,
-    /// Why the last sync could not create the sandbox.
-    pub sandbox_error: Option<&'a str>,
+    /// Why the last sync could not set up the volumes or the sandbox.
+    pub setup_error: Option<&'a str>,
+    /// Names of the containers whose image is being pulled.
+    pub pulling: &'a BTreeSet<String>,
     /// Whether its runtime handler supports recursive read-only mounts.
     pub recursive_read_only: bool,
     /// The phase of its lifecycle.

@@ -24,7 +24,9 @@ pub mod timeline;
 pub use activity::{Activity, Doing};
 pub use age::human_duration;
 pub use cache::{PodStatusEntry, StatusCache};
-pub use conditions::{DISRUPTION_TARGET, RESIZE_PENDING, TERMINATION_BY_KUBELET, is_owned_condition};
+pub use conditions::{
+    DISRUPTION_TARGET, READY_TO_START, RESIZE_PENDING, TERMINATION_BY_KUBELET, cause_in, is_owned_condition,
+};
 pub use containers::whole_seconds;
 pub use cut_short::{is_unclear, with_actual_outcomes};
 pub use facts::{PodFacts, PodProgress};

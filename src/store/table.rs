@@ -1,7 +1,7 @@
 //! The tables, and how soon a change of each must be on the disk. A new table is a new variant here; the meaning of its rows
 //! belongs to the room that writes them.
 
-/// A table of JSON rows, keyed by pod UID or by name.
+/// A table of JSON rows, keyed by pod UID, by name or by ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Table {
     /// Admitted pods that have not terminated.
@@ -16,6 +16,10 @@ pub enum Table {
     CrashLoops,
     /// Pull back-offs of a pod's images.
     ImagePulls,
+    /// Pulls that have begun, by image.
+    PullIntents,
+    /// Who may use an image that was pulled, by the runtime's ID of the image.
+    PulledImages,
     /// Pods of the API server that a shutdown of the host ended.
     EndedByShutdown,
     /// What the probes of a pod's containers found.
@@ -42,13 +46,15 @@ pub(super) enum Pace {
 }
 
 impl Table {
-    pub(super) const ALL: [Self; 10] = [
+    pub(super) const ALL: [Self; 12] = [
         Self::AdmittedPods,
         Self::RequestedStarts,
         Self::PreStops,
         Self::Restarts,
         Self::CrashLoops,
         Self::ImagePulls,
+        Self::PullIntents,
+        Self::PulledImages,
         Self::EndedByShutdown,
         Self::ProbeResults,
         Self::Services,
@@ -65,6 +71,8 @@ impl Table {
             Self::Restarts => "restarts/1",
             Self::CrashLoops => "crash-loops/1",
             Self::ImagePulls => "image-pulls/1",
+            Self::PullIntents => "pull-intents/1",
+            Self::PulledImages => "pulled-images/1",
             Self::EndedByShutdown => "ended-by-shutdown/1",
             Self::ProbeResults => "probe-results/1",
             Self::Services => "services/1",
@@ -78,6 +86,8 @@ impl Table {
             Self::AdmittedPods => Pace::Soon,
             // The caller waits for the write. The removal may wait.
             Self::RequestedStarts | Self::PreStops | Self::Restarts | Self::EndedByShutdown => Pace::Soon,
+            // The caller waits for the write of an intent. Losing the latest record makes pods pull again.
+            Self::PullIntents | Self::PulledImages => Pace::Soon,
             // Losing the latest change makes a container that has just become ready unready for the time of a probe. They rarely change.
             Self::ProbeResults => Pace::Soon,
             // Losing the latest change makes a container or a pull wait for the wrong time once. Writing each would never

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::{MetricType, TypedMetric};
 use prometheus_client::registry::{Metric, Registry};
 
 /// Prometheus' default buckets, seconds (`metrics.DefBuckets` upstream).
@@ -21,6 +21,32 @@ pub const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; char
 
 /// A sampled value with its labels.
 pub type Reading = (Vec<(&'static str, String)>, u64);
+
+/// A counter without the suffix `_total`, which upstream has not given to all of its counters. OpenMetrics has no such counter, so
+/// its type is unknown there. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct PlainCounter(Counter);
+
+impl PlainCounter {
+    /// Increments it.
+    pub fn inc(&self) {
+        self.0.inc();
+    }
+}
+
+impl TypedMetric for PlainCounter {
+    const TYPE: MetricType = MetricType::Unknown;
+}
+
+impl EncodeMetric for PlainCounter {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        encoder.encode_gauge(&i64::try_from(self.0.get()).unwrap_or(i64::MAX))
+    }
+
+    fn metric_type(&self) -> MetricType {
+        Self::TYPE
+    }
+}
 
 /// The daemon's metrics. Cheap to clone; clones share one registry.
 #[derive(Clone, Default)]
@@ -141,9 +167,21 @@ impl<F: Fn() -> f64 + Send + Sync + 'static> Collector for ValueOnScrape<F> {
 
 #[cfg(test)]
 mod tests {
-    use prometheus_client::metrics::counter::Counter;
+    use prometheus_client::metrics::family::Family;
 
     use super::*;
+
+    #[test]
+    fn a_plain_counter_has_no_suffix() {
+        let (metrics, counters) = (Metrics::default(), Family::<[(&str, &str); 1], PlainCounter>::default());
+        metrics.register("kubelet_things", "Things that happened", counters.clone());
+        counters.get_or_create(&[("kind", "a")]).inc();
+        assert_eq!(
+            metrics.encode(),
+            "# HELP kubelet_things Things that happened.\n# TYPE kubelet_things unknown\n\
+             kubelet_things{kind=\"a\"} 1\n# EOF\n"
+        );
+    }
 
     #[test]
     fn registered_metrics_are_encoded_with_current_values() {

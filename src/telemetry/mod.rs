@@ -10,4 +10,4 @@ mod metrics;
 pub use changed::Changed;
 pub use heartbeat::{ANSWER_LIMIT, Heartbeat, Heartbeats};
 pub use init::{LogControl, LogFormat, LogTarget, TelemetryConfig, TelemetryError, init};
-pub use metrics::{DEFAULT_BUCKETS, Metrics, OPENMETRICS, Reading};
+pub use metrics::{DEFAULT_BUCKETS, Metrics, OPENMETRICS, PlainCounter, Reading};

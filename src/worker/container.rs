@@ -365,9 +365,13 @@ impl ContainerStarter<'_> {
         let pull = puller.pull(&need);
         if pull.peek().is_none() {
             let (container, image) = (container.name.clone(), need.image.clone());
+            self.reporter.facts.pulling.insert(container.clone());
+            self.reporter.publish_facts();
             self.reporter.begin(Activity::PullingImage { container, image });
         }
         let PullEnd { image, found } = pull.await;
+        // Shown with the next facts.
+        self.reporter.facts.pulling.remove(&container.name);
         self.pulls.used(&need);
         if let Some(event) = found {
             self.reporter.event(Some(&container.name), event);

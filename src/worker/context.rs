@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use super::hook_metrics::HookMetrics;
 use super::reporter::ReportSinks;
 use super::restarts::RestartRequests;
 use crate::cgroup::Cgroups;
@@ -85,6 +86,8 @@ pub struct WorkerContext {
     pub probes: ProbeResults,
     /// Sends the requests of lifecycle hooks.
     pub hook_client: HttpClient,
+    /// Counts what hooks do.
+    pub hook_metrics: HookMetrics,
     /// Longest pause of a crash loop.
     pub crash_loop_cap: Duration,
 }

@@ -1,9 +1,12 @@
-//! The Secrets of a pod's `imagePullSecrets`, watched from its first sync until it terminates, so that a later pull needs no request.
-//! Does not read the credentials in them.
+//! The Secrets of a pod's `imagePullSecrets`, watched from its first sync until it terminates, so that a later pull needs no request,
+//! and its service account. Does not read the credentials in them.
+
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::image::credentials::{PullSecret, PullSecrets};
+use super::pull_account::PullAccount;
+use crate::image::credentials::{ObjectIdentity, PodAccount, PullSecret, PullSecrets};
 use crate::objects::{ObjectRef, ObjectSource, ObjectState, Watched};
 use crate::pod::AdmittedPod;
 
@@ -13,11 +16,13 @@ pub(super) struct PodPullSecrets {
     /// In the order of the spec.
     wanted: Vec<ObjectRef>,
     watched: Watched,
+    account: Option<PullAccount>,
 }
 
 impl PodPullSecrets {
     /// Watches what `pod` names, and nothing else.
-    pub(super) fn follow(&mut self, pod: &AdmittedPod, source: &dyn ObjectSource) {
+    pub(super) fn follow(&mut self, pod: &AdmittedPod, source: &Arc<dyn ObjectSource>) {
+        self.account = PullAccount::of(pod, source);
         let named = pod.spec().image_pull_secrets.iter().flatten();
         // The API permits empty names, which name nothing.
         let named = named.map(|reference| reference.name.as_str()).filter(|name| !name.is_empty());
@@ -41,10 +46,17 @@ impl PullSecrets for PodPullSecrets {
         let known = watched.snapshot();
         let secret = |wanted: &ObjectRef| match known.get(wanted)? {
             ObjectState::Found(object) => {
-                PullSecret::new(&wanted.name, &object.secret_type, |key| object.get(key))
+                let (namespace, name, uid) = (&wanted.namespace, &wanted.name, &object.uid);
+                let [namespace, name, uid] = [namespace, name, uid].map(String::clone);
+                let identity = ObjectIdentity { namespace, name, uid };
+                PullSecret::new(identity, &object.secret_type, |key| object.get(key))
             }
             ObjectState::Pending | ObjectState::Failed(_) => None,
         };
         self.wanted.iter().filter_map(secret).collect()
+    }
+
+    fn account(&self) -> Option<&dyn PodAccount> {
+        self.account.as_ref().map(|account| account as &dyn PodAccount)
     }
 }

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::events::EventSender;
+use super::same_cause::is_same_cause;
 use super::{Outcome, Work};
 use crate::pod::{PodEvents, WaitingReason};
 use crate::status::timeline::TimelineStep;
@@ -160,6 +161,15 @@ impl Reporter {
     /// Records a failure of the present work.
     pub(super) fn failed(&mut self, failure: String) {
         self.failure = Some(failure);
+    }
+
+    /// Records that the last failure was in setting up what containers need. The same cause in other words changes nothing.
+    pub(super) fn setup_failed(&mut self) {
+        let known = &mut self.facts.setup_error;
+        match (&*known, &self.failure) {
+            (Some(known), Some(failure)) if is_same_cause(known, failure) => {}
+            (_, failure) => known.clone_from(failure),
+        }
     }
 
     /// Records that a container recovered, or the pod if the name is empty: if it fails again, that is reported again.

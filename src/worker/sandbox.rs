@@ -64,7 +64,6 @@ impl Sandboxes<'_> {
         let handler = self.handler().await?;
         match self.run(config, &handler).await {
             Ok(sandbox) => {
-                self.reporter.facts.sandbox_error = None;
                 self.reporter.recovered("");
                 Ok(sandbox)
             }
@@ -189,8 +188,7 @@ impl Sandboxes<'_> {
 
     /// Reports why there is no sandbox. Returns when to retry.
     fn failed(&mut self, reason: &'static str, message: String, retry: Retry) -> Retry {
-        self.reporter.event(None, PodEvent::warning(reason, message.clone()));
-        self.reporter.facts.sandbox_error = Some(message);
+        self.reporter.event(None, PodEvent::warning(reason, message));
         retry
     }
 }

@@ -103,8 +103,8 @@ impl PodSync<'_> {
         self.state.reporter.facts.progress = PodProgress::Active;
         let handler = handler_of(self.context, self.pod);
         self.state.reporter.facts.recursive_read_only = handler.recursive_read_only_mounts;
-        if !matches!(plan.sandbox, SandboxPlan::Create { .. }) {
-            self.state.reporter.facts.sandbox_error = None;
+        if !plan.has_starts() {
+            self.state.reporter.facts.setup_error = None;
         }
         self.state.reporter.publish_facts();
         if plan.has_ended {
@@ -170,14 +170,16 @@ impl PodSync<'_> {
     /// Performs a plan as far as possible. Failures are reported where they happen; the error is when to retry.
     async fn perform(&mut self, observed: &PodStatus, plan: &Plan, is_first: bool) -> Result<(), Retry> {
         if is_first || matches!(plan.sandbox, SandboxPlan::Create { .. }) {
-            self.prepare_host().await?;
+            let prepared = self.prepare_host().await;
+            prepared.inspect_err(|_| self.state.reporter.setup_failed())?;
         }
         if !plan.reset.is_empty() {
             return self.reset(&plan.reset).await;
         }
         self.pull_images(observed, plan).await;
         let mut result = Ok(());
-        if let Some((sandbox, volumes)) = self.sandbox(observed, plan).await? {
+        let ready = self.sandbox(observed, plan).await;
+        if let Some((sandbox, volumes)) = ready.inspect_err(|_| self.state.reporter.setup_failed())? {
             result = self.start_containers(observed, plan, &sandbox, &volumes).await;
         }
         let cleanup = Cleanup { context: self.context, reporter: &self.state.reporter };
@@ -230,6 +232,7 @@ impl PodSync<'_> {
                 }
                 let volumes = self.require_volumes().await?;
                 let config = self.sandboxes().config(kept_attempt(observed)).await?;
+                self.state.reporter.facts.setup_error = None;
                 Ok(Some((PodSandbox { id: id.clone(), config, ips: observed.ips.clone() }, volumes)))
             }
             SandboxPlan::Create { attempt, .. } => {
@@ -242,6 +245,7 @@ impl PodSync<'_> {
                 self.stop_all(observed).await?;
                 let volumes = self.require_volumes().await?;
                 let (sandbox, status) = self.sandboxes().create(*attempt).await?;
+                self.state.reporter.facts.setup_error = None;
                 // Published now, as pulling images may take long.
                 self.state.reporter.facts.made_sandbox = Some(status);
                 self.state.reporter.publish_facts();

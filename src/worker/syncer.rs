@@ -28,7 +28,7 @@ impl PodSyncer for WorkerContext {
         match work {
             Work::Sync(pod) => {
                 state.env.follow(pod, &*self.env.objects);
-                state.pull_secrets.follow(pod, &*self.env.objects);
+                state.pull_secrets.follow(pod, &self.env.objects);
             }
             // None of its containers starts again.
             Work::Terminate { .. } | Work::Finish { .. } | Work::Reap { .. } => {

@@ -8,6 +8,7 @@ const MIB: usize = 1 << 20;
 pub(crate) fn inputs(target: &str) -> Vec<(&'static str, Vec<u8>)> {
     let inputs = match target {
         "manifest" => documents("apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n", "spec"),
+        "pod_answer" => documents("apiVersion: v1\nkind: PodList\n", "items"),
         "config" => documents(
             "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n",
             "featureGates",
@@ -38,6 +39,22 @@ pub(crate) fn inputs(target: &str) -> Vec<(&'static str, Vec<u8>)> {
                 ("a long auth", format!("{{\"a.io\": {{\"auth\": \"{}\"}}}}", "YTpi".repeat(MIB / 4))),
             ]
         }
+        "provider_response" => {
+            let head = "{\"apiVersion\": \"credentialprovider.kubelet.k8s.io/v1\", \"kind\": \"CredentialProviderResponse\", \
+                        \"cacheKeyType\": \"Image\"";
+            vec![
+                ("one login often", format!("{head}, \"auth\": {{{}", "\"a.io\": {}, ".repeat(MIB / 12))),
+                ("deep nesting", "{\"auth\":".repeat(MIB / 8)),
+                ("stars", format!("{head}, \"auth\": {{\"{}\": {{}}}}}}", "*a".repeat(MIB / 2))),
+                ("a long duration", format!("{head}, \"cacheDuration\": \"{}h\"}}", "9".repeat(MIB))),
+                ("a long kind", format!("{{\"kind\": \"{}\"}}", "a".repeat(MIB))),
+            ]
+        }
+        "probe_location" => vec![
+            ("a path up and up", "../".repeat(MIB / 3)),
+            ("a long host", format!("http://{}/", "a.".repeat(MIB))),
+            ("escapes", "%2e".repeat(MIB / 3)),
+        ],
         "env_file" => vec![
             ("a value without end", format!("KEY='{}", "x\n".repeat(MIB))),
             ("many variables", "A='x'\n".repeat(MIB / 6)),

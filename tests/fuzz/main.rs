@@ -61,6 +61,11 @@ fn manifests() {
 }
 
 #[test]
+fn answers_of_a_url() {
+    run("pod_answer");
+}
+
+#[test]
 fn configurations() {
     run("config");
 }
@@ -113,6 +118,16 @@ fn messages_of_dra_drivers() {
 #[test]
 fn docker_configurations() {
     run("docker_config");
+}
+
+#[test]
+fn responses_of_credential_providers() {
+    run("provider_response");
+}
+
+#[test]
+fn redirects_of_probes() {
+    run("probe_location");
 }
 
 /// Inputs that took gigabytes or minutes, or could; none may exhaust the memory of the host.

@@ -258,14 +258,21 @@ impl RealHost {
 
     /// The same with YAML of further `HostletConfiguration` fields.
     pub async fn start_hostlet_with(&self, extra: &str, hostlet: &str) -> Result<Daemon> {
-        let mut daemon = self.launch_hostlet_with(extra, hostlet, self.socket(), &[])?;
+        let mut daemon = self.launch_hostlet_with(extra, hostlet, self.socket(), &[], &[])?;
         daemon.wait_until_it_answers().await?;
         Ok(daemon)
     }
 
     /// Starts the daemon with these variables of its environment, and waits until it responds.
     pub async fn start_hostlet_in(&self, extra: &str, environment: &[(&str, &str)]) -> Result<Daemon> {
-        let mut daemon = self.launch_hostlet_with(extra, "", self.socket(), environment)?;
+        let mut daemon = self.launch_hostlet_with(extra, "", self.socket(), environment, &[])?;
+        daemon.wait_until_it_answers().await?;
+        Ok(daemon)
+    }
+
+    /// Starts the daemon with further flags, and waits until it responds.
+    pub async fn start_hostlet_with_flags(&self, extra: &str, flags: &[String]) -> Result<Daemon> {
+        let mut daemon = self.launch_hostlet_with(extra, "", self.socket(), &[], flags)?;
         daemon.wait_until_it_answers().await?;
         Ok(daemon)
     }
@@ -274,7 +281,7 @@ impl RealHost {
     pub async fn start_hostlet_that_cannot_cancel(&self, extra: &str) -> Result<Daemon> {
         let socket = self.dirs.run.join("uncancelled.sock");
         uncancelled::serve(&socket, self.socket())?;
-        let mut daemon = self.launch_hostlet_with(extra, "", &socket, &[])?;
+        let mut daemon = self.launch_hostlet_with(extra, "", &socket, &[], &[])?;
         daemon.wait_until_it_answers().await?;
         Ok(daemon)
     }
@@ -297,7 +304,7 @@ impl RealHost {
 
     /// Starts the daemon without waiting.
     pub fn launch_hostlet(&self, extra: &str) -> Result<Daemon> {
-        self.launch_hostlet_with(extra, "", self.socket(), &[])
+        self.launch_hostlet_with(extra, "", self.socket(), &[], &[])
     }
 
     fn launch_hostlet_with(
@@ -306,6 +313,7 @@ impl RealHost {
         hostlet: &str,
         runtime: &Path,
         environment: &[(&str, &str)],
+        flags: &[String],
     ) -> Result<Daemon> {
         let dirs = &self.dirs;
         // Its own cgroups with the cgroupfs driver, because a test host may lack systemd.
@@ -320,7 +328,7 @@ impl RealHost {
             kubeconfig: None,
             extra: &extra,
             hostlet,
-            flags: &[],
+            flags,
         };
         Daemon::launch(&setup, |program| {
             let mut command = self.netns.command(&program.to_string_lossy());

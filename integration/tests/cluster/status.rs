@@ -1,7 +1,7 @@
 //! Statuses and events of pods, field by field as the stock kubelet reports them.
 
 use anyhow::Result;
-use hostlet_integration::cluster::{Names, Tenant, check};
+use hostlet_integration::cluster::{Agent, Names, Tenant, check};
 use hostlet_integration::real::BUSYBOX_IMAGE;
 use hostlet_integration::{Look, wait_for};
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod, Secret};
@@ -126,6 +126,19 @@ async fn statuses_of_pods_that_cannot_start_equal_the_stock_kubelets() {
     missing["spec"]["volumes"] = json!([{"name": "v", "configMap": {"name": "nope"}}]);
     missing["spec"]["containers"][0]["volumeMounts"] = json!([{"name": "v", "mountPath": "/v"}]);
     compared(&tenant, missing, "status-novol", |pod| waits_for(pod) == Some("ContainerCreating")).await;
+    if Agent::chosen().unwrap() == Agent::Hostlet {
+        let api = tenant.api::<Pod>();
+        let reported = wait_for("what the pod waits for", SOON, async || {
+            let status = api.get("novol").await?.status.unwrap_or_default();
+            let mut conditions = status.conditions.iter().flatten();
+            let condition = conditions.find(|condition| condition.type_ == "PodReadyToStartContainers");
+            let message = condition.and_then(|condition| condition.message.clone()).unwrap_or_default();
+            let has_cause =
+                message.starts_with("no pod sandbox exists: ") && message.contains("\"nope\" not found");
+            Ok(if has_cause { Look::Done(()) } else { Look::NotYet(message) })
+        });
+        reported.await.unwrap();
+    }
     let mut missing = pod("nopull", IDLE);
     missing["spec"]["containers"][0]["image"] = json!("hostlet.local/none:1");
     missing["spec"]["containers"][0]["imagePullPolicy"] = json!("Never");

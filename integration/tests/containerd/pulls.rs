@@ -1,6 +1,7 @@
-//! Pulls from a registry: the progress of a slow one, and credentials.
+//! Pulls from a registry: the progress of a slow one, and credentials of the host and of providers.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Output;
 
 use anyhow::{Context, Result};
@@ -133,4 +134,47 @@ async fn a_private_image_is_pulled_with_the_hosts_credentials() {
     let explained = output_of(&daemon, &["explain", "private"]).unwrap();
     let log = output_of(&daemon, &["events"]).unwrap();
     assert!(!explained.contains("cret") && !log.contains("cret"), "{explained}{log}");
+}
+
+#[tokio::test]
+async fn a_private_image_is_pulled_with_the_credentials_of_a_provider() {
+    let host = RealHost::start().await.unwrap();
+    let registry = host.registry(Manner::Private("me:se:cret".to_owned())).unwrap();
+    let bin_dir = host.kubelet_root().join("providers");
+    fs::create_dir_all(&bin_dir).unwrap();
+    let protocol = "credentialprovider.kubelet.k8s.io/v1";
+    let response = json!({
+        "apiVersion": protocol, "kind": "CredentialProviderResponse", "cacheKeyType": "Registry",
+        "auth": {registry.host(): {"username": "me", "password": "se:cret"}},
+    });
+    let (program, noted) = (bin_dir.join("provider"), bin_dir.join("requests"));
+    let script = format!("#!/bin/sh\ncat >> {}\ncat <<'END'\n{response}\nEND\n", noted.display());
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let config = json!({
+        "apiVersion": "kubelet.config.k8s.io/v1", "kind": "CredentialProviderConfig",
+        "providers": [{
+            "name": "provider", "matchImages": [registry.host()], "defaultCacheDuration": "1h", "apiVersion": protocol,
+        }],
+    });
+    fs::write(bin_dir.join("config.json"), config.to_string()).unwrap();
+    let flags = [
+        format!("--image-credential-provider-config={}", bin_dir.join("config.json").display()),
+        format!("--image-credential-provider-bin-dir={}", bin_dir.display()),
+    ];
+    let daemon = host.start_hostlet_with_flags("", &flags).await.unwrap();
+    let image = registry.reference();
+    host.write_manifest(
+        "private.json",
+        &manifest("private", &[("idle", IDLE)]).replace(BUSYBOX_IMAGE, &image),
+    )
+    .unwrap();
+    wait_for_pod(&daemon, "private", SOON, is_ready).await.unwrap();
+    let requests = fs::read_to_string(&noted).unwrap();
+    let expected = json!({
+        "apiVersion": protocol, "kind": "CredentialProviderRequest", "image": format!("{}/image", registry.host()),
+    });
+    let lines: Vec<serde_json::Value> =
+        requests.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines, [expected]);
 }

@@ -1,7 +1,6 @@
 //! Runs a credential plugin (Kubernetes docs, "client-go credential plugins") and parses its credentials. Bounded in time; never
 //! leaves a process behind.
 
-use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use base64::Engine;
@@ -9,24 +8,16 @@ use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 use jiff::Timestamp;
 use kube::config::{ExecConfig, ExecInteractiveMode};
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 
+use crate::sys::{ProgramError, clip, run_program};
 use crate::types::json;
 use crate::yaml::parse_documents;
 
 /// Time limit of a plugin. Plugins of cloud providers take seconds, or minutes when their servers are down.
 const LIMIT: Duration = Duration::from_secs(60);
-
-/// Maximum output in bytes. A certificate with its key is a few KiB.
-const MAX_OUTPUT: u64 = 1 << 20;
-
-/// Maximum length of reported error output, in bytes.
-const MAX_STDERR: usize = 300;
 
 /// Supported API versions of ExecCredential.
 const VERSIONS: [&str; 2] = ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"];
@@ -44,12 +35,8 @@ pub(super) enum PluginError {
     ClusterInfo,
     #[error("it cannot be started{hint}")]
     Start { hint: String, source: std::io::Error },
-    #[error("its output cannot be read")]
-    Read(#[source] std::io::Error),
-    #[error("it did not exit within {} s and was killed", LIMIT.as_secs())]
-    TimedOut,
-    #[error("it failed ({status}){stderr}")]
-    Failed { status: ExitStatus, stderr: String },
+    #[error(transparent)]
+    Run(#[from] ProgramError),
     #[error("its output is not an ExecCredential: {0}")]
     Syntax(String),
     #[error("it responded with API version {found:?} instead of {requested}")]
@@ -91,38 +78,16 @@ struct ExecCredentialStatus {
     expiration_timestamp: Option<String>,
 }
 
-/// Kills a plugin and its children if dropped before it exited.
-struct Group(Option<Pid>);
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        if let Some(group) = self.0 {
-            // It may have exited already.
-            let _ = killpg(group, Signal::SIGKILL);
-        }
-    }
-}
-
 /// Runs the plugin. Cancel-safe: a running plugin is killed with its process group.
 pub(super) async fn run(exec: &ExecConfig) -> Result<Issued, PluginError> {
-    let (mut command, version) = command(exec)?;
-    let hint = exec.install_hint.as_deref().map(|hint| format!(" ({})", clip(hint))).unwrap_or_default();
-    let mut child = command.spawn().map_err(|source| PluginError::Start { hint, source })?;
-    let mut group = Group(child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw));
-    let (output, errors) = (child.stdout.take(), child.stderr.take());
-    let exit = tokio::time::timeout(LIMIT, async {
-        let (output, errors, status) = tokio::join!(read(output), read(errors), child.wait());
-        Ok::<_, std::io::Error>((output?, errors?, status?))
-    });
-    let (output, errors, status) =
-        exit.await.map_err(|_| PluginError::TimedOut)?.map_err(PluginError::Read)?;
-    // Its process group ID may have been reused.
-    group.0 = None;
-    if !status.success() {
-        let stderr = clip(&String::from_utf8_lossy(&errors));
-        let stderr = if stderr.is_empty() { stderr } else { format!(": {stderr}") };
-        return Err(PluginError::Failed { status, stderr });
-    }
+    let (command, version) = command(exec)?;
+    let output = run_program(command, Vec::new(), LIMIT).await.map_err(|error| match error {
+        ProgramError::Start(source) => {
+            let hint = exec.install_hint.as_deref().map(|hint| format!(" ({})", clip(hint)));
+            PluginError::Start { hint: hint.unwrap_or_default(), source }
+        }
+        error => PluginError::Run(error),
+    })?;
     parse(&String::from_utf8_lossy(&output), version)
 }
 
@@ -148,27 +113,7 @@ fn command(exec: &ExecConfig) -> Result<(Command, &'static str), PluginError> {
         }
     }
     command.env("KUBERNETES_EXEC_INFO", info.to_string());
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     Ok((command, version))
-}
-
-/// Reads to the end and keeps the beginning.
-async fn read(from: Option<impl AsyncRead + Unpin>) -> std::io::Result<Vec<u8>> {
-    let mut kept = Vec::new();
-    if let Some(mut from) = from {
-        (&mut from).take(MAX_OUTPUT).read_to_end(&mut kept).await?;
-        tokio::io::copy(&mut from, &mut tokio::io::sink()).await?;
-    }
-    Ok(kept)
-}
-
-/// Joins and shortens an output to one line.
-fn clip(text: &str) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(MAX_STDERR) {
-        Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),
-        None => line,
-    }
 }
 
 /// Parses a plugin's output, JSON or YAML.
@@ -284,33 +229,5 @@ mod tests {
             );
             assert!(!error.contains("5432"), "{error}");
         }
-    }
-
-    #[tokio::test]
-    async fn a_hanging_plugin_is_killed_with_its_children() {
-        let dir = tempfile::TempDir::new().unwrap();
-        let noted = dir.path().join("pid");
-        let script = format!("sleep 100000 & echo $! > {0}.new; mv {0}.new {0}; wait", noted.display());
-        let exec = plugin(&script);
-        let started = async {
-            while !noted.exists() {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        // Dropped, as by the time limit.
-        tokio::select! {
-            issued = run(&exec) => panic!("{issued:?}"),
-            () = started => {}
-        }
-        let pid: i32 = std::fs::read_to_string(&noted).unwrap().trim().parse().unwrap();
-        let gone = async {
-            // A zombie counts as gone, because nobody may reap it.
-            while std::fs::read_to_string(format!("/proc/{pid}/stat"))
-                .is_ok_and(|stat| !stat.contains(") Z "))
-            {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(60), gone).await.unwrap();
     }
 }

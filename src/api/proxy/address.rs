@@ -2,18 +2,20 @@
 
 use std::fmt;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use http::{HeaderValue, Uri};
-use percent_encoding::percent_decode_str;
+
+use crate::api::basic;
 
 /// Why a text is no address of a usable proxy. Never quotes the text, which may have a password.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub(in crate::api) enum ProxyError {
+pub enum ProxyError {
+    /// It cannot be parsed.
     #[error("it is not a URL; write it like http://proxy.example.com:3128")]
     Url,
+    /// It has another scheme.
     #[error("the scheme {0:?} is not supported; use http, https or socks5")]
     Scheme(String),
+    /// Its credentials cannot be sent.
     #[error("its user name or password has characters that HTTP does not permit")]
     Credentials,
 }
@@ -72,11 +74,7 @@ impl Proxy {
         }
         let address = format!("{host}:{}", authority.port_u16().unwrap_or(port));
         let plain = Uri::builder().scheme(uri.scheme_str().unwrap_or_default()).authority(address);
-        let credentials = authority.as_str().rsplit_once('@').map(|(user, _)| {
-            let (name, password) = user.split_once(':').unwrap_or((user, ""));
-            let decoded = |text| percent_decode_str(text).decode_utf8_lossy().into_owned();
-            (decoded(name), decoded(password))
-        });
+        let credentials = basic::credentials_of(authority);
         let proxy = Self {
             scheme,
             uri: plain.path_and_query("/").build().map_err(|_| ProxyError::Url)?,
@@ -95,11 +93,7 @@ impl Proxy {
 
     /// The `Proxy-Authorization` header, if it has credentials.
     pub(super) fn authorization(&self) -> Option<HeaderValue> {
-        let (name, password) = self.credentials.as_ref()?;
-        let mut header =
-            HeaderValue::try_from(format!("Basic {}", STANDARD.encode(format!("{name}:{password}")))).ok()?;
-        header.set_sensitive(true);
-        Some(header)
+        self.credentials.as_ref().and_then(basic::authorization)
     }
 }
 

@@ -8,6 +8,7 @@ mod no_proxy;
 #[cfg(test)]
 mod tests;
 
-pub(in crate::api) use address::{Proxy, ProxyError};
+pub(in crate::api) use address::Proxy;
+pub use address::ProxyError;
 pub(in crate::api) use dialer::Dialer;
 pub use environment::ProxyEnvironment;

@@ -2,6 +2,7 @@
 
 use super::super::facts::Facts;
 use super::super::report::Finding;
+use crate::config::Config;
 
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -33,12 +34,17 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
             format!("{} does not exist, so there are no static pods", manifests.display()),
             format!("mkdir -p {}", manifests.display()),
         ));
-    } else if facts.config.sources.static_pod_path.is_none() && facts.config.cluster.is_none() {
+    } else if !has_source(&facts.config) {
         findings.push(Finding::warning(
             "manifests",
-            "neither staticPodPath nor --kubeconfig is set, so there are no pods",
+            "none of staticPodPath, staticPodURL and --kubeconfig is set, so there are no pods",
             "set staticPodPath in the configuration",
         ));
     }
     findings
+}
+
+fn has_source(config: &Config) -> bool {
+    let sources = &config.sources;
+    sources.static_pod_path.is_some() || sources.static_pod_url.is_some() || config.cluster.is_some()
 }

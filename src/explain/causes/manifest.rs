@@ -23,6 +23,13 @@ const RULES: &[(&str, &str)] = &[
     ),
     ("not YAML or JSON", "correct the text at that place: indentation, quotes, colons and brackets"),
     ("UTF-8", "save the file as UTF-8"),
+    (
+        "it cannot be fetched",
+        "check that this host can reach the server of staticPodURL, and which proxy hostlet's environment names",
+    ),
+    ("the answer is empty", "serve a v1 PodList; one without items defines no pod"),
+    ("one Pod or PodList of apiVersion v1", "correct staticPodURL, or what its server answers"),
+    ("has the same name or uid", "change name or uid of one of the two pods"),
     ("the file is empty", "write a pod into it, or remove the file"),
     ("into its own file", "put each pod into its own file"),
     (

@@ -8,6 +8,7 @@ use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde::Deserialize;
+use sha2::{Digest, Sha256};
 
 use crate::types::one_line;
 
@@ -29,6 +30,17 @@ pub struct Login {
     pub username: String,
     /// The password or token.
     pub password: String,
+}
+
+impl Login {
+    /// Identifies the login without showing it: SHA-256, hexadecimal.
+    pub(in crate::image) fn hash(&self) -> String {
+        // With the length, so that no two logins are the same text.
+        let mut hasher = Sha256::new_with_prefix((self.username.len() as u64).to_be_bytes());
+        hasher.update(&self.username);
+        hasher.update(&self.password);
+        hex::encode(hasher.finalize())
+    }
 }
 
 /// Never prints the password, nor the user, which may be a token as well.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::location::Location;
-use super::{DockerConfig, Login};
+use super::{DockerConfig, LoginSource, SourcedLogin};
+use crate::types::RegistryLocation;
 
 /// Docker Hub as `docker login` names it; applies to its images if nothing else does.
 const DEFAULT_REGISTRY: &str = "index.docker.io";
@@ -12,24 +12,24 @@ const DEFAULT_REGISTRY: &str = "index.docker.io";
 #[derive(Debug, Default)]
 pub struct Keyring {
     /// By the location's text, so that the reverse order has more specific paths of a registry first.
-    by_location: BTreeMap<String, (Location, Vec<Login>)>,
+    by_location: BTreeMap<String, (RegistryLocation, Vec<SourcedLogin>)>,
 }
 
 impl Keyring {
-    /// Adds a configuration. A location that is no URL is ignored, as upstream.
-    pub fn add(&mut self, config: DockerConfig) {
+    /// Adds a configuration from `source`. A location that is no URL is ignored, as upstream.
+    pub fn add(&mut self, config: DockerConfig, source: &LoginSource) {
         for (text, login) in config.logins {
-            let Some(location) = Location::of_config(&text) else { continue };
+            let Some(location) = RegistryLocation::of_config(&text) else { continue };
             let entry = self.by_location.entry(location.key()).or_insert_with(|| (location, Vec::new()));
-            entry.1.push(login);
+            entry.1.push(SourcedLogin { login, source: source.clone() });
         }
     }
 
     /// The logins for a fully qualified image name, in the order in which to try them.
-    pub fn lookup(&self, name: &str) -> Vec<Login> {
-        let Some(image) = Location::parse(name) else { return Vec::new() };
+    pub fn lookup(&self, name: &str) -> Vec<SourcedLogin> {
+        let Some(image) = RegistryLocation::parse(name) else { return Vec::new() };
         let covering = self.by_location.values().rev().filter(|(location, _)| location.covers(&image));
-        let found: Vec<Login> = covering.flat_map(|(_, logins)| logins.iter().cloned()).collect();
+        let found: Vec<SourcedLogin> = covering.flat_map(|(_, logins)| logins.iter().cloned()).collect();
         if !found.is_empty() || !name.starts_with("docker.io/") {
             return found;
         }

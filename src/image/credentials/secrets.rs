@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::{DockerConfig, DockerConfigError};
+use super::{DockerConfig, DockerConfigError, ObjectIdentity, PodAccount};
 
 /// The types of pull Secrets, each with its key.
 const TYPES: [(&str, &str, Format); 2] = [
@@ -19,7 +19,7 @@ enum Format {
 /// A Secret with registry credentials.
 #[derive(Clone)]
 pub struct PullSecret {
-    name: String,
+    identity: ObjectIdentity,
     format: Format,
     data: Vec<u8>,
 }
@@ -35,12 +35,21 @@ pub(in crate::image) struct PullSecretError {
 }
 
 impl PullSecret {
-    /// The Secret `name` of this type, whose values `get` returns by key. `None` if it has no registry credentials: it is ignored,
-    /// as upstream.
-    pub fn new<'d>(name: &str, secret_type: &str, get: impl Fn(&str) -> Option<&'d [u8]>) -> Option<Self> {
+    /// The Secret of this type, whose values `get` returns by key. `None` if it has no registry credentials: it is ignored, as
+    /// upstream.
+    pub fn new<'d>(
+        identity: ObjectIdentity,
+        secret_type: &str,
+        get: impl Fn(&str) -> Option<&'d [u8]>,
+    ) -> Option<Self> {
         let (_, key, format) = TYPES.iter().find(|(known, ..)| *known == secret_type)?;
         let data = get(key).filter(|data| !data.is_empty())?;
-        Some(Self { name: name.to_owned(), format: *format, data: data.to_owned() })
+        Some(Self { identity, format: *format, data: data.to_owned() })
+    }
+
+    /// Which Secret it is.
+    pub(super) fn identity(&self) -> &ObjectIdentity {
+        &self.identity
     }
 
     /// Its logins.
@@ -49,7 +58,7 @@ impl PullSecret {
             Format::ConfigJson => DockerConfig::from_config_json(&self.data),
             Format::Dockercfg => DockerConfig::from_dockercfg(&self.data),
         };
-        read.map_err(|problem| PullSecretError { name: self.name.clone(), problem })
+        read.map_err(|problem| PullSecretError { name: self.identity.name.clone(), problem })
     }
 }
 
@@ -58,6 +67,11 @@ impl PullSecret {
 pub trait PullSecrets: Send + Sync {
     /// The Secrets that exist, in the order of the spec. Called only if an image has to be pulled; may wait briefly.
     async fn get(&self) -> Vec<PullSecret>;
+
+    /// The pod's service account, for credential providers that need its tokens; `None` for a pod without.
+    fn account(&self) -> Option<&dyn PodAccount> {
+        None
+    }
 }
 
 /// No Secrets.

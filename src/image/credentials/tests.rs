@@ -14,16 +14,21 @@ fn login(user: &str) -> Login {
     Login { username: user.to_owned(), password: "pw".to_owned() }
 }
 
+fn secret(name: &str) -> ObjectIdentity {
+    let [namespace, uid] = ["default", "u"].map(str::to_owned);
+    ObjectIdentity { namespace, name: name.to_owned(), uid }
+}
+
 /// A keyring whose locations have logins named by them.
 fn keyring(locations: &[&str]) -> Keyring {
     let logins = locations.iter().map(|location| (location.to_string(), login(location))).collect();
     let mut keyring = Keyring::default();
-    keyring.add(DockerConfig { logins });
+    keyring.add(DockerConfig { logins }, &LoginSource::Node);
     keyring
 }
 
 fn users(keyring: &Keyring, image: &str) -> Vec<String> {
-    keyring.lookup(image).into_iter().map(|login| login.username).collect()
+    keyring.lookup(image).into_iter().map(|found| found.login.username).collect()
 }
 
 #[test]
@@ -75,7 +80,8 @@ fn more_specific_locations_are_tried_first_and_the_default_registry_only_alone()
     assert_eq!(users(&hub, "docker.io/library/busybox"), ["docker.io"]);
 
     let mut twice = keyring(&["quay.io"]);
-    twice.add(DockerConfig { logins: [("https://quay.io".to_owned(), login("second"))].into() });
+    let second = DockerConfig { logins: [("https://quay.io".to_owned(), login("second"))].into() };
+    twice.add(second, &LoginSource::Node);
     assert_eq!(users(&twice, "quay.io/a"), ["quay.io", "second"], "in the order of the Secrets");
 }
 
@@ -122,13 +128,19 @@ fn errors_and_debug_output_contain_no_credentials() {
     assert!(DockerConfig::from_config_json(b"{").is_err());
     let config = DockerConfig::from_dockercfg(br#"{"a.io": {"username": "hunter2", "password": "hunter2"}}"#);
     assert!(!format!("{config:?}").contains("hunter2"));
+    let hash = login("hunter2").hash();
+    assert!(hash.len() == 64 && hash != login("hunter").hash());
+    let shifted = |username: &str, password: &str| {
+        Login { username: username.to_owned(), password: password.to_owned() }.hash()
+    };
+    assert_ne!(shifted("ab", "c"), shifted("a", "bc"));
 }
 
 #[test]
 fn only_the_types_of_pull_secrets_count() {
     let json = br#"{"auths": {"a.io": {"username": "u", "password": "p"}}}"#.as_slice();
     let of = |secret_type: &str, key: &'static str| {
-        PullSecret::new("s", secret_type, |asked| (asked == key).then_some(json))
+        PullSecret::new(secret("s"), secret_type, |asked| (asked == key).then_some(json))
     };
     assert!(of("kubernetes.io/dockerconfigjson", ".dockerconfigjson").unwrap().config().is_ok());
     assert!(of("kubernetes.io/dockercfg", ".dockercfg").unwrap().config().is_ok());
@@ -139,7 +151,7 @@ fn only_the_types_of_pull_secrets_count() {
     ] {
         assert!(of(secret_type, key).is_none(), "{secret_type} with {key}");
     }
-    let broken = PullSecret::new("s", "kubernetes.io/dockercfg", |_| Some(b"x".as_slice())).unwrap();
+    let broken = PullSecret::new(secret("s"), "kubernetes.io/dockercfg", |_| Some(b"x".as_slice())).unwrap();
     let message = broken.config().unwrap_err().to_string();
     assert_eq!(message, r#"image pull secret "s": invalid JSON of registry credentials at line 1, column 1"#);
 }
@@ -159,22 +171,22 @@ async fn the_pods_credentials_come_before_those_of_the_host() {
     let files = DockerConfigFiles::new(&at("root"), &at("work"), Some(&at("home")), &at("top"));
     let credentials = Credentials::new(files);
     let data = br#"{"auths": {"a.io": {"username": "pod", "password": "p"}}}"#.as_slice();
-    let secret = PullSecret::new("s", "kubernetes.io/dockerconfigjson", |_| Some(data)).unwrap();
+    let of_pod = PullSecret::new(secret("s"), "kubernetes.io/dockerconfigjson", |_| Some(data)).unwrap();
     let found = async |secrets: &[PullSecret]| -> Vec<String> {
-        let logins = credentials.of("a.io/image", secrets).await.unwrap();
-        logins.into_iter().map(|login| login.username).collect()
+        let logins = credentials.of("a.io/image", secrets, None).await.unwrap();
+        logins.into_iter().map(|found| found.login.username).collect()
     };
     assert_eq!(found(&[]).await, ["old"]);
     write("home/.docker/config.json", "home");
     assert_eq!(found(&[]).await, ["home"]);
     write("root/config.json", "root");
-    assert_eq!(found(&[secret]).await, ["pod", "root"]);
+    assert_eq!(found(&[of_pod]).await, ["pod", "root"]);
     // An invalid file is skipped.
     fs::write(at("root/config.json"), "{").unwrap();
     assert_eq!(found(&[]).await, ["home"]);
-    assert!(Credentials::default().of("a.io/image", &[]).await.unwrap().is_empty());
+    assert!(Credentials::default().of("a.io/image", &[], None).await.unwrap().is_empty());
     let none = DockerConfigFiles::new(Path::new("/nonexistent"), &at("work"), None, &at("work"));
-    assert!(Credentials::new(none).of("a.io/image", &[]).await.unwrap().is_empty());
+    assert!(Credentials::new(none).of("a.io/image", &[], None).await.unwrap().is_empty());
 }
 
 proptest! {

@@ -3,7 +3,7 @@
 use std::io;
 
 use super::Digest;
-use crate::image::ReferenceError;
+use crate::types::ImageReferenceError;
 use crate::types::one_line;
 
 /// Maximum length of a quoted name, in bytes.
@@ -104,7 +104,7 @@ pub enum PlanError {
         /// As in the archive.
         name: String,
         /// Why.
-        source: ReferenceError,
+        source: ImageReferenceError,
     },
     /// All images are for other platforms.
     #[error("has no image for this host, which is linux/{host}, only for {found}")]

@@ -12,7 +12,7 @@ use super::media::{
     Manifest, Platform, Shape,
 };
 use super::{Digest, PlanError};
-use crate::image::Reference;
+use crate::types::ImageReference;
 use crate::types::json;
 
 /// Labels by which containerd's garbage collector follows references; the keys are those of containerd's own importer.
@@ -343,8 +343,8 @@ struct Name {
 
 impl Name {
     fn parse(name: &str) -> Result<Self, PlanError> {
-        let reference =
-            Reference::parse(name).map_err(|source| PlanError::Name { name: name.to_owned(), source })?;
+        let reference = ImageReference::parse(name)
+            .map_err(|source| PlanError::Name { name: name.to_owned(), source })?;
         let tagged = match (reference.tag, reference.digest) {
             (Some(tag), _) => Some(format!("{}:{tag}", reference.name)),
             (None, None) => Some(format!("{}:latest", reference.name)),

@@ -12,7 +12,7 @@ use super::super::testing::pod_with;
 use crate::admission::AdoptedPod;
 use crate::pod::{AdmittedPod, DesiredPods};
 use crate::source::testing::DirectoryReader;
-use crate::source::{SourceState, StaticPod};
+use crate::source::{ManifestOrigin, SourceState, StaticPod};
 
 /// The names of sidecars.
 pub(super) const SIDECARS: [&str; 1] = ["proxy"];
@@ -69,8 +69,8 @@ impl Wish {
 }
 
 fn static_pod(slot: usize, pod: &Arc<Pod>) -> Arc<StaticPod> {
-    let file = PathBuf::from(format!("{slot}.yaml"));
-    Arc::new(StaticPod { pod: pod.clone(), file, unsupported: Vec::new() })
+    let origin = ManifestOrigin::File(format!("{slot}.yaml").into());
+    Arc::new(StaticPod { pod: pod.clone(), origin, unsupported: Vec::new() })
 }
 
 /// The source of the pods.

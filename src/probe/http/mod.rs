@@ -14,4 +14,4 @@ pub(super) use exchange::{alongside, read_stream};
 pub(super) use get::unverified;
 pub use get::{HttpAnswer, HttpClient, HttpError, HttpProtocol, HttpRequest};
 pub(super) use stream::{Stream, Watched};
-pub use url::{HttpUrl, Scheme};
+pub use url::{HttpUrl, LocationError, Scheme};

@@ -7,7 +7,7 @@ use crate::types::go_quoted;
 
 /// A `Location` that leads nowhere. `Display` is Go's text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum LocationError {
+pub enum LocationError {
     /// It is no reference.
     #[error("failed to parse Location header {}", go_quoted(.0))]
     Malformed(String),
@@ -95,7 +95,7 @@ impl HttpUrl {
     }
 
     /// Where a `Location` leads from here (RFC 3986, section 5.2).
-    pub(super) fn join(&self, location: &str) -> Result<Self, LocationError> {
+    pub fn join(&self, location: &str) -> Result<Self, LocationError> {
         let malformed = || LocationError::Malformed(location.to_owned());
         if !is_valid(location) {
             return Err(malformed());

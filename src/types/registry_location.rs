@@ -1,18 +1,18 @@
 //! Locations that credentials apply to: a registry's host with an optional port and path, where `*` stands for any part of a host
 //! label (Kubernetes docs, "Images", "Interpretation of config.json"). Pure.
 
-/// A location.
+/// A registry, or a path in one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Location {
+pub struct RegistryLocation {
     /// Host and port, as written.
     host: String,
     /// The path with its leading slash; may be empty.
     path: String,
 }
 
-impl Location {
+impl RegistryLocation {
     /// Parses `[scheme://]host[:port][/path]`; `None` if it is no URL. A path of `/v1/` or `/v2/` is that of the registry's API.
-    pub(super) fn of_config(text: &str) -> Option<Self> {
+    pub fn of_config(text: &str) -> Option<Self> {
         let bare = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")).unwrap_or(text);
         let Self { host, path } = Self::parse(bare)?;
         let api = path.starts_with("/v1/") || path.starts_with("/v2/");
@@ -22,7 +22,7 @@ impl Location {
     }
 
     /// Parses `host[:port][/path]`; `None` if it is no URL.
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let text = text.split(['?', '#']).next().unwrap_or_default();
         let (authority, path) = text.split_at(text.find('/').unwrap_or(text.len()));
         let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
@@ -36,13 +36,13 @@ impl Location {
     }
 
     /// Host, port and path: sorts the more specific of two locations in one registry last.
-    pub(super) fn key(&self) -> String {
+    pub fn key(&self) -> String {
         format!("{}{}", self.host, self.path)
     }
 
     /// Whether it covers the location `other`: the same number of host labels, each matched, the same port, and a path that the
     /// other's begins with.
-    pub(super) fn covers(&self, other: &Self) -> bool {
+    pub fn covers(&self, other: &Self) -> bool {
         let ((host, port), (other_host, other_port)) = (split_port(&self.host), split_port(&other.host));
         port == other_port
             && host.split('.').count() == other_host.split('.').count()

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use crate::types::one_line;
+use super::one_line;
 
 /// The default registry of short names.
 const DEFAULT_DOMAIN: &str = "docker.io";
@@ -18,7 +18,7 @@ const MAX_TAG: usize = 128;
 
 /// Why a text is not an image reference. `Display` is upstream's text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ReferenceError {
+pub enum ImageReferenceError {
     /// It does not match the grammar.
     #[error("invalid reference format")]
     Format,
@@ -47,7 +47,7 @@ pub enum ReferenceError {
 
 /// A parsed image reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reference<'a> {
+pub struct ImageReference<'a> {
     /// Registry and repository, fully qualified, e.g. `docker.io/library/busybox`.
     pub name: String,
     /// The tag, if given.
@@ -56,31 +56,31 @@ pub struct Reference<'a> {
     pub digest: Option<&'a str>,
 }
 
-impl<'a> Reference<'a> {
+impl<'a> ImageReference<'a> {
     /// Parses a reference in its familiar form, where short names are those of Docker Hub.
-    pub fn parse(image: &'a str) -> Result<Self, ReferenceError> {
+    pub fn parse(image: &'a str) -> Result<Self, ImageReferenceError> {
         if image.len() == 64 && image.bytes().all(is_lower_hex) {
-            return Err(ReferenceError::Identifier(image.to_owned()));
+            return Err(ImageReferenceError::Identifier(image.to_owned()));
         }
         let (domain, namespace, remainder) = split_domain(image);
         let repository = remainder.split_once(':').map_or(remainder, |(repository, _)| repository);
         if repository.to_lowercase() != repository {
-            return Err(ReferenceError::UppercaseName(format!("{namespace}{repository}")));
+            return Err(ImageReferenceError::UppercaseName(format!("{namespace}{repository}")));
         }
 
         let Some(parts) = Parts::of(domain, remainder) else {
             // Like upstream: a second attempt in lower case distinguishes a wrong case from a wrong format.
             let (domain, remainder) = (domain.to_lowercase(), remainder.to_lowercase());
             return Err(match Parts::of(&domain, &remainder) {
-                Some(_) => ReferenceError::Uppercase,
-                None => ReferenceError::Format,
+                Some(_) => ImageReferenceError::Uppercase,
+                None => ImageReferenceError::Format,
             });
         };
         let path = namespace.len() + parts.path.len();
         // Unless it can be a registry, it is the first component of the path.
         let path = if is_domain(domain) { path } else { domain.len() + 1 + path };
         if path > MAX_PATH {
-            return Err(ReferenceError::TooLong);
+            return Err(ImageReferenceError::TooLong);
         }
         parts.digest.map_or(Ok(()), check_digest)?;
         Ok(Self { name: format!("{domain}/{namespace}{}", parts.path), tag: parts.tag, digest: parts.digest })
@@ -89,12 +89,19 @@ impl<'a> Reference<'a> {
 
 /// The reference to request from the runtime: `:latest` is appended if it has neither tag nor digest. Nothing else changes,
 /// so that the runtime's own rules for short names apply.
-pub fn with_default_tag(image: &str) -> Result<Cow<'_, str>, ReferenceError> {
-    let reference = Reference::parse(image)?;
+pub fn with_default_tag(image: &str) -> Result<Cow<'_, str>, ImageReferenceError> {
+    let reference = ImageReference::parse(image)?;
     Ok(match (reference.tag, reference.digest) {
         (None, None) => Cow::Owned(format!("{image}:latest")),
         (Some(_), _) | (_, Some(_)) => Cow::Borrowed(image),
     })
+}
+
+/// The reference without its tag and digest, otherwise as written.
+pub fn without_tag(image: &str) -> Result<&str, ImageReferenceError> {
+    let reference = ImageReference::parse(image)?;
+    let cut = |text: Option<&str>| text.map_or(0, |text| text.len() + 1);
+    Ok(image.get(..image.len() - cut(reference.tag) - cut(reference.digest)).unwrap_or(image))
 }
 
 /// Registry, implied namespace and remainder.
@@ -190,21 +197,23 @@ fn is_digest(text: &str) -> bool {
         })
 }
 
-fn check_digest(digest: &str) -> Result<(), ReferenceError> {
-    let (algorithm, hex) = digest.split_once(':').ok_or(ReferenceError::DigestFormat)?;
+fn check_digest(digest: &str) -> Result<(), ImageReferenceError> {
+    let (algorithm, hex) = digest.split_once(':').ok_or(ImageReferenceError::DigestFormat)?;
     let length = match algorithm {
         "sha256" => 64,
         "sha384" => 96,
         "sha512" => 128,
         // Registered algorithms are in lower case.
-        _ if algorithm.bytes().any(|b| b.is_ascii_uppercase()) => return Err(ReferenceError::DigestFormat),
-        _ => return Err(ReferenceError::DigestAlgorithm),
+        _ if algorithm.bytes().any(|b| b.is_ascii_uppercase()) => {
+            return Err(ImageReferenceError::DigestFormat);
+        }
+        _ => return Err(ImageReferenceError::DigestAlgorithm),
     };
     if hex.len() != length {
-        return Err(ReferenceError::DigestLength);
+        return Err(ImageReferenceError::DigestLength);
     }
     if !hex.bytes().all(is_lower_hex) {
-        return Err(ReferenceError::DigestFormat);
+        return Err(ImageReferenceError::DigestFormat);
     }
     Ok(())
 }
@@ -239,7 +248,10 @@ mod tests {
             (&with_digest, "docker.io/library/busybox", None, Some(SHA)),
             (&with_both, "docker.io/library/busybox", Some("1"), Some(SHA)),
         ] {
-            assert_eq!(Reference::parse(image), Ok(Reference { name: name.to_owned(), tag, digest }));
+            assert_eq!(
+                ImageReference::parse(image),
+                Ok(ImageReference { name: name.to_owned(), tag, digest })
+            );
         }
     }
 
@@ -267,15 +279,18 @@ mod tests {
             (&wrong_length, "invalid checksum digest length"),
             (&wrong_algorithm, "unsupported digest algorithm"),
         ] {
-            assert_eq!(Reference::parse(image).unwrap_err().to_string(), message, "{image}");
+            assert_eq!(ImageReference::parse(image).unwrap_err().to_string(), message, "{image}");
         }
-        assert_eq!(Reference::parse(&identifier), Err(ReferenceError::Identifier(identifier.clone())));
+        assert_eq!(
+            ImageReference::parse(&identifier),
+            Err(ImageReferenceError::Identifier(identifier.clone()))
+        );
         assert!(matches!(
-            Reference::parse(&wrong_case),
-            Err(ReferenceError::UppercaseName(_) | ReferenceError::DigestFormat)
+            ImageReference::parse(&wrong_case),
+            Err(ImageReferenceError::UppercaseName(_) | ImageReferenceError::DigestFormat)
         ));
-        assert!(Reference::parse(&format!("r.io/a:{}", "t".repeat(128))).is_ok());
-        assert!(Reference::parse(&format!("r.io/a:{}", "t".repeat(129))).is_err());
+        assert!(ImageReference::parse(&format!("r.io/a:{}", "t".repeat(128))).is_ok());
+        assert!(ImageReference::parse(&format!("r.io/a:{}", "t".repeat(129))).is_err());
     }
 
     #[test]
@@ -307,7 +322,7 @@ mod tests {
         #[test]
         fn every_text_of_the_grammar_is_parsed((name, tag, digest) in well_formed()) {
             let image = format!("{name}{tag}{digest}");
-            let parsed = Reference::parse(&image).unwrap();
+            let parsed = ImageReference::parse(&image).unwrap();
             prop_assert_eq!(parsed.tag.map(|t| format!(":{t}")).unwrap_or_default(), tag);
             prop_assert_eq!(parsed.digest.map(|d| format!("@{d}")).unwrap_or_default(), digest);
             prop_assert!(parsed.name.ends_with(&name) || name.starts_with(LEGACY_DEFAULT_DOMAIN));
