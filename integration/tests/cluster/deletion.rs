@@ -12,8 +12,8 @@ use kube::api::{WatchEvent, WatchParams};
 use serde_json::json;
 
 use crate::support::{
-    IDLE, SOON, container_id, delete, deleted, is_ready, phase, pod, run, statuses, uid, wait_for_object,
-    wait_until_clean, wait_until_gone,
+    IDLE, SOON, assert_undisturbed, container_id, delete, deleted, phase, pod, run, statuses, uid,
+    wait_for_object, wait_until_clean, wait_until_gone,
 };
 
 #[tokio::test]
@@ -70,8 +70,7 @@ async fn forced_deletion_and_a_new_pod_of_the_same_name() {
     assert_ne!(uid(&old), uid(&new));
     assert_ne!(container_id(&old), container_id(&new));
     wait_until_alone(&tenant.nodes[0], &new).await.unwrap();
-    let now = tenant.api::<Pod>().get("twin").await.unwrap();
-    assert_eq!((uid(&now), is_ready(&now)), (uid(&new), true));
+    assert_undisturbed(&tenant, &new).await.unwrap();
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use hostlet_integration::cluster::{Tenant, check};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
-use crate::support::{IDLE, LATER, is_ready, phase, pod, run, wait_for_object};
+use crate::support::{IDLE, LATER, assert_undisturbed, phase, pod, run, wait_for_object};
 
 /// A pod that writes this many MiB to `path`.
 fn writer(name: &str, path: &str, mib: u32) -> Value {
@@ -26,8 +26,10 @@ fn with_volume(mut pod: Value, source: Value) -> Value {
 async fn pods_beyond_their_storage_limits_are_evicted_as_by_the_stock_kubelet() {
     let tenant = Tenant::new("eviction", 1).await.unwrap();
     let small = || json!({"sizeLimit": "4Mi"});
-    run(&tenant, with_volume(writer("modest", "/data/file", 3), small())).await.unwrap();
-    run(&tenant, with_limit(writer("modest-layer", "/file", 3), "8Mi")).await.unwrap();
+    let modest = [
+        run(&tenant, with_volume(writer("modest", "/data/file", 3), small())).await.unwrap(),
+        run(&tenant, with_limit(writer("modest-layer", "/file", 3), "8Mi")).await.unwrap(),
+    ];
 
     let mut sidecar = with_limit(writer("container", "/file", 9), "4Mi");
     let mut roomy = sidecar["spec"]["containers"][0].clone();
@@ -52,8 +54,7 @@ async fn pods_beyond_their_storage_limits_are_evicted_as_by_the_stock_kubelet() 
         let disruption = status.conditions.iter().flatten().find(|c| c.type_ == "DisruptionTarget");
         assert_eq!(disruption, None);
     }
-    for name in ["modest", "modest-layer"] {
-        let pod = tenant.api::<Pod>().get(name).await.unwrap();
-        assert!(is_ready(&pod), "{:?}", pod.status);
+    for pod in modest {
+        assert_undisturbed(&tenant, &pod).await.unwrap();
     }
 }

@@ -9,7 +9,9 @@ use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::status::compared;
-use crate::support::{IDLE, LATER, SOON, is_ready, line, phase, pod, run, statuses, wait_for_object};
+use crate::support::{
+    IDLE, LATER, SOON, assert_undisturbed, is_ready, line, phase, pod, run, statuses, wait_for_object,
+};
 
 fn init(name: &str, script: &str) -> Value {
     json!({"name": name, "image": BUSYBOX_IMAGE, "command": ["sh", "-c", script]})
@@ -112,7 +114,7 @@ async fn events_of_init_containers_name_them() {
 #[tokio::test]
 async fn an_ephemeral_container_sees_the_processes_of_its_target() {
     let tenant = Tenant::new("debug", 1).await.unwrap();
-    run(&tenant, pod("target", IDLE)).await.unwrap();
+    let before = run(&tenant, pod("target", IDLE)).await.unwrap();
     let api = tenant.api::<Pod>();
     let debugger = json!({
         "name": "debugger", "image": BUSYBOX_IMAGE, "targetContainerName": "main",
@@ -132,5 +134,5 @@ async fn an_ephemeral_container_sees_the_processes_of_its_target() {
     assert_eq!(terminated.exit_code, 3);
     let processes = terminated.message.as_deref().unwrap_or_default();
     assert!(processes.contains("sleep 100000"), "{processes}");
-    assert!(is_ready(&pod) && statuses(&pod)[0].restart_count == 0, "the target is left alone");
+    assert_undisturbed(&tenant, &before).await.unwrap();
 }

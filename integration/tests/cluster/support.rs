@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use hostlet_integration::cluster::{Node, Tenant};
 use hostlet_integration::real::BUSYBOX_IMAGE;
 use hostlet_integration::{Look, wait_for};
@@ -91,6 +91,16 @@ pub(crate) async fn wait_for_pods(
 pub(crate) async fn run(tenant: &Tenant, pod: Value) -> Result<Pod> {
     let made = tenant.create_pod(pod).await?;
     wait_for_object(&tenant.api(), &name(&made), SOON, is_ready).await
+}
+
+/// Asserts that a pod still runs as it was seen: the same pod, with containers that did not restart. It may be not ready for
+/// a moment, because the node controller says so of every pod on a node whose lease was renewed late.
+pub(crate) async fn assert_undisturbed(tenant: &Tenant, before: &Pod) -> Result<()> {
+    let now = wait_for_object(&tenant.api(), &name(before), SOON, is_ready).await?;
+    let restarts = |pod: &Pod| statuses(pod).iter().map(|status| status.restart_count).collect::<Vec<_>>();
+    ensure!(uid(&now) == uid(before), "another pod of that name: {now:?}");
+    ensure!(restarts(&now) == restarts(before), "a container restarted: {:?}", now.status);
+    Ok(())
 }
 
 /// Deletes a pod, with its own grace period or another one.
