@@ -1,11 +1,11 @@
 //! Redirects that a container answers a probe with: an accepted one makes a clean request line, and leads nowhere above its root.
 
-use hostlet::probe::http::{HttpUrl, Scheme};
+use hostlet::types::{HttpScheme, HttpUrl};
 
 /// Follows a `Location` from a probe's address, or rejects it with a message.
 pub fn probe_location(data: &[u8]) {
     let Ok(location) = std::str::from_utf8(data) else { return };
-    let url = HttpUrl::new(Scheme::Http, "10.0.0.1", 8080, "/a/b?c");
+    let url = HttpUrl::new(HttpScheme::Http, "10.0.0.1", 8080, "/a/b?c");
     match url.join(location) {
         Ok(next) => {
             let text = next.to_string();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{AUTHORIZATION, COOKIE, HeaderName, LOCATION, USER_AGENT};
-use http::uri::{PathAndQuery, Scheme};
+use http::uri::Scheme;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
@@ -20,11 +20,12 @@ use super::basic;
 use super::proxy::{Dialer, Proxy, ProxyEnvironment, ProxyError};
 use crate::sys::file_work;
 use crate::tls::{TlsError, Trust, client_config};
+use crate::types::HttpUrl;
 
 /// Upstream's timeout of a fetch, redirects and body included.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Go's limit.
-const MAX_REDIRECTS: usize = 10;
+/// Go's limit of the requests for one document.
+const MAX_REQUESTS: usize = 10;
 /// Headers that are not sent to another host.
 const SENSITIVE: [HeaderName; 2] = [AUTHORIZATION, COOKIE];
 
@@ -59,7 +60,7 @@ pub enum FetchError {
     #[error("the server redirects to something that is no URL of HTTP")]
     Location,
     /// Redirects that lead nowhere.
-    #[error("the server redirects more than {MAX_REDIRECTS} times")]
+    #[error("the server redirects after {MAX_REQUESTS} requests")]
     Redirects,
 }
 
@@ -97,7 +98,7 @@ impl Fetcher {
 
     async fn follow(&mut self, limit: usize) -> Result<Bytes, FetchError> {
         let (mut url, mut headers) = (self.url.clone(), self.headers.clone());
-        for _ in 0..=MAX_REDIRECTS {
+        for _ in 0..MAX_REQUESTS {
             let answer = self.request(&url, headers.clone()).await?;
             let next = match answer.status() {
                 StatusCode::OK => return read(answer.into_body(), limit).await,
@@ -170,26 +171,7 @@ fn without_credentials(url: &Uri) -> Uri {
 
 /// The URL that a redirect from `url` names.
 fn resolve(url: &Uri, location: &str) -> Option<Uri> {
-    let location = location.split('#').next().unwrap_or_default();
-    let scheme = url.scheme_str()?;
-    let found: Uri = if location.contains("://") {
-        location.parse().ok()?
-    } else if location.starts_with("//") {
-        format!("{scheme}:{location}").parse().ok()?
-    } else {
-        let directory = url.path().rsplit_once('/').map_or("", |(directory, _)| directory);
-        let path = match location {
-            path if path.starts_with('/') => path.to_owned(),
-            query if query.starts_with('?') => format!("{}{query}", url.path()),
-            name => format!("{directory}/{name}"),
-        };
-        let mut parts = url.clone().into_parts();
-        parts.path_and_query = Some(path.parse::<PathAndQuery>().ok()?);
-        Uri::from_parts(parts).ok()?
-    };
-    matches!(found.scheme_str(), Some("http" | "https"))
-        .then_some(found)
-        .filter(|found| found.host().is_some())
+    HttpUrl::parse(&url.to_string()).ok()?.join(location).ok()?.to_string().parse().ok()
 }
 
 /// Whether `other` is at the host of `url` or a subdomain of it.

@@ -69,13 +69,13 @@ async fn redirects_are_followed_and_take_no_credentials_elsewhere() {
 async fn failures_say_what_happened() {
     let (listener, address) = listen().await;
     let mut fetcher = fetcher(&format!("http://{address}/"), &[]);
-    let endless = vec!["302 Found\r\nlocation: /\r\ncontent-length: 0\r\n\r\n"; MAX_REDIRECTS + 1];
+    let endless = vec!["302 Found\r\nlocation: /\r\ncontent-length: 0\r\n\r\n"; MAX_REQUESTS];
     for (answers, expected) in [
         (vec!["503 Busy\r\ncontent-length: 0\r\n\r\n"], "the server answered 503 Service Unavailable"),
         (vec!["200 OK\r\ncontent-length: 3000000\r\n\r\n"], "the answer is incomplete"),
         (vec!["302 Found\r\nlocation: ftp://a\r\ncontent-length: 0\r\n\r\n"], "redirects to something"),
         (vec!["302 Found\r\ncontent-length: 0\r\n\r\n"], "the server answered 302 Found"),
-        (endless, "redirects more than 10 times"),
+        (endless, "redirects after 10 requests"),
     ] {
         let (got, _) = tokio::join!(fetcher.get(LIMIT), serve(&listener, &answers));
         let error = got.unwrap_err().to_string();
@@ -106,10 +106,9 @@ fn a_redirect_is_resolved() {
         ("https://o/x#f", "https://o/x"),
         ("//o/x", "http://o/x"),
         ("/x?y", "http://h:1/x?y"),
-        ("x", "http://h:1/a/x"),
+        ("../x", "http://h:1/x"),
         ("?y", "http://h:1/a/b?y"),
         ("mailto://a", ""),
-        ("http://", ""),
     ] {
         assert_eq!(resolved(location), url, "{location}");
     }

@@ -148,6 +148,11 @@ pub(super) fn read(flags: &ProcessFlags) -> Result<Option<CredentialProviders>, 
             Err(found) => errors.extend(found),
         }
     }
+    if providers.is_empty() && errors.is_empty() {
+        // Each of the files may be without, as upstream.
+        let (at, path) = (Place::File { path: config, line: None }, "providers".to_owned());
+        errors.push(ConfigError::Invalid { at, path, message: "at least one is required".to_owned() });
+    }
     if !errors.is_empty() {
         return Err(errors);
     }
@@ -237,9 +242,6 @@ impl<'f> Reader<'f> {
         names: &mut BTreeSet<String>,
     ) -> (Vec<CredentialProvider>, Vec<ConfigError>) {
         let mut errors = Vec::new();
-        if self.wire.providers.is_empty() {
-            errors.push(self.invalid("providers".to_owned(), "at least one provider is required"));
-        }
         let mut providers = Vec::new();
         for (index, wire) in self.wire.providers.iter().enumerate() {
             let mut add = |field: &str, message: String| {

@@ -130,6 +130,8 @@ pub struct ImagePulls {
 /// Which present images a pod may use only with credentials that are accepted for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImageVerification {
+    /// There is no verification: the feature gate is off.
+    Disabled,
     /// None.
     Never,
     /// Those that this node has pulled.
@@ -412,7 +414,7 @@ fn pulls(kubelet: &KubeletConfiguration, providers: Option<CredentialProviders>)
 fn verification(kubelet: &KubeletConfiguration) -> ImageVerification {
     use wire::CredentialsVerification as Policy;
     if !gates::enabled(gates::ENSURE_SECRET_PULLED_IMAGES, kubelet.feature_gates.as_ref()) {
-        return ImageVerification::Never;
+        return ImageVerification::Disabled;
     }
     match kubelet.image_pull_credentials_verification_policy {
         Some(Policy::NeverVerify) => ImageVerification::Never,

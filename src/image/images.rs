@@ -144,12 +144,13 @@ impl Images {
             }
         };
         let mut logins = None;
-        if let Some(present) = present {
-            let may_use = match self.inner.records.verdict(requested, &present) {
+        if let Some(present) = &present {
+            let may_use = match self.inner.records.verdict(requested, present) {
                 Verdict::Granted => true,
                 Verdict::MustPull => false,
                 Verdict::Depends => {
-                    let known = self.logins(&request, &image, report).await?;
+                    let known = self.logins(&request, &image, report).await;
+                    let known = known.inspect_err(|_| self.inner.records.check_failed())?;
                     let may_use = self.inner.records.admits(requested, &present.id, &known);
                     logins = Some(known);
                     may_use
@@ -157,14 +158,12 @@ impl Images {
             };
             if may_use {
                 found_out.needs_pull = Some(false);
-                report(PodEvent::normal(
-                    "Pulled",
-                    format!(
-                        "Container image {} already present on machine and can be accessed by the pod",
-                        go_quoted(requested)
-                    ),
-                ));
-                return Ok(EnsuredImage { image: present, pulled: None });
+                let access =
+                    if self.inner.records.is_enabled() { " and can be accessed by the pod" } else { "" };
+                let message =
+                    format!("Container image {} already present on machine{access}", go_quoted(requested));
+                report(PodEvent::normal("Pulled", message));
+                return Ok(EnsuredImage { image: present.clone(), pulled: None });
             }
         }
         match request.policy {
@@ -176,7 +175,7 @@ impl Images {
             }
             PullPolicy::Always | PullPolicy::IfNotPresent => {
                 found_out.needs_pull = Some(true);
-                self.pull(request, &image, logins, report).await
+                self.pull(request, &image, present, logins, report).await
             }
         }
     }
@@ -190,6 +189,7 @@ impl Images {
         &self,
         request: ImageRequest<'_>,
         image: &str,
+        present: Option<ImageInfo>,
         logins: Option<Vec<SourcedLogin>>,
         report: &mut (dyn FnMut(PodEvent) + Send),
     ) -> Result<EnsuredImage, ImageError> {
@@ -204,7 +204,12 @@ impl Images {
             Some(logins) => logins,
             None => self.logins(&request, image, report).await?,
         };
-        let intent = self.inner.records.begin(requested).await;
+        let present = match request.policy {
+            // Looked for only now: it decides nothing but whose the image is if the pull is cut short.
+            PullPolicy::Always => self.inner.service.image_status(image).await.ok().flatten(),
+            PullPolicy::IfNotPresent | PullPolicy::Never => present,
+        };
+        let intent = self.inner.records.begin(requested, present.as_ref()).await;
         report(PodEvent::normal("Pulling", format!("Pulling image {}", go_quoted(requested))));
         let tried = logins.iter().map(|found| found.login.clone()).collect();
         match self.inner.puller.pull(image, tried, request.sandbox).await {

@@ -18,6 +18,7 @@ use crate::config::ImageVerification;
 use crate::cri::wire::{AuthConfig, PodSandboxConfig};
 use crate::cri::{CriError, ImageInfo, ImageService, Operation};
 use crate::store::Store;
+use crate::telemetry::Metrics;
 use crate::types::{EventKind, PodEvent, PodRef, WallClock};
 
 /// A runtime's images. A pull takes a second, and fails as scripted.
@@ -475,6 +476,16 @@ async fn an_invalid_pull_secret_is_named() {
     assert_eq!(bench.events(), [format!("Warning Failed Failed to pull image \"r.io/a:1\": {message}")]);
     // A present image needs no credentials.
     assert!(bench.ensure_as("p", "here:1", PullPolicy::IfNotPresent, Invalid).await.is_ok());
+
+    // Whether it suffices for one that is somebody's cannot be checked.
+    let bench = bench.private("r.io/b:1", "owner");
+    let metrics = Metrics::default();
+    bench.images.register(&metrics);
+    let policy = PullPolicy::IfNotPresent;
+    bench.ensure_as("o", "r.io/b:1", policy, Users("r.io", &["owner"])).await.unwrap();
+    assert!(bench.ensure_as("p", "r.io/b:1", policy, Invalid).await.is_err());
+    let text = metrics.encode();
+    assert!(text.contains("mustpull_checks_total{result=\"error\"} 1\n"), "{text}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -545,4 +556,24 @@ async fn an_image_whose_pull_was_cut_short_is_not_for_everybody() {
     let bench = bench.present("r.io/a:1");
     let error = bench.ensure("q", "r.io/a:1", PullPolicy::Never).await.unwrap_err();
     assert_eq!(error.reason(), "ErrImageNeverPull");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_preloaded_image_is_for_everybody_also_after_a_pull_of_it_was_cut_short() {
+    let bench = Bench::new(UNLIMITED).present("r.io/a:1");
+    let mut pod = JoinSet::new();
+    pod.spawn(bench.ensure("p", "r.io/a:1", PullPolicy::Always));
+    sleep(Duration::from_millis(300)).await;
+    pod.shutdown().await;
+    assert_eq!(bench.ensure("q", "r.io/a:1", PullPolicy::IfNotPresent).await.unwrap().pulled, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_verification_nothing_is_said_about_access() {
+    let mut bench = Bench::new(UNLIMITED).present("here:1");
+    let (credentials, store) = (Credentials::default(), Store::default());
+    let (registry, off) = (bench.registry.clone(), ImageVerification::Disabled);
+    bench.images = Images::new(registry, UNLIMITED, off, credentials, store, WallClock::system());
+    bench.ensure("p", "here:1", PullPolicy::Never).await.unwrap();
+    assert_eq!(bench.events(), ["Normal Pulled Container image \"here:1\" already present on machine"]);
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use k8s_openapi::api::authentication::v1 as authentication;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::PostParams;
 use kube::core::NamespaceResourceScope;
 use kube::runtime::watcher::{Config, Event};
@@ -320,6 +321,7 @@ pub(super) fn object_error(error_kind: ApiErrorKind, message: String) -> ObjectE
 /// The TokenRequest, bound to the pod, so that the token expires with it.
 fn token_request(request: &TokenRequest) -> authentication::TokenRequest {
     authentication::TokenRequest {
+        metadata: ObjectMeta { uid: request.service_account_uid.clone(), ..Default::default() },
         spec: Some(authentication::TokenRequestSpec {
             audiences: Some(request.audiences.clone()).filter(|audiences| !audiences.is_empty()),
             expiration_seconds: Some(request.expiration_seconds),

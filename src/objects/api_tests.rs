@@ -191,6 +191,7 @@ async fn a_token_request_is_bound_to_the_pod_and_has_a_deadline() {
     let request = TokenRequest {
         namespace: "ns".into(),
         service_account: "default".into(),
+        service_account_uid: Some("a1".into()),
         audiences: vec!["vault".into()],
         expiration_seconds: 3607,
         pod_name: "web".into(),
@@ -203,7 +204,7 @@ async fn a_token_request_is_bound_to_the_pod_and_has_a_deadline() {
     let body = room.api.requests_of("POST", "/namespaces/ns/serviceaccounts/default/token").remove(0).body;
     let bound = json!({"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": "u1"});
     let spec = json!({"audiences": ["vault"], "expirationSeconds": 3607, "boundObjectRef": bound});
-    assert_eq!(body["spec"], spec);
+    assert_eq!((&body["spec"], &body["metadata"]), (&spec, &json!({"uid": "a1"})));
 
     let gone = ApiFault::Refuse { code: 404, reason: "NotFound", retry_after: 0 };
     for (fault, error) in [

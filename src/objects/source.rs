@@ -141,6 +141,8 @@ pub struct TokenRequest {
     pub namespace: String,
     /// The service account.
     pub service_account: String,
+    /// Its UID, if the token must not be one of its successor.
+    pub service_account_uid: Option<String>,
     /// The token's audience; empty for the API server.
     pub audiences: Vec<String>,
     /// Requested lifetime in seconds.

@@ -9,11 +9,6 @@ use std::net::{IpAddr, SocketAddr};
 use nix::errno::Errno;
 use tokio::net::{TcpStream, lookup_host};
 
-/// `host:port`, with brackets around an IPv6 address (Go's `net.JoinHostPort`).
-pub(super) fn join_host_port(host: &str, port: u16) -> String {
-    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
-}
-
 /// Why there is no connection. `Display` is Go's text where it has one for the case.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ConnectError {
@@ -99,7 +94,5 @@ mod tests {
             dial("no.such.invalid", 1).await.unwrap_err().to_string(),
             "dial tcp: lookup no.such.invalid: no such host"
         );
-        assert_eq!(join_host_port("fd00::1", 80), "[fd00::1]:80");
-        assert_eq!(join_host_port("a", 80), "a:80");
     }
 }

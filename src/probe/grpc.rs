@@ -13,9 +13,9 @@ use rustls::ClientConfig;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::answer::Answer;
-use super::dial::{ConnectError, dial, join_host_port};
+use super::dial::{ConnectError, dial};
 use super::http::{Stream, Watched, alongside, read_stream, unverified};
-use crate::types::{go_duration, go_quoted};
+use crate::types::{go_duration, go_quoted, join_host_port};
 
 /// The first pause of a Go client between two attempts to connect.
 const RECONNECT: Duration = Duration::from_secs(1);

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container, HTTPGetAction};
 
-use super::http::{HttpProtocol, HttpRequest, HttpUrl, Scheme};
+use super::http::{HttpProtocol, HttpRequest};
 use super::port::{PortError, resolve_port};
+use crate::types::{HttpScheme, HttpUrl};
 
 /// The request to a container of a pod with this address, with this time limit for all of it.
 pub fn http_get_request(
@@ -17,8 +18,8 @@ pub fn http_get_request(
 ) -> Result<HttpRequest, PortError> {
     let port = resolve_port(&action.port, container)?;
     let scheme = match action.scheme.as_deref() {
-        Some("HTTPS") => Scheme::Https,
-        Some(_) | None => Scheme::Http,
+        Some("HTTPS") => HttpScheme::Https,
+        Some(_) | None => HttpScheme::Http,
     };
     let headers = action.http_headers.iter().flatten();
     let path = action.path.as_deref().unwrap_or_default();

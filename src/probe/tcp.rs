@@ -5,7 +5,8 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::answer::Answer;
-use super::dial::{dial, join_host_port};
+use super::dial::dial;
+use crate::types::join_host_port;
 
 /// Probes a port.
 pub(super) async fn probe(host: &str, port: u16, limit: Duration) -> Answer {

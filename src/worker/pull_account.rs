@@ -48,10 +48,11 @@ impl PodAccount for PullAccount {
         Ok(AccountDescription { identity, annotations: found.annotations })
     }
 
-    async fn token(&self, audience: &str) -> Result<AccountToken, AccountError> {
+    async fn token(&self, account: &ObjectIdentity, audience: &str) -> Result<AccountToken, AccountError> {
         let request = TokenRequest {
             namespace: self.pod.namespace.to_string(),
             service_account: self.name.clone(),
+            service_account_uid: Some(account.uid.clone()),
             audiences: vec![audience.to_owned()],
             expiration_seconds: LIFETIME_SECONDS,
             pod_name: self.pod.name.to_string(),
@@ -91,11 +92,12 @@ mod tests {
         objects.set_account("ns", "builder", info);
         let [namespace, name, uid] = ["ns", "builder", "7"].map(str::to_owned);
         let identity = ObjectIdentity { namespace, name, uid };
-        assert_eq!(account.describe().await.unwrap(), AccountDescription { identity, annotations });
-        let token = account.token("r.io").await.unwrap();
+        let description = account.describe().await.unwrap();
+        assert_eq!(description, AccountDescription { identity: identity.clone(), annotations });
+        let token = account.token(&identity, "r.io").await.unwrap();
         assert_eq!((token.value.as_str(), token.renewed_after), ("token-1", Duration::from_secs(2880)));
         assert_eq!(account.pod_uid(), "u1");
         objects.fail_tokens(Some(ObjectError::Forbidden("no".to_owned())));
-        assert_eq!(account.token("r.io").await.unwrap_err().to_string(), "no");
+        assert_eq!(account.token(&identity, "r.io").await.unwrap_err().to_string(), "no");
     }
 }

@@ -37,11 +37,15 @@ pub(in crate::image) enum Verdict {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct StoredIntent {
     since: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    preloaded: Option<String>,
 }
 
 #[derive(Clone, Debug)]
 struct Intent {
     since: Timestamp,
+    /// The ID of the image that had the name before, if nobody had pulled it. It stays preloaded until a pull succeeds.
+    preloaded: Option<String>,
     /// How many requests are in progress; zero if it was cut short.
     running: usize,
 }
@@ -71,8 +75,9 @@ struct Inner {
 impl PullRecords {
     /// Continues with the records in `store`.
     pub(in crate::image) fn new(policy: ImageVerification, store: Store, clock: WallClock) -> Self {
-        let intent =
-            |(name, stored): (String, StoredIntent)| (name, Intent { since: stored.since, running: 0 });
+        let intent = |(name, StoredIntent { since, preloaded }): (String, StoredIntent)| {
+            (name, Intent { since, preloaded, running: 0 })
+        };
         let state = State {
             records: store.all(Table::PulledImages).into_iter().collect(),
             intents: store.all(Table::PullIntents).into_iter().map(intent).collect(),
@@ -96,6 +101,11 @@ impl PullRecords {
         self.inner.metrics.requested(policy, is_present, needs_pull);
     }
 
+    /// Whether images are verified at all.
+    pub(in crate::image) fn is_enabled(&self) -> bool {
+        self.inner.policy != ImageVerification::Disabled
+    }
+
     /// Whether a pod may use the present image `found`, which its spec names as `image`.
     pub(in crate::image) fn verdict(&self, image: &str, found: &ImageInfo) -> Verdict {
         let mut state = self.inner.state.lock();
@@ -117,14 +127,15 @@ impl PullRecords {
         }
     }
 
-    /// Whether this node pulled the present image `found`, or began to, by one of its names or by the one that was `requested`. A
-    /// pull of it that was cut short has evidently succeeded.
+    /// Whether this node pulled the present image `found`, or began to, by one of its names or by the one that was `requested`. If it
+    /// was not there before a pull that was cut short, that pull has evidently succeeded.
     fn was_pulled(&self, state: &mut State, found: &ImageInfo, requested: Option<&str>) -> bool {
         let names = found.tags.iter().chain(&found.digests).cloned().chain(requested.map(qualified));
         let mut is_under_way = false;
         for name in names {
             match state.intents.get(&name) {
                 Some(intent) if intent.running > 0 => is_under_way = true,
+                Some(intent) if intent.preloaded.as_ref() == Some(&found.id) => {}
                 Some(_) => {
                     self.record(state, &found.id, None);
                     self.forget_intent(state, &name);
@@ -157,15 +168,24 @@ impl PullRecords {
         }
     }
 
-    /// Records that a pull of `image` begins, before it does. Cancel-safe: the intent counts as cut short.
-    pub(in crate::image) async fn begin(&self, image: &str) -> PullIntent {
+    /// Counts a check that could not be made: the credentials of the pod are unknown.
+    pub(in crate::image) fn check_failed(&self) {
+        self.inner.metrics.checked("error");
+    }
+
+    /// Records that a pull of `image` begins, before it does; `present` is what the runtime has by that name. Cancel-safe: the
+    /// intent counts as cut short.
+    pub(in crate::image) async fn begin(&self, image: &str, present: Option<&ImageInfo>) -> PullIntent {
         let name = qualified(image);
         {
             let mut state = self.inner.state.lock();
-            let since = self.inner.clock.now();
-            let intent = state.intents.entry(name.clone()).or_insert(Intent { since, running: 0 });
+            let preloaded = present.filter(|found| !self.was_pulled(&mut state, found, Some(image)));
+            let (since, preloaded) = (self.inner.clock.now(), preloaded.map(|found| found.id.clone()));
+            let new = Intent { since, preloaded, running: 0 };
+            let intent = state.intents.entry(name.clone()).or_insert(new);
             intent.running += 1;
-            self.inner.store.put(Table::PullIntents, &name, &StoredIntent { since: intent.since });
+            let stored = StoredIntent { since: intent.since, preloaded: intent.preloaded.clone() };
+            self.inner.store.put(Table::PullIntents, &name, &stored);
         }
         let intent = PullIntent { records: self.clone(), image: image.to_owned(), name, is_settled: false };
         self.inner.store.written().await;

@@ -7,7 +7,7 @@ use crate::types::without_tag;
 /// pulled it, rather than found it.
 pub(super) fn needs_check(policy: &ImageVerification, image: &str, was_pulled: bool) -> bool {
     match policy {
-        ImageVerification::Never => false,
+        ImageVerification::Disabled | ImageVerification::Never => false,
         ImageVerification::ExceptPreloaded => was_pulled,
         ImageVerification::ExceptAllowlisted(patterns) => {
             let name = without_tag(image).unwrap_or(image);

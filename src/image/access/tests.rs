@@ -20,6 +20,7 @@ fn policies_are_those_of_the_stock_kubelet() {
     let preloaded = |policy: &ImageVerification| needs_check(policy, "r.io/a:1", false);
     let pulled = |policy: &ImageVerification| needs_check(policy, "r.io/a:1", true);
     for (policy, expected) in [
+        (ImageVerification::Disabled, (false, false)),
         (ImageVerification::Never, (false, false)),
         (ImageVerification::ExceptPreloaded, (false, true)),
         (ImageVerification::ExceptAllowlisted(vec![]), (true, true)),
@@ -172,7 +173,7 @@ fn present() -> ImageInfo {
 async fn a_preloaded_image_is_open_until_this_node_pulls_it() {
     let host = Host::new();
     assert_eq!(host.verdict("r.io/a:1"), Verdict::Granted);
-    let intent = host.records.begin("r.io/a:1").await;
+    let intent = host.records.begin("r.io/a:1", None).await;
     assert_eq!(host.verdict("r.io/a:1"), Verdict::MustPull);
     let pod = of_secret("s", "1", "pw");
     intent.succeeded("sha256:1", Some(&pod));
@@ -183,7 +184,7 @@ async fn a_preloaded_image_is_open_until_this_node_pulls_it() {
     assert!(!host.records.admits("r.io/a:1", "sha256:1", &[of_secret("t", "2", "other")]));
     // Another name of the same image is another matter.
     assert_eq!(host.verdict("busybox"), Verdict::MustPull);
-    host.records.begin("busybox").await.succeeded("sha256:1", None);
+    host.records.begin("busybox", None).await.succeeded("sha256:1", None);
     assert_eq!(host.verdict("docker.io/library/busybox:1"), Verdict::Granted);
     assert_eq!(host.verdict("r.io/a:1"), Verdict::Depends);
 }
@@ -191,7 +192,7 @@ async fn a_preloaded_image_is_open_until_this_node_pulls_it() {
 #[tokio::test(start_paused = true)]
 async fn a_secret_with_the_same_login_is_known_from_then_on() {
     let host = Host::new();
-    host.records.begin("r.io/a:1").await.succeeded("sha256:1", Some(&of_secret("s", "1", "pw")));
+    host.records.begin("r.io/a:1", None).await.succeeded("sha256:1", Some(&of_secret("s", "1", "pw")));
     assert!(host.records.admits("r.io/a:1", "sha256:1", &[of_secret("t", "2", "pw")]));
     let host = host.restarted();
     // By its identity, with a new login.
@@ -202,7 +203,7 @@ async fn a_secret_with_the_same_login_is_known_from_then_on() {
 #[tokio::test(start_paused = true)]
 async fn the_image_of_a_pull_that_was_cut_short_counts_as_pulled() {
     let host = Host::new();
-    drop(host.records.begin("busybox").await);
+    drop(host.records.begin("busybox", None).await);
     let host = host.restarted();
     assert_eq!(host.rows(), (0, 1));
     // By any of its names.
@@ -212,9 +213,29 @@ async fn the_image_of_a_pull_that_was_cut_short_counts_as_pulled() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_preloaded_image_stays_so_if_a_pull_of_it_is_cut_short() {
+    let host = Host::new();
+    let intent = host.records.begin("r.io/a:1", Some(&present())).await;
+    assert_eq!(host.verdict("r.io/a:1"), Verdict::MustPull, "the pull may need credentials");
+    drop(intent);
+    let host = host.restarted();
+    assert_eq!(host.verdict("r.io/a:1"), Verdict::Granted);
+    drop(host.records.begin("r.io/a:1", Some(&present())).await);
+    assert_eq!(host.verdict("r.io/a:1"), Verdict::Granted);
+    // The pull brought another one.
+    let other = ImageInfo { id: "sha256:2".to_owned(), ..present() };
+    assert_eq!(host.records.verdict("r.io/a:1", &other), Verdict::MustPull);
+    assert_eq!(host.rows(), (1, 0));
+    // It was pulled: it is not preloaded.
+    drop(host.records.begin("r.io/a:1", Some(&other)).await);
+    assert_eq!(host.restarted().records.verdict("r.io/a:1", &other), Verdict::MustPull);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failed_pull_leaves_nothing_behind() {
     let host = Host::new();
-    let (first, second) = (host.records.begin("r.io/a:1").await, host.records.begin("r.io/a:1").await);
+    let (first, second) =
+        (host.records.begin("r.io/a:1", None).await, host.records.begin("r.io/a:1", None).await);
     first.failed();
     assert_eq!(host.rows(), (0, 1), "the other goes on");
     assert_eq!(host.verdict("r.io/a:1"), Verdict::MustPull);
@@ -226,18 +247,18 @@ async fn a_failed_pull_leaves_nothing_behind() {
 #[tokio::test(start_paused = true)]
 async fn records_go_with_their_images() {
     let host = Host::new();
-    host.records.begin("r.io/a:1").await.succeeded("sha256:1", None);
-    drop(host.records.begin("gone.io/a:1").await);
+    host.records.begin("r.io/a:1", None).await.succeeded("sha256:1", None);
+    drop(host.records.begin("gone.io/a:1", None).await);
     advance(Duration::from_secs(60)).await;
     host.records.prune(&[present()], host.now());
     assert_eq!(host.rows(), (1, 1));
     // Read before the image came.
     let listed_at = host.now();
-    host.records.begin("r.io/a:1").await.succeeded("sha256:1", None);
+    host.records.begin("r.io/a:1", None).await.succeeded("sha256:1", None);
     host.records.prune(&[], listed_at);
     assert_eq!(host.rows(), (1, 1));
     advance(Duration::from_secs(1)).await;
-    let running = host.records.begin("slow.io/a:1").await;
+    let running = host.records.begin("slow.io/a:1", None).await;
     host.records.prune(&[], host.now());
     assert_eq!(host.rows(), (0, 2));
     advance(Duration::from_secs(3600)).await;
@@ -250,7 +271,7 @@ async fn records_go_with_their_images() {
 #[tokio::test(start_paused = true)]
 async fn no_credential_is_stored() {
     let host = Host::new();
-    host.records.begin("r.io/a:1").await.succeeded("sha256:1", Some(&of_secret("s", "1", "hunter2")));
+    host.records.begin("r.io/a:1", None).await.succeeded("sha256:1", Some(&of_secret("s", "1", "hunter2")));
     let row: serde_json::Value = host.store.get(Table::PulledImages, "sha256:1").unwrap();
     let expected = serde_json::json!({
         "lastUpdatedTime": "2026-01-01T00:00:00Z",
@@ -268,7 +289,7 @@ async fn checks_are_counted() {
     host.records.register(&metrics);
     host.records.count("IfNotPresent", Some(true), None);
     host.verdict("r.io/a:1");
-    host.records.begin("r.io/a:1").await.succeeded("sha256:1", None);
+    host.records.begin("r.io/a:1", None).await.succeeded("sha256:1", None);
     host.verdict("r.io/a:1");
     let text = metrics.encode();
     for line in [

@@ -47,6 +47,7 @@ pub trait PodAccount: Send + Sync {
     /// Reads the service account. Has its own deadline.
     async fn describe(&self) -> Result<AccountDescription, AccountError>;
 
-    /// Requests a token for this audience. Has its own deadline.
-    async fn token(&self, audience: &str) -> Result<AccountToken, AccountError>;
+    /// Requests a token of the described account, and not of one with its name that replaced it, for this audience. Has its own
+    /// deadline.
+    async fn token(&self, account: &ObjectIdentity, audience: &str) -> Result<AccountToken, AccountError>;
 }

@@ -11,9 +11,8 @@ use super::super::dial::{ConnectError, dial};
 use super::exchange::{self, Broken, Outgoing, Received};
 use super::headers::{GivenHeaders, referer};
 use super::stream::{Stream, Watched};
-use super::url::{HttpUrl, Scheme};
 use crate::tls::{Trust, client_config};
-use crate::types::{error_chain, go_quoted};
+use crate::types::{HttpScheme, HttpUrl, error_chain, go_quoted};
 
 /// Redirects that are followed.
 const MAX_REDIRECTS: usize = 10;
@@ -137,15 +136,15 @@ impl HttpClient {
             next.is_none_or(|next| next.host != first.host)
         };
         let is_http2 = match url.scheme {
-            Scheme::Http => protocol == HttpProtocol::Http2,
+            HttpScheme::Http => protocol == HttpProtocol::Http2,
             // As upstream, whatever the spec says.
-            Scheme::Https => stream.is_http2(),
+            HttpScheme::Https => stream.is_http2(),
         };
         if is_http2 {
             let authority = String::from_utf8_lossy(host.as_bytes()).into_owned();
             let scheme = match url.scheme {
-                Scheme::Http => "http",
-                Scheme::Https => "https",
+                HttpScheme::Http => "http",
+                HttpScheme::Https => "https",
             };
             let path = if url.target.starts_with('/') { "" } else { "/" };
             let target = format!("{scheme}://{authority}{path}{}", url.target);
@@ -162,8 +161,8 @@ impl HttpClient {
     async fn connect(&self, url: &HttpUrl) -> Result<Watched<Stream>, ConnectError> {
         let tcp = dial(&url.host, url.port()).await?;
         match url.scheme {
-            Scheme::Http => Ok(Watched::plain(tcp)),
-            Scheme::Https => Watched::tls(tcp, &url.host, self.tls()?).await,
+            HttpScheme::Http => Ok(Watched::plain(tcp)),
+            HttpScheme::Https => Watched::tls(tcp, &url.host, self.tls()?).await,
         }
     }
 

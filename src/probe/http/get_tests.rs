@@ -8,14 +8,15 @@ use rustls::ServerConfig;
 use tokio_rustls::TlsAcceptor;
 
 use super::super::testing::{Server, Then, converse};
-use super::{HttpAnswer, HttpClient, HttpError, HttpProtocol, HttpRequest, HttpUrl, Scheme};
+use super::{HttpAnswer, HttpClient, HttpError, HttpProtocol, HttpRequest};
 use crate::tls::{PrivateKey, certificate_request};
+use crate::types::{HttpScheme, HttpUrl};
 
 const LONG: Duration = Duration::from_secs(30);
 
 fn request(port: u16, path: &str) -> HttpRequest {
     HttpRequest {
-        url: HttpUrl::new(Scheme::Http, "127.0.0.1", port, path),
+        url: HttpUrl::new(HttpScheme::Http, "127.0.0.1", port, path),
         headers: Vec::new(),
         user_agent: "kube-probe/1.37".to_owned(),
         protocol: HttpProtocol::Http1,
@@ -228,7 +229,7 @@ async fn http2_server(connection: impl tokio::io::AsyncRead + tokio::io::AsyncWr
 #[tokio::test]
 async fn tls_is_not_verified_and_negotiates_http2() {
     let over_tls = |server: &Server, path: &str| {
-        let url = HttpUrl::new(Scheme::Https, "127.0.0.1", server.port, path);
+        let url = HttpUrl::new(HttpScheme::Https, "127.0.0.1", server.port, path);
         HttpRequest { url, ..request(server.port, "/") }
     };
     let server = tls_server(&[b"http/1.1"]).await;

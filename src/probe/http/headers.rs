@@ -5,8 +5,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::url::{HttpUrl, Scheme};
-use crate::types::go_quoted;
+use crate::types::{HttpScheme, HttpUrl, go_quoted};
 
 /// A header that cannot be sent. `Display` is Go's text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -117,8 +116,8 @@ impl GivenHeaders {
 /// The address that a redirect to `to` names as its origin: never one that was asked over TLS to a server without it.
 pub(super) fn referer<'u>(from: &'u HttpUrl, to: &HttpUrl) -> Option<&'u HttpUrl> {
     match (from.scheme, to.scheme) {
-        (Scheme::Https, Scheme::Http) => None,
-        (Scheme::Http | Scheme::Https, _) => Some(from),
+        (HttpScheme::Https, HttpScheme::Http) => None,
+        (HttpScheme::Http | HttpScheme::Https, _) => Some(from),
     }
 }
 
@@ -130,7 +129,7 @@ mod tests {
         let given: Vec<_> =
             given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let headers = GivenHeaders::new(&given, "kube-probe/1.37").unwrap();
-        let url = HttpUrl::new(Scheme::Http, "10.0.0.1", 80, "/");
+        let url = HttpUrl::new(HttpScheme::Http, "10.0.0.1", 80, "/");
         let map = headers.http1(headers.host(&url, true).unwrap(), None);
         map.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect()
     }

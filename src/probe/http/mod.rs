@@ -8,10 +8,8 @@ mod get;
 mod get_tests;
 mod headers;
 mod stream;
-mod url;
 
 pub(super) use exchange::{alongside, read_stream};
 pub(super) use get::unverified;
 pub use get::{HttpAnswer, HttpClient, HttpError, HttpProtocol, HttpRequest};
 pub(super) use stream::{Stream, Watched};
-pub use url::{HttpUrl, LocationError, Scheme};

@@ -102,6 +102,7 @@ pub(in crate::volume) fn token_requests(
             let request = TokenRequest {
                 namespace: text(&pod.metadata.namespace),
                 service_account: service_account(pod),
+                service_account_uid: None,
                 audiences: audience.into_iter().collect(),
                 expiration_seconds: token.expiration_seconds.unwrap_or(TOKEN_SECONDS),
                 pod_name: text(&pod.metadata.name),

@@ -112,7 +112,7 @@ impl Plugin {
         }
         let account = match account {
             Some((key, attributes, account)) => {
-                let token = account.token(&attributes.audience).await;
+                let token = account.token(&key.identity, &attributes.audience).await;
                 Some((key, token.map_err(|error| Arc::new(PluginError::Token(error)))?))
             }
             None => None,

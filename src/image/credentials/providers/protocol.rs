@@ -65,27 +65,22 @@ pub struct ProviderResponse {
     pub config: DockerConfig,
 }
 
-/// The response on the wire.
+/// The response on the wire. Any value may be `null`, as in Go.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Wire {
-    #[serde(default)]
-    api_version: String,
-    #[serde(default)]
-    kind: String,
-    #[serde(default)]
-    cache_key_type: String,
+    api_version: Option<String>,
+    kind: Option<String>,
+    cache_key_type: Option<String>,
     cache_duration: Option<GoDuration>,
-    auth: Option<BTreeMap<String, WireLogin>>,
+    auth: Option<BTreeMap<String, Option<WireLogin>>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WireLogin {
-    #[serde(default)]
-    username: String,
-    #[serde(default)]
-    password: String,
+    username: Option<String>,
+    password: Option<String>,
 }
 
 /// The request for the credentials of an image, with a service account's token and annotations if the provider gets them.
@@ -110,18 +105,21 @@ impl ProviderResponse {
         // Only the place: the text of the error may contain a value.
         let wire: Wire = serde_json::from_slice(output)
             .map_err(|error| ResponseError::Json { line: error.line(), column: error.column() })?;
-        if wire.api_version != api_version || wire.kind != "CredentialProviderResponse" {
-            let (api_version, kind, expected) = (wire.api_version, wire.kind, api_version.to_owned());
-            return Err(ResponseError::Kind { api_version, kind, expected });
+        let (found, kind) = (wire.api_version.unwrap_or_default(), wire.kind.unwrap_or_default());
+        if found != api_version || kind != "CredentialProviderResponse" {
+            return Err(ResponseError::Kind { api_version: found, kind, expected: api_version.to_owned() });
         }
-        let cache_key_type = match wire.cache_key_type.as_str() {
+        let cache_key_type = wire.cache_key_type.unwrap_or_default();
+        let cache_key_type = match cache_key_type.as_str() {
             "Image" => CacheKeyType::Image,
             "Registry" => CacheKeyType::Registry,
             "Global" => CacheKeyType::Global,
-            _ => return Err(ResponseError::CacheKeyType(wire.cache_key_type)),
+            _ => return Err(ResponseError::CacheKeyType(cache_key_type)),
         };
-        let login = |(location, login): (String, WireLogin)| {
-            (location, Login { username: login.username, password: login.password })
+        let login = |(location, login): (String, Option<WireLogin>)| {
+            let WireLogin { username, password } = login.unwrap_or_default();
+            let (username, password) = (username.unwrap_or_default(), password.unwrap_or_default());
+            (location, Login { username, password })
         };
         Ok(Self {
             cache_key_type,

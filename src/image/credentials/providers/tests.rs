@@ -58,6 +58,9 @@ fn responses_are_parsed() {
     assert_eq!(full.config, logins("u"));
     let least = parsed(r#""cacheKeyType": "Global""#);
     assert_eq!((least.cache_duration, least.config.logins.len()), (None, 0));
+    let nulls =
+        r#""cacheKeyType": "Image", "cacheDuration": null, "auth": {"a": null, "b": {"username": null}}"#;
+    assert!(parsed(nulls).config.logins.into_values().all(|login| login.username.is_empty()));
     let past = parsed(r#""cacheKeyType": "Image", "cacheDuration": "-5s", "auth": null"#);
     assert_eq!(past.cache_duration, Some(Duration::ZERO));
 }
@@ -262,7 +265,8 @@ impl PodAccount for Account {
         Ok(AccountDescription { identity: account_identity(), annotations })
     }
 
-    async fn token(&self, audience: &str) -> Result<AccountToken, AccountError> {
+    async fn token(&self, account: &ObjectIdentity, audience: &str) -> Result<AccountToken, AccountError> {
+        assert_eq!(*account, account_identity());
         let mut tokens = self.tokens.lock();
         *tokens += 1;
         let value = format!("{audience}-{}-{tokens}", self.pod);

@@ -2,8 +2,12 @@
 
 use std::fmt;
 
-use super::super::dial::join_host_port;
-use crate::types::go_quoted;
+use super::go_quoted;
+
+/// `host:port`, with brackets around an IPv6 address (Go's `net.JoinHostPort`).
+pub fn join_host_port(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
 
 /// A `Location` that leads nowhere. `Display` is Go's text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,14 +25,14 @@ pub enum LocationError {
 
 /// The scheme of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scheme {
+pub enum HttpScheme {
     /// Without TLS.
     Http,
     /// With TLS.
     Https,
 }
 
-impl Scheme {
+impl HttpScheme {
     fn as_str(self) -> &'static str {
         match self {
             Self::Http => "http",
@@ -47,13 +51,14 @@ impl Scheme {
 /// An address. `Display` is Go's `URL.String`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpUrl {
-    pub(super) scheme: Scheme,
+    /// Its scheme.
+    pub scheme: HttpScheme,
     /// Name or address, without brackets.
-    pub(super) host: String,
+    pub host: String,
     /// None if the address does not name it.
     port: Option<u16>,
     /// Path and query, escaped.
-    pub(super) target: String,
+    pub target: String,
 }
 
 impl fmt::Display for HttpUrl {
@@ -65,15 +70,12 @@ impl fmt::Display for HttpUrl {
 impl HttpUrl {
     /// The address of a path on a host, as Go's `url.Parse` and `URL.String` make it: a fragment is dropped, and what must not be in a path is
     /// escaped. A path that is no valid reference is escaped as a whole.
-    pub fn new(scheme: Scheme, host: &str, port: u16, path: &str) -> Self {
+    pub fn new(scheme: HttpScheme, host: &str, port: u16, path: &str) -> Self {
         let (path, query) = match is_valid(path) {
             false => (escape(path.as_bytes()), None),
             true => {
                 let reference = path.split('#').next().unwrap_or_default();
-                let (path, query) = match reference.split_once('?') {
-                    Some((path, query)) => (path, Some(query)),
-                    None => (reference, None),
-                };
+                let (path, query) = split_query(reference);
                 (normal(without_authority(path)), query)
             }
         };
@@ -81,12 +83,12 @@ impl HttpUrl {
     }
 
     /// The port to connect to.
-    pub(super) fn port(&self) -> u16 {
+    pub fn port(&self) -> u16 {
         self.port.unwrap_or_else(|| self.scheme.default_port())
     }
 
     /// Host and port, as a `Host` header has them.
-    pub(super) fn authority(&self) -> String {
+    pub fn authority(&self) -> String {
         match self.port {
             Some(port) => join_host_port(&self.host, port),
             None if self.host.contains(':') => format!("[{}]", self.host),
@@ -94,40 +96,22 @@ impl HttpUrl {
         }
     }
 
+    /// Parses an absolute address. A user and a password in it are left out.
+    pub fn parse(text: &str) -> Result<Self, LocationError> {
+        let (scheme, rest) = split_scheme(text)?;
+        let absolute = scheme.zip(rest.strip_prefix("//"));
+        let (scheme, rest) = absolute.ok_or_else(|| LocationError::Malformed(text.to_owned()))?;
+        Self::at_authority(scheme, rest, text)
+    }
+
     /// Where a `Location` leads from here (RFC 3986, section 5.2).
     pub fn join(&self, location: &str) -> Result<Self, LocationError> {
-        let malformed = || LocationError::Malformed(location.to_owned());
-        if !is_valid(location) {
-            return Err(malformed());
-        }
-        let reference = location.split('#').next().unwrap_or_default();
-        let (scheme, rest) = match scheme_of(reference) {
-            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (Scheme::Http, rest),
-            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (Scheme::Https, rest),
-            Some((scheme, _)) => {
-                return Err(LocationError::Scheme(scheme.to_lowercase()));
-            }
-            None => (self.scheme, reference),
-        };
+        let (scheme, rest) = split_scheme(location)?;
         if let Some(rest) = rest.strip_prefix("//") {
-            let end = rest.find(['/', '?']).unwrap_or(rest.len());
-            let (authority, rest) = rest.split_at(end);
-            let authority = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-            let (host, port) = split_port(authority);
-            let port = port.map(str::parse).transpose().map_err(|_| malformed())?;
-            if host.is_empty() {
-                return Err(LocationError::NoHost);
-            }
-            let (path, query) =
-                rest.split_once('?').map_or((rest, None), |(path, query)| (path, Some(query)));
-            let path = if path.is_empty() { String::new() } else { without_dots(&normal(path)) };
-            return Ok(Self { scheme, host: host.to_owned(), port, target: target(&path, query) });
+            return Self::at_authority(scheme.unwrap_or(self.scheme), rest, location);
         }
-        let (path, query) = rest.split_once('?').map_or((rest, None), |(path, query)| (path, Some(query)));
-        let (own_path, own_query) = self
-            .target
-            .split_once('?')
-            .map_or((self.target.as_str(), None), |(path, query)| (path, Some(query)));
+        let (path, query) = split_query(rest);
+        let (own_path, own_query) = split_query(&self.target);
         let (path, query) = match path {
             "" => (own_path.to_owned(), query.or(own_query)),
             _ if path.starts_with('/') => (without_dots(&normal(path)), query),
@@ -136,8 +120,42 @@ impl HttpUrl {
                 (without_dots(&format!("{folder}{}", normal(path))), query)
             }
         };
-        Ok(Self { scheme, target: target(&path, query), ..self.clone() })
+        Ok(Self { target: target(&path, query), ..self.clone() })
     }
+
+    /// The address with the authority, path and query in `rest`, which is part of `reference`.
+    fn at_authority(scheme: HttpScheme, rest: &str, reference: &str) -> Result<Self, LocationError> {
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, rest) = rest.split_at(end);
+        let authority = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+        let (host, port) = split_port(authority);
+        let malformed = |_| LocationError::Malformed(reference.to_owned());
+        let port = port.map(str::parse).transpose().map_err(malformed)?;
+        if host.is_empty() {
+            return Err(LocationError::NoHost);
+        }
+        let (path, query) = split_query(rest);
+        let path = if path.is_empty() { String::new() } else { without_dots(&normal(path)) };
+        Ok(Self { scheme, host: host.to_owned(), port, target: target(&path, query) })
+    }
+}
+
+/// The scheme of a reference, if it has one, and the rest without its fragment.
+fn split_scheme(reference: &str) -> Result<(Option<HttpScheme>, &str), LocationError> {
+    if !is_valid(reference) {
+        return Err(LocationError::Malformed(reference.to_owned()));
+    }
+    let reference = reference.split('#').next().unwrap_or_default();
+    match scheme_of(reference) {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => Ok((Some(HttpScheme::Http), rest)),
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => Ok((Some(HttpScheme::Https), rest)),
+        Some((scheme, _)) => Err(LocationError::Scheme(scheme.to_lowercase())),
+        None => Ok((None, reference)),
+    }
+}
+
+fn split_query(text: &str) -> (&str, Option<&str>) {
+    text.split_once('?').map_or((text, None), |(path, query)| (path, Some(query)))
 }
 
 fn target(path: &str, query: Option<&str>) -> String {
@@ -234,7 +252,7 @@ mod tests {
     use super::*;
 
     fn at(path: &str) -> HttpUrl {
-        HttpUrl::new(Scheme::Http, "10.0.0.1", 8080, path)
+        HttpUrl::new(HttpScheme::Http, "10.0.0.1", 8080, path)
     }
 
     #[test]
@@ -255,8 +273,9 @@ mod tests {
         ] {
             assert_eq!(at(path).to_string(), format!("http://10.0.0.1:8080{expected}"), "{path}");
         }
-        let v6 = HttpUrl::new(Scheme::Https, "fd00::1", 443, "/");
+        let v6 = HttpUrl::new(HttpScheme::Https, "fd00::1", 443, "/");
         assert_eq!(v6.to_string(), "https://[fd00::1]:443/");
+        assert_eq!([join_host_port("fd00::1", 80), join_host_port("a", 80)], ["[fd00::1]:80", "a:80"]);
     }
 
     #[test]
@@ -279,6 +298,11 @@ mod tests {
         let errors = ["ftp://h", "http:///x", "http://h:port/", "/%zz", "/\u{1}"];
         assert_eq!(errors.map(|location| from.join(location).is_err()), [true; 5]);
         assert_eq!([at("").port(), from.join("//h").unwrap().port()], [8080, 80]);
+        assert_eq!(HttpUrl::parse("https://u:p@h/i?j#k").unwrap().to_string(), "https://h/i?j");
+        assert_eq!(
+            ["/x", "//h", "mailto:a", "http://h:x"].map(|text| HttpUrl::parse(text).is_err()),
+            [true; 4]
+        );
     }
 
     proptest! {
