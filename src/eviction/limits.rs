@@ -1,6 +1,6 @@
 //! The limits of a pod's local storage, and what must be measured because of them. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use k8s_openapi::api::core::v1::Container;
@@ -11,13 +11,15 @@ use crate::pod::resources::limited_storage;
 use crate::stats::{PodPlaces, VolumePlace};
 use crate::types::Quantity;
 use crate::types::resources::EPHEMERAL_STORAGE;
-use crate::volume::local_volume_dir;
+use crate::volume::{empty_dir_path, local_volume_dir};
 
 /// The limits of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct StorageLimits {
     /// Its emptyDirs with a `sizeLimit`, in the order of the spec.
     pub(super) volumes: Vec<(String, Quantity)>,
+    /// Those of them in huge pages, which do not count for the pod.
+    pub(super) in_huge_pages: BTreeSet<String>,
     /// The sum over its containers, if any of them has a limit.
     pub(super) pod: Option<Quantity>,
     /// Its main containers and sidecars with a limit.
@@ -27,19 +29,25 @@ pub(super) struct StorageLimits {
 impl StorageLimits {
     /// The limits of the pod; `None` if it has none.
     pub(super) fn of(pod: &AdmittedPod) -> Option<Self> {
-        let volumes = pod.spec().volumes.iter().flatten();
-        // The kernel limits those in memory.
-        let on_disk = volumes.filter_map(|volume| Some((volume, volume.empty_dir.as_ref()?)));
-        let on_disk = on_disk.filter(|(_, directory)| directory.medium.as_deref() != Some("Memory"));
-        let limited = on_disk.filter_map(|(volume, directory)| {
-            let limit = Quantity::parse(&directory.size_limit.as_ref()?.0).ok()?;
-            (limit > Quantity::bytes(0)).then(|| (volume.name.clone(), limit))
-        });
+        let (mut volumes, mut in_huge_pages) = (Vec::new(), BTreeSet::new());
+        for volume in pod.spec().volumes.iter().flatten() {
+            let Some(directory) = &volume.empty_dir else { continue };
+            let medium = directory.medium.as_deref().unwrap_or_default();
+            let limit = directory.size_limit.as_ref().and_then(|limit| Quantity::parse(&limit.0).ok());
+            // The kernel limits those in memory.
+            let limit = limit.filter(|limit| medium != "Memory" && *limit > Quantity::bytes(0));
+            let Some(limit) = limit else { continue };
+            volumes.push((volume.name.clone(), limit));
+            if !medium.is_empty() {
+                in_huge_pages.insert(volume.name.clone());
+            }
+        }
         let stays = |container: &&Container| container.restart_policy.as_deref() == Some("Always");
         let sidecars = pod.init_containers().iter().filter(stays);
         let containers = sidecars.chain(&pod.spec().containers);
         let limits = Self {
-            volumes: limited.collect(),
+            volumes,
+            in_huge_pages,
             pod: limited_storage(pod),
             containers: containers.filter_map(|c| Some((c.name.clone(), container_limit(c)?))).collect(),
         };
@@ -53,8 +61,12 @@ impl StorageLimits {
         let mut volumes = BTreeMap::new();
         for volume in pod.spec().volumes.iter().flatten() {
             let own = self.volumes.iter().find(|(name, _)| *name == volume.name).map(|(_, limit)| limit);
-            let Some(enough) = own.into_iter().chain(&self.pod).map(bytes).min() else { continue };
-            if let Some(path) = local_volume_dir(root, uid, volume) {
+            let (of_pod, path) = match self.in_huge_pages.contains(&volume.name) {
+                true => (None, empty_dir_path(root, uid, &volume.name)),
+                false => (self.pod.as_ref(), local_volume_dir(root, uid, volume)),
+            };
+            let Some(enough) = own.into_iter().chain(of_pod).map(bytes).min() else { continue };
+            if let Some(path) = path {
                 volumes.insert(volume.name.clone(), VolumePlace { path, enough });
             }
         }

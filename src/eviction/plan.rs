@@ -59,7 +59,7 @@ pub(super) fn breach(limits: &StorageLimits, storage: &PodStorage) -> Option<Bre
             return Some(Breach { signal: Signal::EmptyDir, message });
         }
     }
-    if let Some(limit) = limits.pod.filter(|limit| exceeds(total(storage), limit)) {
+    if let Some(limit) = limits.pod.filter(|limit| exceeds(total(limits, storage), limit)) {
         let message =
             format!("Pod ephemeral local storage usage exceeds the total limit of containers {limit}. ");
         return Some(Breach { signal: Signal::Pod, message });
@@ -77,8 +77,9 @@ pub(super) fn breach(limits: &StorageLimits, storage: &PodStorage) -> Option<Bre
 }
 
 /// What counts for a pod: containers, volumes on disk, and its own files.
-fn total(storage: &PodStorage) -> u64 {
-    let volumes = storage.volumes.values().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
+fn total(limits: &StorageLimits, storage: &PodStorage) -> u64 {
+    let on_disk = storage.volumes.iter().filter(|(name, _)| !limits.in_huge_pages.contains(*name));
+    let volumes = on_disk.fold(0, |sum: u64, (_, bytes)| sum.saturating_add(*bytes));
     let Some(containers) = &storage.containers else { return volumes };
     let each = containers.by_name.values().map(|c| c.writable_layer.saturating_add(c.logs));
     each.fold(volumes.saturating_add(containers.pod_files), u64::saturating_add)

@@ -80,6 +80,24 @@ fn only_pods_with_limits_are_measured_and_only_what_counts() {
     assert_eq!(places.containers, None);
 }
 
+#[test]
+fn a_volume_in_huge_pages_has_its_own_limit_only() {
+    let pod = pod(json!({
+        "containers": [{"name": "a", "resources": limited("1Mi")}],
+        "volumes": [
+            {"name": "huge", "emptyDir": {"medium": "HugePages", "sizeLimit": "4Mi"}},
+            {"name": "free", "emptyDir": {"medium": "HugePages-2Mi"}},
+        ],
+    }));
+    let places = StorageLimits::of(&pod).unwrap().places(&pod, Path::new("/root"));
+    let huge = places.volumes.get("huge").unwrap();
+    assert_eq!((places.volumes.len(), huge.enough), (1, 4 * MIB));
+    assert_eq!(huge.path, Path::new("/root/pods/u/volumes/kubernetes.io~empty-dir/huge"));
+    assert_eq!(message(&pod, &storage(&[("huge", 4 * MIB)], &[], 0)), None);
+    let expected = "Usage of EmptyDir volume \"huge\" exceeds the limit \"4Mi\". ";
+    assert_eq!(message(&pod, &storage(&[("huge", 6 * MIB)], &[], 0)).as_deref(), Some(expected));
+}
+
 const MIB: u64 = 1 << 20;
 
 fn storage(volumes: &[(&str, u64)], containers: &[(&str, u64, u64)], pod_files: u64) -> PodStorage {

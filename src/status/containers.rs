@@ -162,7 +162,9 @@ impl OneContainer<'_> {
             ContainerState::Exited => ended(self.terminated(seen, container_id.clone())),
             ContainerState::Unknown if was_running => {
                 restart_count = restart_count.saturating_add(1);
-                ended(unlocated("The container could not be located when the pod was terminated"))
+                let lost = unlocated("The container could not be located when the pod was terminated");
+                let restarting = restarts_all(self.input).then(|| RESTARTING_ALL.to_owned());
+                ended(ContainerStateTerminated { reason: restarting.or(lost.reason), ..lost })
             }
             // A termination that was reported before is kept.
             ContainerState::Unknown => self
@@ -185,7 +187,8 @@ impl OneContainer<'_> {
     /// The reported termination of a container that the runtime lost.
     fn reported_lost(&self, container_id: &str) -> Option<&ContainerStateTerminated> {
         let old = self.old.filter(|old| old.container_id.as_deref() == Some(container_id))?;
-        terminated(old).filter(|ended| ended.reason.as_deref() == Some(STATUS_UNKNOWN))
+        let is_lost = |reason: &str| [STATUS_UNKNOWN, RESTARTING_ALL].contains(&reason);
+        terminated(old).filter(|ended| ended.reason.as_deref().is_some_and(is_lost))
     }
 
     /// The previous termination, if the runtime no longer has that instance.
@@ -301,8 +304,11 @@ impl OneContainer<'_> {
     }
 
     /// A running container has started once its startup probe succeeded, and then is ready while its readiness probe succeeds;
-    /// an init container is ready once it succeeded.
+    /// an init container is ready once it succeeded. Ephemeral containers are reported as neither, as upstream.
     fn fill_probes(&self, status: &mut ApiStatus) {
+        if self.kind == ContainerKind::Ephemeral {
+            return;
+        }
         let probes = self.input.probes;
         let running = running(status).and_then(|_| self.input.observed.container(&self.container.name));
         // A new daemon that has not probed it yet continues with what was reported.

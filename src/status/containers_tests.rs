@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::pod::testing::{container, exited};
 use crate::pod::{ContainerProbes, PodProbes};
+use crate::status::generate;
 use crate::status::testing::Scene;
 use crate::types::ContainerId;
 
@@ -20,6 +21,35 @@ fn init(scene: &Scene) -> Vec<ApiStatus> {
 fn running_since(name: &str, attempt: u32, second: i64) -> ContainerStatus {
     let started_at = Some(Timestamp::new(second, 5_000_000).unwrap());
     ContainerStatus { started_at, ..container(name, attempt, ContainerState::Running) }
+}
+
+#[test]
+fn an_ephemeral_container_is_neither_started_nor_ready() {
+    let mut scene = Scene::of("Always", vec![container("debugger", 0, ContainerState::Running)]);
+    scene.edit(|pod| {
+        let ephemeral = serde_json::from_value(json!([{"name": "debugger", "image": "img"}])).unwrap();
+        pod.spec.as_mut().unwrap().ephemeral_containers = ephemeral;
+    });
+    let status = ephemeral_container_statuses(&scene.input()).remove(0);
+    assert!(super::running(&status).is_some());
+    assert_eq!((status.started, status.ready), (None, false));
+}
+
+#[test]
+fn a_container_that_the_runtime_loses_while_all_restart_says_so() {
+    let mut scene = Scene::of("Never", vec![container("c", 0, ContainerState::Running)]);
+    scene.step();
+    scene.observed.containers = vec![container("c", 0, ContainerState::Unknown)];
+    let reason = |scene: &Scene| regular(scene)["state"]["terminated"]["reason"].clone();
+    assert_eq!(reason(&scene), "ContainerStatusUnknown");
+    let restarting = json!([{"type": "AllContainersRestarting", "status": "True"}]);
+    scene.previous.as_mut().unwrap().conditions = serde_json::from_value(restarting).unwrap();
+    assert_eq!(reason(&scene), "RestartingAllContainers");
+    assert_eq!(
+        generate(&scene.input()).phase.as_deref(),
+        Some("Running"),
+        "its restart policy does not count"
+    );
 }
 
 #[test]

@@ -18,7 +18,7 @@ enum Seen {
     Ended(i32),
     /// Terminated before, and waits to be restarted.
     WaitingAgain(i32),
-    /// Removed, because all containers start again.
+    /// Removed or lost, because all containers start again.
     Reset,
 }
 
@@ -30,7 +30,10 @@ impl Seen {
             (Some(ContainerState { running: Some(_), .. }), _) => {
                 Self::Running { started: status.started.unwrap_or(false) }
             }
-            (Some(ContainerState { terminated: Some(ended), .. }), _) => Self::Ended(ended.exit_code),
+            (Some(ContainerState { terminated: Some(ended), .. }), _) => match ended.reason.as_deref() {
+                Some(RESTARTING_ALL) => Self::Reset,
+                Some(_) | None => Self::Ended(ended.exit_code),
+            },
             (Some(ContainerState { waiting: Some(_), .. }), Some(last)) => match last.reason.as_deref() {
                 Some(RESTARTING_ALL) => Self::Reset,
                 Some(_) | None => Self::WaitingAgain(last.exit_code),

@@ -19,6 +19,11 @@ pub fn local_volume_dir(root: &Path, pod: &PodUid, volume: &Volume) -> Option<Pa
     Some(PodLayout::new(root, pod)?.volume(kind, &volume.name))
 }
 
+/// The directory of an emptyDir, whatever its medium.
+pub fn empty_dir_path(root: &Path, pod: &PodUid, name: &str) -> Option<PathBuf> {
+    Some(PodLayout::new(root, pod)?.volume(Kind::EmptyDir, name))
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};

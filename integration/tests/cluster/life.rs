@@ -132,6 +132,7 @@ async fn an_ephemeral_container_sees_the_processes_of_its_target() {
     let status = &pod.status.as_ref().unwrap().ephemeral_container_statuses.as_ref().unwrap()[0];
     let terminated = status.state.as_ref().unwrap().terminated.as_ref().unwrap();
     assert_eq!(terminated.exit_code, 3);
+    assert_eq!((status.started, status.ready), (None, false));
     let processes = terminated.message.as_deref().unwrap_or_default();
     assert!(processes.contains("sleep 100000"), "{processes}");
     assert_undisturbed(&tenant, &before).await.unwrap();
