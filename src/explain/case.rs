@@ -104,6 +104,8 @@ pub struct ExplainInput<'a> {
     pub failing_probes: Vec<FailingProbe>,
     /// The last log line of failed containers, by name.
     pub log_ends: BTreeMap<String, String>,
+    /// The credential providers for its images that failed when they were asked last, with their errors.
+    pub provider_failures: BTreeMap<String, String>,
     /// The directory of image archives, if configured.
     pub preload_dir: Option<&'a Path>,
     /// Unusable image archives with their problems.
@@ -165,6 +167,11 @@ impl ExplainInput<'_> {
         back_off.or(doing.next_work)
     }
 
+    /// The pull Secrets that were missing when an image could not be pulled.
+    pub(super) fn missing_secrets(&self) -> &[String] {
+        self.doing.map(|doing| doing.missing_secrets.as_slice()).unwrap_or_default()
+    }
+
     pub(super) fn next_work(&self) -> Option<Timestamp> {
         self.doing.and_then(|doing| doing.next_work)
     }
@@ -178,6 +185,17 @@ impl ExplainInput<'_> {
     pub(super) fn all_statuses(&self) -> impl Iterator<Item = &ContainerStatus> {
         let inits = self.status.and_then(|status| status.init_container_statuses.as_deref());
         inits.unwrap_or_default().iter().chain(self.statuses())
+    }
+
+    /// The ephemeral containers that wait because of a problem, with its reason and message.
+    pub(super) fn waiting_ephemeral(&self) -> impl Iterator<Item = (&str, &str, &str)> {
+        let statuses = self.status.and_then(|status| status.ephemeral_container_statuses.as_deref());
+        statuses.unwrap_or_default().iter().filter_map(|status| {
+            let waiting = status.state.as_ref()?.waiting.as_ref()?;
+            // One that is about to start has no message.
+            let message = waiting.message.as_deref().filter(|message| !message.is_empty())?;
+            Some((status.name.as_str(), waiting.reason.as_deref().unwrap_or_default(), message))
+        })
     }
 
     /// The definition of a container of any kind but ephemeral, with its kind.

@@ -9,13 +9,18 @@ use super::endings::{UNKNOWN, because, how_it_ended, remedy_of_end};
 use super::explanation::{Explanation, Verdict, one_line};
 use super::images::image;
 use super::pod::{failed_step, starting, step};
-use super::probes::probes;
+use super::probes::{probes, startup_gate};
 use crate::pod::{ContainerKind, PodPhase, is_static, restarts_after};
 use crate::status::Activity;
 use crate::status::human_duration;
+use crate::worker::DEADLINE_EXCEEDED;
 
 /// The reason of a pod that a shutdown of the node ended.
 const SHUTDOWN: &str = "Terminated";
+/// The waiting reason of a container that is removed because all containers of its pod start again.
+const RESTARTING_ALL: &str = "RestartingAllContainers";
+/// The reason of a pod that is not ready because of its readiness gates only.
+const GATES_NOT_READY: &str = "ReadinessGatesNotReady";
 
 /// Explains a pod by its containers.
 pub(super) fn containers(case: &ExplainInput<'_>) -> Explanation {
@@ -26,9 +31,9 @@ pub(super) fn containers(case: &ExplainInput<'_>) -> Explanation {
         Some(PodPhase::Pending | PodPhase::Running) | None => {}
     }
     let waiting = case.all_statuses().find_map(|status| waits(case, status));
-    let unsettled =
-        waiting.or_else(|| retries(case)).or_else(|| initializes(case)).or_else(|| in_progress(case));
-    let unsettled = unsettled.or_else(|| probes(case));
+    let unsettled = waiting.or_else(|| retries(case)).or_else(|| startup_gate(case));
+    let unsettled = unsettled.or_else(|| initializes(case)).or_else(|| in_progress(case));
+    let unsettled = unsettled.or_else(|| probes(case)).or_else(|| readiness_gates(case));
     unsettled.unwrap_or_else(|| runs(case))
 }
 
@@ -104,6 +109,9 @@ fn failed(case: &ExplainInput<'_>) -> Explanation {
         let remedy = match (reason, is_static(case.pod)) {
             (SHUTDOWN, true) => "nothing: it starts again with the host, or when the shutdown is cancelled",
             (SHUTDOWN, false) => "nothing: its controller replaces it; without one, create it again",
+            (DEADLINE_EXCEEDED, _) => {
+                "raise spec.activeDeadlineSeconds, or have it finish earlier; its controller may replace it"
+            }
             (EVICTED, _) => {
                 "have it write less, or raise its limits (resources.limits.ephemeral-storage, emptyDir.sizeLimit); its \
                  controller replaces it; without one, create it again"
@@ -157,7 +165,15 @@ fn initializes(case: &ExplainInput<'_>) -> Option<Explanation> {
     let (name, place) = (&status.name, format!("{} of {}", index + 1, inits.len()));
     let age = since.map(|since| format!(" for {}", human_duration(case.now.duration_since(since))));
     let age = age.unwrap_or_default();
+    let is_in_hook = matches!(case.activity(), Activity::PostStartHook { container } if container == name);
     let (sentence, remedy) = match case.container(name)?.kind {
+        ContainerKind::Sidecar if is_in_hook => (
+            format!(
+                "{} ({place}) has run{age}, and its postStart hook has not ended yet",
+                case.subject(name)
+            ),
+            "wait; the containers after it start once its postStart hook has succeeded",
+        ),
         ContainerKind::Sidecar => (
             format!(
                 "{} ({place}) has run{age}, and its startup probe has not succeeded yet",
@@ -178,6 +194,21 @@ fn initializes(case: &ExplainInput<'_>) -> Option<Explanation> {
     )
 }
 
+/// A pod whose containers are ready, and which waits for conditions that others set.
+fn readiness_gates(case: &ExplainInput<'_>) -> Option<Explanation> {
+    let conditions = case.status?.conditions.as_deref().unwrap_or_default();
+    let unready = conditions.iter().find(|condition| condition.reason.as_deref() == Some(GATES_NOT_READY))?;
+    let gates = one_line(unready.message.as_deref().unwrap_or_default());
+    Some(
+        Explanation::under_way(format!("The pod runs, but is not ready because of its readiness gates: {gates}"))
+            .at("readiness gates")
+            .since(unready.last_transition_time.as_ref().map(|time| time.0))
+            .do_this(
+                "wait for the controllers that set these conditions of the pod (spec.readinessGates), or see why they do not",
+            ),
+    )
+}
+
 /// Containers that are still starting, without a problem.
 fn in_progress(case: &ExplainInput<'_>) -> Option<Explanation> {
     let is_up = |status: &ContainerStatus| {
@@ -185,7 +216,16 @@ fn in_progress(case: &ExplainInput<'_>) -> Option<Explanation> {
         state.is_some_and(|state| state.running.is_some()) || is_over(case, status)
     };
     let status = case.statuses().iter().find(|status| !is_up(status))?;
-    let Some(ended) = ended(status) else { return Some(starting(case, case.activity())) };
+    let Some(ended) = ended(status) else {
+        let waiting = status.state.as_ref().and_then(|state| state.waiting.as_ref());
+        let restarts_all = waiting.is_some_and(|waiting| waiting.reason.as_deref() == Some(RESTARTING_ALL));
+        let mut explanation = starting(case, case.activity());
+        if restarts_all {
+            let why = "A restart rule of a container that exited has all containers of the pod start again.";
+            explanation.also.push(why.to_owned());
+        }
+        return Some(explanation);
+    };
     let name = &status.name;
     let again = format!("{} {}; it is being restarted", case.subject(name), how_it_ended(case, name, ended));
     let logs = format!("{} --previous", case.logs(name));

@@ -3,7 +3,7 @@
 use super::case::ExplainInput;
 use super::causes::{OF_PULL, find, innermost_message};
 use super::endings::because;
-use super::explanation::Explanation;
+use super::explanation::{Explanation, one_line};
 use super::pod::with_pull;
 use crate::status::Activity;
 
@@ -113,6 +113,9 @@ pub(super) fn image(
         _ => return None,
     };
     let mut explanation = Explanation::wrong(sentence).do_this(wanted.remedy(&remedy));
+    if matches!(reason, "ErrImagePull" | "ImagePullBackOff") {
+        explanation.also.extend(credential_problems(case));
+    }
     if reason != "InvalidImageName" {
         let sentence_of = |(file, problem): &(String, String)| format!("The image archive {file} {problem}.");
         explanation.also.extend(case.archives.iter().map(sentence_of));
@@ -130,6 +133,17 @@ pub(super) fn image(
     } else {
         explanation.at(format!("image ({reason})")).next(case.retry_of(container))
     })
+}
+
+/// Why a failed pull may have lacked credentials.
+fn credential_problems(case: &ExplainInput<'_>) -> impl Iterator<Item = String> {
+    let missing = case.missing_secrets().iter().map(|name| {
+        format!("The Secret {name}, which imagePullSecrets names, does not exist in the pod's namespace or cannot be read.")
+    });
+    let failures = case.provider_failures.iter();
+    missing.chain(failures.map(|(provider, error)| {
+        format!("The credential provider {provider} failed, so that the image was pulled without its credentials: {}.", one_line(error))
+    }))
 }
 
 /// The error of an invalid name, without the name.

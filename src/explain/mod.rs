@@ -14,6 +14,8 @@ mod testing;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+mod waits_tests;
+#[cfg(test)]
 mod walk_tests;
 
 pub use case::{Disposition, ExplainInput, HungCall, NodeProblem, PullSoFar};

@@ -10,6 +10,7 @@ use super::explanation::{Explanation, Verdict, one_line};
 use crate::pod::PodPhase;
 use crate::status::{Activity, READY_TO_START, cause_in, human_duration};
 use crate::types::human_size;
+use crate::worker::DEADLINE_EXCEEDED;
 
 const RUNTIME_LOG: &str = "check the container runtime's log (journalctl -u containerd)";
 const START_RUNTIME: &str = "start the container runtime (systemctl start containerd), and check containerRuntimeEndpoint in the \
@@ -28,6 +29,9 @@ pub fn explain(case: &ExplainInput<'_>) -> Explanation {
     let pulls = case.pulls_beside();
     explanation.also.extend(pulls.map(|(container, image)| {
         format!("Meanwhile the image {image} is being pulled for container {container}.")
+    }));
+    explanation.also.extend(case.waiting_ephemeral().map(|(name, reason, message)| {
+        format!("The ephemeral container {name} cannot be started ({reason}): {}.", one_line(message))
     }));
     if case.shutdown.is_some() && explanation.verdict == Verdict::Fine {
         explanation
@@ -161,8 +165,10 @@ fn terminating(case: &ExplainInput<'_>) -> Option<Explanation> {
         return None;
     }
     let since = case.terminating_since.or(case.active_since());
+    let is_late = case.status.is_some_and(|status| status.reason.as_deref() == Some(DEADLINE_EXCEEDED));
     let why = match (is_removed, case.evicted(), case.shutdown) {
         (true, _, _) => ": its manifest was removed or replaced".to_owned(),
+        (false, None, _) if is_late => ": it was active for longer than activeDeadlineSeconds".to_owned(),
         (false, Some(message), _) => format!(": it was evicted: {}", one_line(message).trim_end_matches('.')),
         (false, None, Some(_)) => ": the node is shutting down".to_owned(),
         (false, None, None) => String::new(),

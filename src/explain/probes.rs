@@ -15,6 +15,16 @@ pub(super) fn probes(case: &ExplainInput<'_>) -> Option<Explanation> {
     running.find_map(|status| fails(case, status).or_else(|| has_not_succeeded(case, status)))
 }
 
+/// A sidecar whose startup probe fails: the containers after it wait.
+pub(super) fn startup_gate(case: &ExplainInput<'_>) -> Option<Explanation> {
+    let inits = case.status?.init_container_statuses.as_deref()?;
+    let closed = inits.iter().filter(|status| status.started != Some(true));
+    let mut explanation = closed.filter_map(|status| fails(case, status)).next()?;
+    let gate = "The containers after it start once its startup probe has succeeded.";
+    explanation.also.push(gate.to_owned());
+    Some(explanation)
+}
+
 fn fails(case: &ExplainInput<'_>, status: &ContainerStatus) -> Option<Explanation> {
     let is_own = |probe: &&FailingProbe| {
         let id = status.container_id.as_deref().and_then(|id| id.split_once("://"));

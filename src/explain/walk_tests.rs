@@ -595,6 +595,21 @@ fn sandboxes_that_cannot_be_made() {
             "setHostnameAsFQDN",
         ),
         (
+            "create user namespace: kubelet user assigned IDs are not enough to support 110 pods",
+            "do not suffice for pods with hostUsers: false",
+            "/etc/subuid",
+        ),
+        (
+            "kubelet mappings: mismatched subuids and subgids for user \"kubelet\"",
+            "the IDs of this host's user kubelet cannot be read",
+            "the same in /etc/subuid and /etc/subgid",
+        ),
+        (
+            "user namespace: invalid user namespace configuration in /var/lib/hostlet/pods/u/userns",
+            "the pod's range of IDs cannot be read, stored or used any more",
+            "delete the pod",
+        ),
+        (
             "can't set `spec.hostUsers: false`, runtime does not support user namespaces",
             "has no user namespaces for pods",
             "remove hostUsers",
@@ -934,7 +949,7 @@ fn images_that_cannot_be_pulled() {
             "failed to resolve image: pull access denied, repository does not exist or may require \
              authorization: authorization \
              failed: no basic auth credentials",
-            "requires credentials, and containerd has none",
+            "requires credentials, and there are none",
             "private registry",
         ),
         (

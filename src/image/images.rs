@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::access::{PullRecords, RecordUpkeep, Verdict};
 use super::backoff::{Now, PullBackoffs};
-use super::credentials::{Credentials, PullSecrets, SourcedLogin};
+use super::credentials::{Credentials, ProviderFailure, PullSecrets, SourcedLogin};
 use super::puller::{PullError, Puller};
 use super::{ImageError, PullLimits, PullPolicy, PullUnderWay};
 use crate::config::ImageVerification;
@@ -178,6 +178,12 @@ impl Images {
                 self.pull(request, &image, present, logins, report).await
             }
         }
+    }
+
+    /// The credential providers for an image, as a spec names it, that failed when they were asked last.
+    pub fn provider_failures(&self, image: &str) -> Vec<ProviderFailure> {
+        let name = ImageReference::parse(image).map(|reference| reference.name).unwrap_or_default();
+        self.inner.credentials.provider_failures(&name)
     }
 
     /// The pulls in progress, oldest first.

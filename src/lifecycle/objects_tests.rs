@@ -223,6 +223,7 @@ async fn a_missing_pull_secret_is_reported_only_after_a_failed_pull() {
     node.want([pod_with_private_image(&["absent"])]);
     node.until("it is reported", SECOND, |n| n.events_of("u1", "FailedToRetrieveImagePullSecret") == 1).await;
     assert!(matches!(waits(&node), Some((reason, _)) if reason == "ErrImagePull"));
+    assert_eq!(node.doing("u1").unwrap().missing_secrets, ["absent"]);
     // Once it exists, the next pull uses it.
     node.objects.set(ObjectKind::Secret, "default", "absent", pull_secret("right"));
     node.until("it runs", MINUTE, |n| n.running("u1").len() == 1).await;

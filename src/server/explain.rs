@@ -19,6 +19,7 @@ use crate::explain::{
     unknown,
 };
 use crate::log::log_end;
+use crate::pod::view::PodView;
 use crate::pod::{pod_ref, pod_uid};
 use crate::source::{ManifestOrigin, ManifestProblem};
 use crate::status::{Doing, PodStatusEntry};
@@ -142,6 +143,7 @@ impl ControlServer {
         let name = pod.to_string();
         let archives =
             self.archives().into_iter().map(|problem| (problem.file, problem.message)).collect::<Vec<_>>();
+        let provider_failures = self.provider_failures(&known.pod);
         let mut of_this = problems.iter().filter(|problem| problem.pod.as_ref() == Some(&name));
         let own_status = known.pod.status.as_ref().filter(|_| known.disposition == Disposition::Rejected);
         let mut explanation = explained(&ExplainInput {
@@ -162,12 +164,24 @@ impl ControlServer {
             shutdown: self.shutdown.borrow().since,
             failing_probes: self.failing_probes.of(&pod.uid),
             log_ends,
+            provider_failures,
             preload_dir: self.preload.as_ref().map(|(directory, _)| &**directory),
             archives: &archives,
             now,
         });
         explanation.also.extend(self.shims.borrow().as_ref().map(|shims| format!("On this node {shims}.")));
         explanation
+    }
+
+    /// The failing credential providers for the images of a pod.
+    fn provider_failures(&self, pod: &Pod) -> BTreeMap<String, String> {
+        let spec = PodView::from(pod).spec;
+        let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
+        let of_volumes = spec.volumes.iter().flatten();
+        let of_volumes = of_volumes.filter_map(|volume| volume.image.as_ref()?.reference.as_deref());
+        let images = containers.filter_map(|container| container.image.as_deref()).chain(of_volumes);
+        let failures = images.flat_map(|image| self.images.provider_failures(image));
+        failures.map(|failure| (failure.provider, failure.error)).collect()
     }
 
     /// The longest hung call of a pod, else one that may block all pods.

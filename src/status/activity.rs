@@ -95,6 +95,8 @@ pub struct Doing {
     pub pulling: BTreeMap<String, String>,
     /// The earliest retry (restart or pull) of each failed container, by name.
     pub retries: BTreeMap<String, Timestamp>,
+    /// The pull Secrets that were not available when an image could not be pulled.
+    pub missing_secrets: Vec<String>,
     /// The latest time of the next sync; `None` while working.
     pub next_work: Option<Timestamp>,
 }
@@ -107,6 +109,7 @@ impl Doing {
             since: now,
             pulling: BTreeMap::new(),
             retries: BTreeMap::new(),
+            missing_secrets: Vec::new(),
             next_work: None,
         }
     }

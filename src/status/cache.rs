@@ -122,6 +122,13 @@ impl StatusCache {
         }
     }
 
+    /// Sets which pull Secrets a pod misses.
+    pub fn missing_secrets(&self, pod: &PodUid, names: Vec<String>) {
+        if let Some(doing) = self.lock_doing().get_mut(pod) {
+            doing.missing_secrets = names;
+        }
+    }
+
     /// Sets the time of the worker's next sync.
     pub fn schedule(&self, pod: &PodUid, next_work: Option<Timestamp>) {
         if let Some(doing) = self.lock_doing().get_mut(pod) {

@@ -62,6 +62,8 @@ pub enum TimelineStep {
     Shutdown,
     /// It used more than its limits allow, and is terminated.
     Evicted,
+    /// It was active for longer than its deadline allows, and is terminated.
+    Deadline,
     /// A container is being killed.
     Killing,
     /// The preStop hook of a container begins.
@@ -229,6 +231,7 @@ impl Timeline {
         let step = match (event.kind, &*event.reason) {
             (EventKind::Normal, "Started") => TimelineStep::Running,
             (EventKind::Normal, "Killing") => TimelineStep::Killing,
+            (EventKind::Normal, "DeadlineExceeded") => TimelineStep::Deadline,
             // A restart's back-off is a step of its own.
             (EventKind::Normal, _) | (EventKind::Warning, "BackOff") => return,
             // Repeats the previous event, with only its reason as the message.
@@ -376,6 +379,7 @@ fn lasts_until_next(step: TimelineStep) -> bool {
         | TimelineStep::Failed
         | TimelineStep::Shutdown
         | TimelineStep::Evicted
+        | TimelineStep::Deadline
         | TimelineStep::Killing
         | TimelineStep::PreStop
         | TimelineStep::Stopped

@@ -48,6 +48,14 @@ fn a_step_ends_where_the_next_begins() {
 }
 
 #[test]
+fn a_deadline_is_a_step() {
+    let (timeline, pod) = (Timeline::default(), pod("a"));
+    timeline.event(&pod, None, &PodEvent::normal("DeadlineExceeded", "Pod was active for too long"), at(5));
+    timeline.step(&pod, &Activity::StoppingContainers { grace_seconds: 3 }, at(6));
+    assert_eq!(steps(&timeline, "a"), [(TimelineStep::Deadline, None, 1), (TimelineStep::Stop, None, 1)]);
+}
+
+#[test]
 fn a_pull_has_its_own_end() {
     let (timeline, pod) = (Timeline::default(), pod("a"));
     timeline.step(&pod, &Activity::MakingSandbox, at(0));

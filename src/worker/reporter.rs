@@ -158,6 +158,11 @@ impl Reporter {
         self.sinks().status_cache.retries(&self.pod().uid, self.retries.clone());
     }
 
+    /// Shows which pull Secrets are missing, now that a pull failed.
+    pub(super) fn missing_secrets(&self, names: Vec<String>) {
+        self.sinks().status_cache.missing_secrets(&self.pod().uid, names);
+    }
+
     /// Records a failure of the present work.
     pub(super) fn failed(&mut self, failure: String) {
         self.failure = Some(failure);

@@ -319,10 +319,12 @@ impl PodSync<'_> {
 
     /// Names the missing pull Secrets after a failed pull, which may have needed them.
     fn report_missing_secrets(&mut self) {
-        let missing = self.state.pull_secrets.missing().join(", ");
+        let missing: Vec<String> = self.state.pull_secrets.missing().into_iter().map(str::to_owned).collect();
+        self.state.reporter.missing_secrets(missing.clone());
         if !missing.is_empty() {
             let text = format!(
-                "Unable to retrieve some image pull secrets ({missing}); attempting to pull the image may not succeed."
+                "Unable to retrieve some image pull secrets ({}); attempting to pull the image may not succeed.",
+                missing.join(", ")
             );
             self.state.reporter.event(None, PodEvent::warning("FailedToRetrieveImagePullSecret", text));
         }

@@ -3,8 +3,8 @@
 use super::rule::{Rule, rule};
 
 const NAME: &str = "check the name and tag in spec.containers[].image; a digest must be from this repository";
-const CREDENTIALS: &str = "check the name in spec.containers[].image; for a private registry give containerd credentials \
-     (registry.configs in /etc/containerd/config.toml)";
+const CREDENTIALS: &str = "check the name in spec.containers[].image; for a private registry name a Secret of type \
+     kubernetes.io/dockerconfigjson in imagePullSecrets, or give this node credentials (config.json in hostlet's root directory)";
 const NETWORK: &str = "check the registry's name and port in spec.containers[].image, and this host's network, firewall and \
      proxy (HTTPS_PROXY of the containerd service)";
 const LATER: &str = "wait, or check the registry's state; hostlet retries automatically";
@@ -15,6 +15,11 @@ pub(super) const RULES: &[Rule] = &[
         &["pull qps exceeded"],
         "this node reached its own limit on pulls",
         "wait, or raise registryPullQPS and registryBurst in the configuration",
+    ),
+    rule(
+        &["image pull secret"],
+        "a Secret in imagePullSecrets has no valid registry credentials",
+        "create it again with the right content (kubectl create secret docker-registry); hostlet retries automatically",
     ),
     rule(
         &["no space left on device"],
@@ -82,16 +87,16 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         &["429 too many requests"],
         "its registry limits the rate of requests from this address",
-        "wait, log in to the registry with credentials for containerd, or use a mirror",
+        "wait, log in to the registry (imagePullSecrets), or use a mirror",
     ),
     rule(
         &["toomanyrequests"],
         "its registry limits the rate of requests from this address",
-        "wait, log in to the registry with credentials for containerd, or use a mirror",
+        "wait, log in to the registry (imagePullSecrets), or use a mirror",
     ),
     rule(
         &["no basic auth credentials"],
-        "its registry requires credentials, and containerd has none",
+        "its registry requires credentials, and there are none",
         CREDENTIALS,
     ),
     rule(&["401 unauthorized"], "its registry requires credentials, or rejected those it got", CREDENTIALS),

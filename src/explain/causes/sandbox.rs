@@ -117,6 +117,27 @@ pub(super) const RULES: &[Rule] = &[
         "use containerd 2 with runc 1.2 or later on Linux 6.3 or later, or remove hostUsers: false from the manifest",
     ),
     rule(
+        &["could not find an empty slot to allocate a user namespace"],
+        "all ranges of IDs for pods with hostUsers: false are in use",
+        "remove such pods, or give the user kubelet of this host more IDs (/etc/subuid and /etc/subgid) and restart hostlet",
+    ),
+    rule(
+        &["kubelet user assigned"],
+        "the IDs of this host's user kubelet do not suffice for pods with hostUsers: false",
+        "correct its lines in /etc/subuid and /etc/subgid as the message says; hostlet retries automatically",
+    ),
+    rule(
+        &["kubelet mappings"],
+        "the IDs of this host's user kubelet cannot be read",
+        "give it one range of IDs, the same in /etc/subuid and /etc/subgid (`getsubids kubelet` shows it), or remove the user; \
+         hostlet retries automatically",
+    ),
+    rule(
+        &["user namespace"],
+        "the pod's range of IDs cannot be read, stored or used any more",
+        "delete the pod, so that its successor gets a new range; the message says what is wrong",
+    ),
+    rule(
         &["resolv"],
         "the host's resolv.conf cannot be read",
         "correct resolvConf in the configuration, or set dnsPolicy: None with dnsConfig in the manifest",

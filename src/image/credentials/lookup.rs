@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    DockerConfigFiles, Keyring, LoginSource, PodAccount, ProviderPlugins, PullSecret, PullSecretError,
-    SourcedLogin,
+    DockerConfigFiles, Keyring, LoginSource, PodAccount, ProviderFailure, ProviderPlugins, PullSecret,
+    PullSecretError, SourcedLogin,
 };
 use crate::sys::file_work;
 
@@ -24,6 +24,11 @@ impl Credentials {
     /// The same with these credential providers.
     pub fn with_providers(self, providers: ProviderPlugins) -> Self {
         Self { providers, ..self }
+    }
+
+    /// The credential providers of the image with this fully qualified name that failed when they were asked last.
+    pub(in crate::image) fn provider_failures(&self, name: &str) -> Vec<ProviderFailure> {
+        self.providers.failures(name)
     }
 
     /// The logins to try, in this order, for a pull of the image with this fully qualified name; none means anonymously.

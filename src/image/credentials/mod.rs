@@ -15,7 +15,7 @@ pub use docker_config::{DockerConfig, DockerConfigError, Login};
 pub use keyring::Keyring;
 pub use lookup::Credentials;
 pub use node_files::DockerConfigFiles;
-pub use providers::{CacheKeyType, ProviderPlugins, ProviderResponse, ResponseError};
+pub use providers::{CacheKeyType, ProviderFailure, ProviderPlugins, ProviderResponse, ResponseError};
 pub(super) use secrets::PullSecretError;
 pub use secrets::{NoSecrets, PullSecret, PullSecrets};
 pub use source::{LoginSource, ObjectIdentity, SourcedLogin};

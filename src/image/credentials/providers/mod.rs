@@ -7,7 +7,7 @@ mod plugin;
 mod plugins;
 mod protocol;
 
-pub use plugins::ProviderPlugins;
+pub use plugins::{ProviderFailure, ProviderPlugins};
 pub use protocol::{CacheKeyType, ProviderResponse, ResponseError};
 
 #[cfg(test)]

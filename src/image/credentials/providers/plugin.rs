@@ -55,6 +55,8 @@ struct Inner {
     program: PathBuf,
     responses: Mutex<ResponseCache>,
     runs: Mutex<Runs>,
+    /// Why it yielded nothing when it was asked last.
+    failure: Mutex<Option<String>>,
     metrics: PluginMetrics,
 }
 
@@ -62,12 +64,22 @@ impl Plugin {
     /// The provider whose executable is in `bin_dir`.
     pub(super) fn new(settings: CredentialProvider, bin_dir: &Path, metrics: PluginMetrics) -> Self {
         let program = bin_dir.join(&settings.name);
-        let (responses, runs) = Default::default();
-        Self { inner: Arc::new(Inner { settings, program, responses, runs, metrics }) }
+        let (responses, runs, failure) = Default::default();
+        Self { inner: Arc::new(Inner { settings, program, responses, runs, failure, metrics }) }
     }
 
     pub(super) fn name(&self) -> &str {
         &self.inner.settings.name
+    }
+
+    /// Why it yielded nothing when it was asked last; `None` if it did.
+    pub(super) fn failure(&self) -> Option<String> {
+        self.inner.failure.lock().clone()
+    }
+
+    /// Sets why it yielded nothing.
+    pub(super) fn set_failure(&self, failure: Option<String>) {
+        *self.inner.failure.lock() = failure;
     }
 
     /// Whether it is to be asked about the image with this fully qualified name.

@@ -12,6 +12,15 @@ use crate::config::CredentialProviders;
 use crate::telemetry::Metrics;
 use crate::types::error_chain;
 
+/// A credential provider that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProviderFailure {
+    /// Its name.
+    pub provider: String,
+    /// What it failed with.
+    pub error: String,
+}
+
 /// The credential providers; the default has none. Cheap to clone; clones share their responses.
 #[derive(Clone, Default)]
 pub struct ProviderPlugins {
@@ -42,23 +51,36 @@ impl ProviderPlugins {
         }
     }
 
-    /// The logins for the image with this fully qualified name and a pod with this service account. Asks all providers that match it at the same time; one that fails
-    /// is reported in the log and has none, as upstream.
+    /// The providers that match the image with this fully qualified name and failed when they were asked last, with their errors.
+    pub(in crate::image) fn failures(&self, image: &str) -> Vec<ProviderFailure> {
+        let asked = self.plugins.iter().filter(|plugin| plugin.matches(image));
+        let failure = |plugin: &Plugin| {
+            Some(ProviderFailure { provider: plugin.name().to_owned(), error: plugin.failure()? })
+        };
+        asked.filter_map(failure).collect()
+    }
+
+    /// The logins for the image with this fully qualified name and a pod with this service account. Asks all providers that match
+    /// it at the same time; one that fails is reported in the log and has none, as upstream.
     pub(in crate::image) async fn keyring(&self, image: &str, account: Option<&dyn PodAccount>) -> Keyring {
         let asked: Vec<&Plugin> = self.plugins.iter().filter(|plugin| plugin.matches(image)).collect();
         let outcomes = join_all(asked.iter().map(|plugin| plugin.provide(image, account))).await;
         let mut keyring = Keyring::default();
         for (plugin, outcome) in asked.into_iter().zip(outcomes) {
             match outcome {
-                Ok((config, source)) => keyring.add(config, &source),
+                Ok((config, source)) => {
+                    plugin.set_failure(None);
+                    keyring.add(config, &source);
+                }
                 Err(error) => {
-                    let provider = plugin.name();
+                    let (provider, error) = (plugin.name(), error_chain(&*error));
                     tracing::warn!(
                         provider,
                         image,
-                        error = error_chain(&*error),
+                        error,
                         "cannot get registry credentials from a credential provider"
                     );
+                    plugin.set_failure(Some(error));
                 }
             }
         }

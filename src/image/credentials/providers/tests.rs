@@ -207,6 +207,10 @@ async fn one_that_fails_leaves_the_logins_of_the_others() {
     let metrics = Metrics::default();
     plugins.register(&metrics);
     assert_eq!(users(&plugins, "r.io/a").await, ["one", "two"]);
+    let failures = plugins.failures("r.io/a");
+    let names: Vec<&str> = failures.iter().map(|failure| failure.provider.as_str()).collect();
+    assert_eq!((names, failures[0].error.as_str()), (vec!["bad", "odd"], "it failed (exit status: 3)"));
+    assert_eq!(plugins.failures("other.io/a"), []);
     // Failures are not kept.
     assert_eq!(users(&plugins, "r.io/a").await, ["one", "two"]);
     assert_eq!(["one", "bad", "odd", "two"].map(|name| programs.runs(name)), [1, 2, 2, 1]);
