@@ -2,15 +2,19 @@
 
 mod cluster;
 mod guard;
+mod images;
+mod manifests;
 mod node_side;
 mod parts;
 mod paths;
+mod plugins;
 mod pods;
 mod reload;
 mod run;
 mod runtime;
 mod startup;
 mod tasks;
+mod views;
 
 pub use reload::Reload;
 pub use run::{AppError, run};

@@ -1,50 +1,45 @@
 //! The parts of the daemon that do not need the runtime, created and started in order of their dependencies.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use http::HeaderValue;
 use tokio::sync::watch;
 
 use super::cluster::{Cluster, ClusterInputs, ClusterObjects, ClusterOutputs};
+use super::images::start_images;
+use super::manifests::start_manifests;
 use super::node_side::NodeSide;
-use super::paths::{ETC, PLUGIN_REGISTRY, PROC, ROOT};
+use super::paths::{ETC, PROC, ROOT};
+use super::plugins::start_plugins;
 use super::runtime::RuntimeSide;
 use super::tasks::{Stage, Tasks};
 use crate::admission::{Admission, AdmissionInputs, AdmissionOutputs, AdmittedPods, AdoptedPod, RejectedPod};
-use crate::api::{CertificateReport, Connections, Fetcher, ProxyEnvironment, register_certificate};
-use crate::config::{Config, ParallelPulls};
+use crate::api::{CertificateReport, Connections, register_certificate};
+use crate::config::Config;
 use crate::cri::RuntimeService;
 use crate::dra::Dra;
 use crate::housekeeping::{IPTABLES, IptablesChains, OtherKubelets};
-use crate::image::credentials::{Credentials, DockerConfigFiles, ProviderPlugins};
+use crate::image::Images;
 use crate::image::preload::PreloadProblem;
-use crate::image::{ContainerdArrivals, Images, PullLimits};
 use crate::node::{
     AddressObserver, HostObserver, LatestNode, NodeAddresses, NodeDescriber, NodeEvents, NodeInputs,
     RuntimeFacts,
 };
 use crate::objects::services::ServiceEnv;
 use crate::objects::{ObjectSource, RuntimeClasses, Standalone};
-use crate::plugin::{Handlers, PluginHandler, PluginList, PluginSettings, Plugins};
+use crate::plugin::PluginList;
 use crate::pod::{ContainerRef, DesiredPods, PodEvents, PodKill, ProbeResults};
 use crate::probe::{FailingProbes, ProbeMetrics};
 use crate::publish::recent::RecentEvents;
 use crate::publish::status::PublishProgress;
-use crate::server::ControlServer;
 use crate::shutdown::{Reports, Shutdown, ShutdownOutputs, ShutdownPeriods, ShutdownSettings};
+use crate::source::SourceState;
 use crate::source::api::ApiState;
-use crate::source::{self, SourceConfig, SourceState, UrlSource};
 use crate::status::StatusCache;
 use crate::store::Store;
-use crate::supervisor::{ConfigState, SupervisorInputs};
-use crate::telemetry::{Heartbeats, Metrics};
+use crate::telemetry::Metrics;
 use crate::types::{PodEvent, PodRef, PodUid, WallClock};
 use crate::worker::RestartRequests;
-
-/// The `User-Agent` of requests to staticPodURL.
-const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("hostlet/v", env!("CARGO_PKG_VERSION")));
 
 /// The parts of a cluster, or what stands in for them: its objects, and how far the API server is behind.
 type ClusterParts =
@@ -57,7 +52,7 @@ pub(super) struct Probes {
     pub(super) failing: FailingProbes,
     pub(super) metrics: ProbeMetrics,
     /// Where only they are registered.
-    registry: Metrics,
+    pub(super) registry: Metrics,
 }
 
 /// Shared handles.
@@ -68,7 +63,7 @@ pub(super) struct Parts {
     pub(super) status_cache: StatusCache,
     pub(super) events: PodEvents,
     pub(super) node_events: NodeEvents,
-    recent: RecentEvents,
+    pub(super) recent: RecentEvents,
     pub(super) restarts: RestartRequests,
     pub(super) probes: Probes,
     pub(super) describer: NodeDescriber,
@@ -92,15 +87,15 @@ pub(super) struct Parts {
     pub(super) evicted: watch::Sender<BTreeMap<PodUid, PodKill>>,
     /// What the API server has of this node; `None` on a standalone node.
     pub(super) reports: Option<Reports>,
-    manifests: watch::Receiver<SourceState>,
-    api: watch::Receiver<ApiState>,
-    rejected: watch::Receiver<Vec<RejectedPod>>,
-    connections: Connections,
+    pub(super) manifests: watch::Receiver<SourceState>,
+    pub(super) api: watch::Receiver<ApiState>,
+    pub(super) rejected: watch::Receiver<Vec<RejectedPod>>,
+    pub(super) connections: Connections,
     pub(super) metrics: Metrics,
-    plugins: PluginList,
-    kubelets: watch::Receiver<Option<String>>,
-    exposure: watch::Receiver<Option<String>>,
-    certificate: watch::Receiver<Option<CertificateReport>>,
+    pub(super) plugins: PluginList,
+    pub(super) kubelets: watch::Receiver<Option<String>>,
+    pub(super) exposure: watch::Receiver<Option<String>>,
+    pub(super) certificate: watch::Receiver<Option<CertificateReport>>,
 }
 
 impl Parts {
@@ -190,17 +185,7 @@ impl Parts {
         let admission = Admission::new(inputs, outputs).with_heartbeat(tasks.heartbeat("admission"));
         tasks.spawn(Stage::Pods, "admission", |cancel| admission.run(cancel));
 
-        let images = Images::new(
-            runtime.images.clone(),
-            pull_limits(config),
-            config.pulls.verification.clone(),
-            host_credentials(config, &metrics),
-            store.clone(),
-            WallClock::system(),
-        );
-        images.register(&metrics);
-        let upkeep = images.record_upkeep();
-        tasks.spawn(Stage::Support, "image records", |cancel| upkeep.run(cancel));
+        let images = start_images(config, &runtime, &store, &metrics, tasks);
         let node_object = latest_node.subscribe();
         let describer = NodeDescriber {
             settings: node.settings.clone(),
@@ -298,102 +283,6 @@ impl Parts {
     pub(super) fn runtime(&self) -> &dyn RuntimeService {
         &*self.runtime.runtime
     }
-
-    /// What the service manager is informed of.
-    pub(super) fn supervised(
-        &self,
-        heartbeats: Heartbeats,
-        config: watch::Receiver<ConfigState>,
-    ) -> SupervisorInputs {
-        SupervisorInputs {
-            heartbeats,
-            status_cache: self.status_cache.clone(),
-            pleg: self.runtime.pleg.health(),
-            manifests: self.manifests.clone(),
-            api: self.api.clone(),
-            config,
-            clock: WallClock::system(),
-        }
-    }
-
-    /// The control server's view.
-    pub(super) fn server(&self, config: &Config) -> ControlServer {
-        let preload = |directory: PathBuf| (directory, self.preload.subscribe());
-        ControlServer {
-            node: config.node_name.clone(),
-            status_cache: self.status_cache.clone(),
-            rejected: self.rejected.clone(),
-            source: self.manifests.clone(),
-            api: self.api.clone(),
-            runtime: self.runtime.status.clone(),
-            pleg: self.runtime.pleg.clone(),
-            calls: self.runtime.calls.clone(),
-            runtime_images: self.runtime.images.clone(),
-            images: self.images.clone(),
-            arrivals: Arc::new(ContainerdArrivals::new(self.runtime.content.clone())),
-            preload: config.image_preload_dir.clone().map(preload),
-            store: self.store.trouble(),
-            shims: self.shims.subscribe(),
-            kubelets: self.kubelets.clone(),
-            exposure: self.exposure.clone(),
-            certificate: self.certificate.clone(),
-            shutdown: self.shutdown_outputs.view.clone(),
-            connections: self.connections.clone(),
-            events: self.recent.clone(),
-            service: self.runtime.runtime.clone(),
-            restarts: self.restarts.clone(),
-            describer: self.describer.clone(),
-            plugins: self.plugins.clone(),
-            metrics: self.metrics.clone(),
-            failing_probes: self.probes.failing.clone(),
-            probe_metrics: self.probes.registry.clone(),
-        }
-    }
-}
-
-fn start_manifests(
-    config: &Config,
-    adopted: &[AdoptedPod],
-    objects: Option<Standalone>,
-    tasks: &mut Tasks,
-) -> watch::Receiver<SourceState> {
-    let (state, manifests) = watch::channel(SourceState::default());
-    let source = SourceConfig {
-        path: config.sources.static_pod_path.clone(),
-        node_name: config.node_name.clone(),
-        check_frequency: config.sources.file_check_frequency,
-        rescan: tasks.rescan().subscribe(),
-        objects,
-        url: config.sources.static_pod_url.clone().map(|source| UrlSource {
-            fetcher: Fetcher::new(source.url, source.headers, USER_AGENT, ProxyEnvironment::of_process()),
-            check_frequency: config.sources.http_check_frequency,
-        }),
-    };
-    let known = adopted.iter().filter_map(AdoptedPod::of_manifest).collect();
-    tasks.spawn(Stage::Pods, "manifests", |cancel| source::run(source, known, state, cancel));
-    manifests
-}
-
-fn start_plugins(
-    config: &Config,
-    dra: &Dra,
-    events: &NodeEvents,
-    metrics: &Metrics,
-    tasks: &mut Tasks,
-) -> PluginList {
-    let settings = PluginSettings {
-        registry: config.root_dir.join(PLUGIN_REGISTRY),
-        proc: PROC.into(),
-        handlers: Handlers::new([Arc::new(dra.clone()) as Arc<dyn PluginHandler>]),
-        events: events.clone(),
-        clock: WallClock::system(),
-        rescan: tasks.rescan().subscribe(),
-    };
-    let plugins = Plugins::new(settings);
-    let list = plugins.list();
-    plugins.register(metrics);
-    tasks.spawn(Stage::Publish, "plugins", |cancel| plugins.run(cancel));
-    list
 }
 
 fn shutdown_settings(config: &Config) -> ShutdownSettings {
@@ -403,25 +292,4 @@ fn shutdown_settings(config: &Config) -> ShutdownSettings {
         root_dir: config.root_dir.clone(),
         etc: ETC.into(),
     }
-}
-
-/// Registry credentials from where the stock kubelet reads them.
-fn host_credentials(config: &Config, metrics: &Metrics) -> Credentials {
-    // A deleted working directory has no files.
-    let working_dir = std::env::current_dir().unwrap_or_else(|_| ROOT.into());
-    let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
-    let files = DockerConfigFiles::new(&config.root_dir, &working_dir, home.as_deref(), ROOT.as_ref());
-    let providers = config.pulls.credential_providers.as_ref().map(ProviderPlugins::new).unwrap_or_default();
-    providers.register(metrics);
-    Credentials::new(files).with_providers(providers)
-}
-
-fn pull_limits(config: &Config) -> PullLimits {
-    let (serialize, max_parallel) = match config.pulls.parallel {
-        ParallelPulls::Serial => (true, None),
-        ParallelPulls::AtMost(bound) => (false, Some(bound)),
-        ParallelPulls::Unlimited => (false, None),
-    };
-    let qps = config.pulls.per_second.map_or(0, std::num::NonZeroU32::get);
-    PullLimits { serialize, max_parallel, qps, burst: config.pulls.burst }
 }

@@ -18,6 +18,7 @@ use tower::Service;
 
 use super::*;
 use crate::dra::testing::{devices, message};
+use crate::plugin::fake::SocketServer;
 
 /// What a driver answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,25 +83,17 @@ impl Service<http::Request<Body>> for Driver {
     }
 }
 
-/// Starts a driver; it stops with the test.
-fn driver(answer: Answer) -> (PathBuf, tempfile::TempDir) {
+/// Starts a driver on a socket in this directory, which is removed with it.
+fn driver(answer: Answer) -> (PathBuf, tempfile::TempDir, SocketServer) {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("dra.sock");
-    let listener = tokio::net::UnixListener::bind(&socket).unwrap();
-    let incoming = stream::unfold(listener, |listener| async move {
-        let accepted = listener.accept().await.map(|(connection, _)| connection);
-        Some((accepted, listener))
-    });
-    let server =
-        tonic::transport::Server::builder().add_service(Driver(answer)).serve_with_incoming(incoming);
-    #[expect(clippy::disallowed_methods, reason = "a task of a test")]
-    tokio::spawn(server);
-    (socket, dir)
+    let server = SocketServer::start(&socket, Driver(answer)).unwrap();
+    (socket, dir, server)
 }
 
 /// The numbers of devices in a driver's messages, and how the stream ended.
 async fn read(answer: Answer) -> (Vec<usize>, Option<StreamError>) {
-    let (socket, _dir) = driver(answer);
+    let (socket, _dir, _server) = driver(answer);
     let mut messages = GrpcDial.open(&socket).await.unwrap();
     let mut all = Vec::new();
     loop {
@@ -138,7 +131,7 @@ async fn a_message_that_is_too_large_is_an_error() {
 
 #[tokio::test]
 async fn a_silent_driver_is_no_error() {
-    let (socket, _dir) = driver(Answer::Nothing);
+    let (socket, _dir, _server) = driver(Answer::Nothing);
     let mut messages = GrpcDial.open(&socket).await.unwrap();
     let answer = tokio::time::timeout(Duration::from_millis(200), messages.next()).await;
     assert!(answer.is_err(), "it says nothing");

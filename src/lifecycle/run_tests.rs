@@ -50,6 +50,23 @@ async fn a_pod_starts_with_each_call_once_and_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_directory_of_a_kept_pod_is_retried_until_it_can_be_made() {
+    let mut node = Node::new();
+    node.want([pod("web", "u1", &["c"])]);
+    node.until("it runs", SECOND, |n| n.running("u1").len() == 1).await;
+    node.stop().await;
+    let directory = node.root().join("pods/u1");
+    std::fs::remove_dir_all(&directory).unwrap();
+    std::fs::write(&directory, "in the way").unwrap();
+    node.boot();
+    node.until("it fails", SECOND, |n| n.events_of("u1", "FailedMakePodDataDirectories") == 1).await;
+    sleep(MINUTE).await;
+    std::fs::remove_file(&directory).unwrap();
+    node.until("it is made", 3 * MINUTE, |_| directory.is_dir()).await;
+    assert_eq!((starts(&node, "u1"), node.running("u1").len()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pod_waits_a_second_for_the_runtimes_first_network_status() {
     let mut node = Node::new();
     node.clear_runtime_status();

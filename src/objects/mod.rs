@@ -7,6 +7,7 @@ mod api_claims;
 mod claims;
 #[cfg(any(test, feature = "fakes"))]
 mod fake;
+mod kept;
 mod runtime_classes;
 pub mod services;
 mod source;
@@ -17,7 +18,8 @@ pub use api::{ApiObjects, ObjectsTask};
 pub use claims::{ClaimError, ClaimRef, ClaimState, GROUP, MOUNT_OPTIONS};
 #[cfg(any(test, feature = "fakes"))]
 pub use fake::FakeObjects;
-pub use runtime_classes::{RuntimeClassError, RuntimeClasses, RuntimeClassesTask};
+pub use kept::{Kept, KeptTask};
+pub use runtime_classes::{KnownClasses, RuntimeClassError, RuntimeClasses};
 pub use source::{
     Object, ObjectError, ObjectKind, ObjectRef, ObjectSource, ObjectState, ServiceAccountInfo, Token,
     TokenRequest,

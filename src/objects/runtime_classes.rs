@@ -2,19 +2,17 @@
 //! them, as upstream; stores only names and handlers.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::time::Duration;
 
 use k8s_openapi::api::node::v1::RuntimeClass;
 use kube::Client;
-use kube::runtime::watcher::{Config, Event};
+use kube::runtime::watcher::Event;
+use serde::Serialize;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
-use tokio_util::sync::CancellationToken;
 
-use crate::api::{Objects, follow};
+use super::kept::{Kept, KeptTask};
 use crate::store::{Store, Table};
-use crate::telemetry::Changed;
 use crate::types::watching;
 
 /// How long after start-up a pod waits for the first list before its class counts as missing.
@@ -34,15 +32,20 @@ pub enum RuntimeClassError {
 /// Handlers by the name of their class.
 type Handlers = BTreeMap<Box<str>, Box<str>>;
 
+/// The known classes.
 #[derive(Debug, Default)]
-struct Known {
+pub struct KnownClasses {
     handlers: Handlers,
     listing: Handlers,
     /// Whether the API server has listed them.
     is_listed: bool,
 }
 
-impl Known {
+impl Kept for KnownClasses {
+    type Object = RuntimeClass;
+    const TABLE: Table = Table::RuntimeClasses;
+    const PLURAL: &'static str = "runtime classes";
+
     fn apply(&mut self, event: Event<RuntimeClass>) {
         match event {
             Event::Init => self.listing.clear(),
@@ -57,6 +60,10 @@ impl Known {
             }
         }
     }
+
+    fn rows(&self) -> impl Iterator<Item = (String, impl Serialize)> {
+        self.handlers.iter().map(|(name, handler)| (name.to_string(), handler))
+    }
 }
 
 fn put(handlers: &mut Handlers, class: RuntimeClass) {
@@ -66,30 +73,31 @@ fn put(handlers: &mut Handlers, class: RuntimeClass) {
 /// The known classes. Clones share them.
 #[derive(Clone, Debug)]
 pub struct RuntimeClasses {
-    known: watch::Receiver<Known>,
+    known: watch::Receiver<KnownClasses>,
     /// Deadline of the wait for the first list.
     deadline: Instant,
 }
 
 impl RuntimeClasses {
     /// The classes of an API server, and the task that watches them. Until the first list they are the stored ones.
-    pub fn new(client: Client, store: Store) -> (RuntimeClassesTask, Self) {
+    pub fn new(client: Client, store: Store) -> (KeptTask<KnownClasses>, Self) {
         let rows = store.all::<String>(Table::RuntimeClasses);
         let handlers = rows.into_iter().map(|(name, handler)| (name.into(), handler.into())).collect();
-        let (known, receiver) = watch::channel(Known { handlers, ..Known::default() });
-        let task = RuntimeClassesTask { client, known, store };
+        let (known, receiver) = watch::channel(KnownClasses { handlers, ..KnownClasses::default() });
+        let task = KeptTask::new(client, known, store);
         (task, Self { known: receiver, deadline: Instant::now() + FIRST_LIST_TIMEOUT })
     }
 
     /// The classes of a standalone host: none.
     pub fn none() -> Self {
-        let known = watch::Sender::new(Known { is_listed: true, ..Known::default() }).subscribe();
+        let known =
+            watch::Sender::new(KnownClasses { is_listed: true, ..KnownClasses::default() }).subscribe();
         Self { known, deadline: Instant::now() }
     }
 
     /// The handler of a class. If it is not known, waits for the first list, up to a deadline after start-up. Cancel-safe.
     pub async fn handler(&self, class: &str) -> Result<String, RuntimeClassError> {
-        let settled = |known: &Known| known.is_listed || known.handlers.contains_key(class);
+        let settled = |known: &KnownClasses| known.is_listed || known.handlers.contains_key(class);
         // The lookup reports what is still unknown.
         let _ = timeout_at(self.deadline, watching::becomes(&mut self.known.clone(), settled)).await;
         let known = self.known.borrow();
@@ -102,7 +110,7 @@ impl RuntimeClasses {
 
     /// Waits until the class is known. Cancel-safe.
     pub async fn appears(&self, class: &str) {
-        let appeared = |known: &Known| known.handlers.contains_key(class);
+        let appeared = |known: &KnownClasses| known.handlers.contains_key(class);
         watching::becomes(&mut self.known.clone(), appeared).await;
     }
 
@@ -110,56 +118,6 @@ impl RuntimeClasses {
     pub fn known(&self, class: &str) -> Option<String> {
         self.known.borrow().handlers.get(class).map(ToString::to_string)
     }
-}
-
-/// The task that watches the classes; run by the app.
-pub struct RuntimeClassesTask {
-    client: Client,
-    known: watch::Sender<Known>,
-    store: Store,
-}
-
-impl RuntimeClassesTask {
-    /// Runs until cancelled.
-    pub async fn run(self, cancel: CancellationToken) {
-        let mut last_error = Changed::new();
-        let classes = Objects::<RuntimeClass>::all(self.client);
-        let follow_classes = follow(classes, Config::default(), |event| {
-            match event {
-                Ok(event) => {
-                    last_error = Changed::new();
-                    let is_complete = !matches!(event, Event::Init | Event::InitApply(_));
-                    self.known.send_modify(|known| known.apply(event));
-                    if is_complete {
-                        store_classes(&self.known.borrow().handlers, &self.store);
-                    }
-                }
-                Err(error) => {
-                    if last_error.see(error.message.clone()) {
-                        tracing::warn!(
-                            error = error.message,
-                            "cannot watch the cluster's runtime classes; trying again"
-                        );
-                    }
-                }
-            }
-            ControlFlow::Continue(())
-        });
-        tokio::select! {
-            // Cancel-safe: waits for a token.
-            () = cancel.cancelled() => {}
-            // Cancel-safe: everything known is published.
-            () = follow_classes => {}
-        }
-    }
-}
-
-/// Stores the classes. An unchanged row costs only a comparison.
-fn store_classes(handlers: &Handlers, store: &Store) {
-    for (name, handler) in handlers {
-        store.put(Table::RuntimeClasses, name, handler);
-    }
-    store.retain(Table::RuntimeClasses, |name| handlers.contains_key(name));
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use tokio::time::timeout;
-use tokio_util::sync::DropGuard;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::*;
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};

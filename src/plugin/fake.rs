@@ -1,4 +1,4 @@
-//! A scripted plugin for tests: a gRPC server on a registration socket. Registers with nothing by itself.
+//! A scripted plugin for tests: a gRPC server on a registration socket. Registers with nothing by itself. Also the server alone.
 
 use std::convert::Infallible;
 use std::fs;
@@ -43,7 +43,7 @@ pub enum Script {
 pub struct FakePlugin {
     socket: PathBuf,
     served: Served,
-    server: JoinHandle<Result<(), tonic::transport::Error>>,
+    _server: SocketServer,
 }
 
 #[derive(Clone)]
@@ -75,15 +75,8 @@ impl FakePlugin {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}
         }
-        let listener = UnixListener::bind(socket)?;
-        let incoming = stream::unfold(listener, |listener| async move {
-            let accepted = listener.accept().await.map(|(connection, _)| connection);
-            Some((accepted, listener))
-        });
-        let server = tonic::transport::Server::builder().add_service(served.clone());
-        #[expect(clippy::disallowed_methods, reason = "a server for tests, which ends with this value")]
-        let server = tokio::spawn(server.serve_with_incoming(incoming));
-        Ok(Self { socket: socket.to_owned(), served, server })
+        let server = SocketServer::start(socket, served.clone())?;
+        Ok(Self { socket: socket.to_owned(), served, _server: server })
     }
 
     /// Says something else about itself from now on.
@@ -121,9 +114,35 @@ impl FakePlugin {
     }
 }
 
-impl Drop for FakePlugin {
+/// A gRPC server of one service on a UNIX socket. Dropping it ends it like SIGKILL: the socket remains.
+pub(crate) struct SocketServer(JoinHandle<Result<(), tonic::transport::Error>>);
+
+impl SocketServer {
+    /// Serves `service` on `socket`. Must be called in a tokio runtime.
+    pub(crate) fn start<S>(socket: &Path, service: S) -> io::Result<Self>
+    where
+        S: Service<http::Request<Body>, Response = http::Response<Body>, Error = Infallible>
+            + NamedService
+            + Clone
+            + Send
+            + Sync
+            + 'static,
+        S::Future: Send + 'static,
+    {
+        let incoming = stream::unfold(UnixListener::bind(socket)?, |listener| async move {
+            let accepted = listener.accept().await.map(|(connection, _)| connection);
+            Some((accepted, listener))
+        });
+        let server = tonic::transport::Server::builder().add_service(service);
+        #[expect(clippy::disallowed_methods, reason = "a server for tests, which ends with this value")]
+        let server = tokio::spawn(server.serve_with_incoming(incoming));
+        Ok(Self(server))
+    }
+}
+
+impl Drop for SocketServer {
     fn drop(&mut self) {
-        self.server.abort();
+        self.0.abort();
     }
 }
 

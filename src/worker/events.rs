@@ -47,16 +47,18 @@ impl EventSender {
     /// hour after the last.
     pub(super) fn event(&self, container: Option<&str>, event: PodEvent) {
         let key = (container.unwrap_or_default().to_owned(), event.reason.clone());
-        let mut sent = self.sent.lock();
-        let last = sent.get(&key).filter(|sent| sent.message == event.message);
-        let at = match last {
-            Some(sent) => self.repeat(container, &event, sent.at),
-            None => {
-                self.announce(container, &event);
-                Instant::now()
+        let now = Instant::now();
+        let is_new = {
+            let mut sent = self.sent.lock();
+            let last = sent.get(&key).filter(|sent| sent.message == event.message);
+            if last.is_some_and(|sent| !may_repeat(sent.at, now)) {
+                return;
             }
+            let is_new = last.is_none();
+            sent.insert(key, SentEvent { message: event.message.clone(), at: now });
+            is_new
         };
-        sent.insert(key, SentEvent { message: event.message, at });
+        if is_new { self.announce(container, &event) } else { self.send(container, &event) }
     }
 
     /// Sends an event without suppressing repetitions.
@@ -75,7 +77,7 @@ impl EventSender {
     /// last sent.
     pub(super) fn repeat(&self, container: Option<&str>, event: &PodEvent, at: Instant) -> Instant {
         let now = Instant::now();
-        if now.saturating_duration_since(at) < REPEAT {
+        if !may_repeat(at, now) {
             return at;
         }
         self.send(container, event);
@@ -103,6 +105,11 @@ impl EventSender {
         };
         (self.sinks.events)(&self.pod, container.map(reference).as_ref(), event);
     }
+}
+
+/// Whether an event last sent `at` may be sent to the API server again.
+fn may_repeat(at: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(at) >= REPEAT
 }
 
 /// A pull that the pod's timeline shows as under way.

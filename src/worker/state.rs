@@ -26,6 +26,8 @@ pub struct WorkerState {
     pub(super) pull_secrets: PodPullSecrets,
     /// The pulls of its images.
     pub(super) pulls: PodPulls,
+    /// Whether what must exist before anything of the pod runs was made by this worker, or found.
+    pub(super) is_prepared: bool,
     /// When the last work completed, was cancelled or panicked: the next one needs a newer observation.
     pub(super) last_work: Option<Instant>,
     /// When the present work made its last change, set by work that has observed the result: the next one needs no newer
@@ -42,6 +44,7 @@ impl WorkerState {
             env: EnvNeeds::default(),
             pull_secrets: PodPullSecrets::default(),
             pulls: PodPulls::default(),
+            is_prepared: false,
             last_work: None,
             settled: None,
         }

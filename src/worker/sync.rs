@@ -110,14 +110,14 @@ impl PodSync<'_> {
         if plan.has_ended {
             return Outcome::PodEnded;
         }
-        if plan.is_empty(&observed) && !is_first {
+        if plan.is_empty(&observed) && self.state.is_prepared {
             self.pull_images(&observed, &plan).await;
             // No container waits for them, but volumes may show the pod's labels.
             self.set_up_volumes().await;
             return Outcome::Done { due: self.next_restart(&plan) };
         }
         let at_work = self.context.runtime.pleg.at_work(&self.pod.reference);
-        let performed = self.perform(&observed, &plan, is_first).await;
+        let performed = self.perform(&observed, &plan).await;
         // The result is relisted at once, which wakes this worker.
         self.state.settled = Some(Instant::now());
         drop((at_work, pending));
@@ -168,10 +168,11 @@ impl PodSync<'_> {
     }
 
     /// Performs a plan as far as possible. Failures are reported where they happen; the error is when to retry.
-    async fn perform(&mut self, observed: &PodStatus, plan: &Plan, is_first: bool) -> Result<(), Retry> {
-        if is_first || matches!(plan.sandbox, SandboxPlan::Create { .. }) {
+    async fn perform(&mut self, observed: &PodStatus, plan: &Plan) -> Result<(), Retry> {
+        if !self.state.is_prepared || matches!(plan.sandbox, SandboxPlan::Create { .. }) {
             let prepared = self.prepare_host().await;
             prepared.inspect_err(|_| self.state.reporter.setup_failed())?;
+            self.state.is_prepared = true;
         }
         if !plan.reset.is_empty() {
             return self.reset(&plan.reset).await;

@@ -4,8 +4,11 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Service;
-use kube::runtime::watcher::Event;
+use kube::runtime::watcher::{Config, Event};
 use serde::{Deserialize, Serialize};
+
+use crate::objects::kept::Kept;
+use crate::store::Table;
 
 /// Environment variables by name.
 pub type ServiceVariables = BTreeMap<String, String>;
@@ -111,33 +114,9 @@ impl KnownServices {
         Self { services, listing: ByName::new(), is_listed }
     }
 
-    /// All Services with their store keys.
-    pub(super) fn rows(&self) -> impl Iterator<Item = (String, &KnownService)> {
-        self.services.iter().flat_map(|(namespace, services)| {
-            services.iter().map(move |(name, known)| (row_key(namespace, name), known))
-        })
-    }
-
     /// Whether a full list was received.
     pub(super) fn is_listed(&self) -> bool {
         self.is_listed
-    }
-
-    /// Applies a watch event.
-    pub(super) fn apply(&mut self, event: Event<Service>) {
-        match event {
-            Event::Init => self.listing.clear(),
-            Event::InitApply(service) => put(&mut self.listing, service),
-            Event::InitDone => {
-                self.services = std::mem::take(&mut self.listing);
-                self.is_listed = true;
-            }
-            Event::Apply(service) => put(&mut self.services, service),
-            Event::Delete(mut service) => {
-                service.spec = None;
-                put(&mut self.services, service);
-            }
-        }
     }
 
     /// The variables for a pod in `namespace`: those of the API server's Service and, with `links`, of the Services in the
@@ -155,6 +134,39 @@ impl KnownServices {
             service.add_variables(name, &mut variables);
         }
         variables
+    }
+}
+
+impl Kept for KnownServices {
+    type Object = Service;
+    const TABLE: Table = Table::Services;
+    const PLURAL: &'static str = "services";
+
+    /// As upstream: headless Services have no variables and may be many.
+    fn selection() -> Config {
+        Config::default().fields("spec.clusterIP!=None")
+    }
+
+    fn apply(&mut self, event: Event<Service>) {
+        match event {
+            Event::Init => self.listing.clear(),
+            Event::InitApply(service) => put(&mut self.listing, service),
+            Event::InitDone => {
+                self.services = std::mem::take(&mut self.listing);
+                self.is_listed = true;
+            }
+            Event::Apply(service) => put(&mut self.services, service),
+            Event::Delete(mut service) => {
+                service.spec = None;
+                put(&mut self.services, service);
+            }
+        }
+    }
+
+    fn rows(&self) -> impl Iterator<Item = (String, impl Serialize)> {
+        self.services.iter().flat_map(|(namespace, services)| {
+            services.iter().map(move |(name, known)| (row_key(namespace, name), known))
+        })
     }
 }
 

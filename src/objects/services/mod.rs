@@ -1,9 +1,9 @@
 //! Environment variables for the cluster's Services.
 
-mod known;
-mod task;
+mod env;
 #[cfg(test)]
-mod task_tests;
+mod env_tests;
+mod known;
 
+pub use env::ServiceEnv;
 pub use known::{KnownServices, ServiceVariables};
-pub use task::{ServiceEnv, ServicesTask};

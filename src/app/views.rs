@@ -1,0 +1,67 @@
+//! What the other end of a socket sees of the parts: users, and the service manager.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::parts::Parts;
+use crate::config::Config;
+use crate::image::ContainerdArrivals;
+use crate::server::ControlServer;
+use crate::supervisor::{ConfigState, SupervisorInputs};
+use crate::telemetry::Heartbeats;
+use crate::types::WallClock;
+
+impl Parts {
+    /// What the service manager is informed of.
+    pub(super) fn supervised(
+        &self,
+        heartbeats: Heartbeats,
+        config: watch::Receiver<ConfigState>,
+    ) -> SupervisorInputs {
+        SupervisorInputs {
+            heartbeats,
+            status_cache: self.status_cache.clone(),
+            pleg: self.runtime.pleg.health(),
+            manifests: self.manifests.clone(),
+            api: self.api.clone(),
+            config,
+            clock: WallClock::system(),
+        }
+    }
+
+    /// The control server's view.
+    pub(super) fn server(&self, config: &Config) -> ControlServer {
+        let preload = |directory: PathBuf| (directory, self.preload.subscribe());
+        ControlServer {
+            node: config.node_name.clone(),
+            status_cache: self.status_cache.clone(),
+            rejected: self.rejected.clone(),
+            source: self.manifests.clone(),
+            api: self.api.clone(),
+            runtime: self.runtime.status.clone(),
+            pleg: self.runtime.pleg.clone(),
+            calls: self.runtime.calls.clone(),
+            runtime_images: self.runtime.images.clone(),
+            images: self.images.clone(),
+            arrivals: Arc::new(ContainerdArrivals::new(self.runtime.content.clone())),
+            preload: config.image_preload_dir.clone().map(preload),
+            store: self.store.trouble(),
+            shims: self.shims.subscribe(),
+            kubelets: self.kubelets.clone(),
+            exposure: self.exposure.clone(),
+            certificate: self.certificate.clone(),
+            shutdown: self.shutdown_outputs.view.clone(),
+            connections: self.connections.clone(),
+            events: self.recent.clone(),
+            service: self.runtime.runtime.clone(),
+            restarts: self.restarts.clone(),
+            describer: self.describer.clone(),
+            plugins: self.plugins.clone(),
+            metrics: self.metrics.clone(),
+            failing_probes: self.probes.failing.clone(),
+            probe_metrics: self.probes.registry.clone(),
+        }
+    }
+}
