@@ -34,7 +34,9 @@ use crate::status::{StatusGates, StatusHandle, StatusSources, StatusTask};
 use crate::sys::KernelMounts;
 use crate::types::{WallClock, architecture};
 use crate::volume::{VolumeSettings, Volumes};
-use crate::worker::{EnvAccess, HookMetrics, HostAccess, ReportSinks, RuntimeAccess, WorkerContext};
+use crate::worker::{
+    EnvAccess, HookMetrics, HostAccess, ImageVolumeMetrics, ReportSinks, RuntimeAccess, WorkerContext,
+};
 
 /// Maximum wait of the first pods for the node's addresses.
 const FIRST_ADDRESSES: Duration = Duration::from_secs(1);
@@ -181,6 +183,8 @@ impl Parts {
         };
         let hook_metrics = HookMetrics::default();
         hook_metrics.register(&self.metrics);
+        let image_volume_metrics = ImageVolumeMetrics::default();
+        image_volume_metrics.register(&self.metrics);
         let context = WorkerContext {
             runtime,
             host,
@@ -191,6 +195,7 @@ impl Parts {
             probes,
             hook_client: HttpClient::default(),
             hook_metrics,
+            image_volume_metrics,
             crash_loop_cap: config.pods.max_restart_wait,
         };
         let janitor = HostJanitor {

@@ -12,7 +12,7 @@ use crate::pod::view::PodView;
 use crate::pod::{ContainerKind, PodContainer};
 use crate::probe::FailingProbe;
 use crate::source::{ManifestOrigin, ManifestProblem};
-use crate::status::{Activity, Doing};
+use crate::status::{Activity, Doing, ImagePull};
 
 /// The reason of a pod that was evicted.
 pub(super) const EVICTED: &str = "Evicted";
@@ -115,16 +115,11 @@ pub struct ExplainInput<'a> {
 }
 
 impl ExplainInput<'_> {
-    /// The images that are being pulled beside its activity, by container.
-    pub(super) fn pulls_beside(&self) -> impl Iterator<Item = (&str, &str)> {
-        let awaited = if let Activity::PullingImage { container, .. } = self.activity() {
-            Some(container)
-        } else {
-            None
-        };
+    /// The images that are being pulled beside its activity.
+    pub(super) fn pulls_beside(&self) -> impl Iterator<Item = &ImagePull> {
+        let awaited = if let Activity::PullingImage(pull) = self.activity() { Some(pull) } else { None };
         let pulling = self.doing.iter().flat_map(|doing| &doing.pulling);
-        let others = pulling.filter(move |(container, _)| Some(*container) != awaited);
-        others.map(|(container, image)| (container.as_str(), image.as_str()))
+        pulling.filter(move |pull| Some(*pull) != awaited)
     }
 
     pub(super) fn view(&self) -> PodView<'_> {

@@ -5,7 +5,7 @@ use super::causes::{OF_PULL, find, innermost_message};
 use super::endings::because;
 use super::explanation::{Explanation, one_line};
 use super::pod::with_pull;
-use crate::status::Activity;
+use crate::status::{Activity, ImageOwner};
 
 /// The remedy for a failed pull with an unknown cause.
 const UNKNOWN: &str =
@@ -48,6 +48,12 @@ impl<'a> Wanted<'a> {
             None => format!("container {container}"),
             Some(volume) => format!("volume {volume}, which container {container} mounts,"),
         }
+    }
+
+    /// The same as a worker names it.
+    fn pulled_for(self) -> ImageOwner {
+        let Self { container, volume, .. } = self;
+        volume.map_or(ImageOwner::Container(container.to_owned()), |it| ImageOwner::Volume(it.to_owned()))
     }
 
     /// The field of its pull policy.
@@ -120,12 +126,8 @@ pub(super) fn image(
         let sentence_of = |(file, problem): &(String, String)| format!("The image archive {file} {problem}.");
         explanation.also.extend(case.archives.iter().map(sentence_of));
     }
-    let is_pulling = match (case.activity(), wanted.volume) {
-        (Activity::PullingImage { container: pulled, .. }, None) => pulled == container,
-        (Activity::PullingVolume { volume: pulled, .. }, Some(volume)) => pulled == volume,
-        _ => false,
-    };
-    Some(if is_pulling {
+    let awaited = if let Activity::PullingImage(pull) = case.activity() { Some(&pull.owner) } else { None };
+    Some(if awaited == Some(&wanted.pulled_for()) {
         with_pull(
             case,
             explanation.at(format!("pulling the image {image} once more")).since(case.active_since()),

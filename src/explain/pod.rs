@@ -8,7 +8,7 @@ use super::containers::containers;
 use super::endings::because;
 use super::explanation::{Explanation, Verdict, one_line};
 use crate::pod::PodPhase;
-use crate::status::{Activity, READY_TO_START, cause_in, human_duration};
+use crate::status::{Activity, ImagePull, READY_TO_START, cause_in, human_duration};
 use crate::types::human_size;
 use crate::worker::DEADLINE_EXCEEDED;
 
@@ -27,8 +27,8 @@ pub fn explain(case: &ExplainInput<'_>) -> Explanation {
     let cause = with_runtime(case, cause);
     let mut explanation = Explanation { pod: case.name(), ..cause };
     let pulls = case.pulls_beside();
-    explanation.also.extend(pulls.map(|(container, image)| {
-        format!("Meanwhile the image {image} is being pulled for container {container}.")
+    explanation.also.extend(pulls.map(|ImagePull { owner, image }| {
+        format!("Meanwhile the image {image} is being pulled for {owner}.")
     }));
     explanation.also.extend(case.waiting_ephemeral().map(|(name, reason, message)| {
         format!("The ephemeral container {name} cannot be started ({reason}): {}.", one_line(message))
@@ -203,8 +203,7 @@ fn terminating(case: &ExplainInput<'_>) -> Option<Explanation> {
         | Activity::WaitingForTurn
         | Activity::SettingUpVolumes
         | Activity::MakingSandbox
-        | Activity::PullingImage { .. }
-        | Activity::PullingVolume { .. }
+        | Activity::PullingImage(_)
         | Activity::CreatingContainer { .. }
         | Activity::StartingContainer { .. }
         | Activity::PostStartHook { .. }
@@ -270,8 +269,7 @@ fn sandbox(case: &ExplainInput<'_>) -> Option<Explanation> {
         );
     }
     let is_past_sandbox = match case.activity() {
-        Activity::PullingImage { .. }
-        | Activity::PullingVolume { .. }
+        Activity::PullingImage(_)
         | Activity::CreatingContainer { .. }
         | Activity::StartingContainer { .. }
         | Activity::PostStartHook { .. }
@@ -318,11 +316,8 @@ pub(super) fn starting(case: &ExplainInput<'_>, activity: &Activity) -> Explanat
              priority and those seen first before others"
                 .to_owned()
         }
-        Activity::PullingImage { container, image } => {
-            format!("The pod is being started: the image {image} is being pulled for container {container}")
-        }
-        Activity::PullingVolume { volume, image } => {
-            format!("The pod is being started: the image {image} is being pulled for volume {volume}")
+        Activity::PullingImage(ImagePull { owner, image }) => {
+            format!("The pod is being started: the image {image} is being pulled for {owner}")
         }
         Activity::SettingUpVolumes => "The pod is being started: its volumes are being set up".to_owned(),
         Activity::MakingSandbox => "The pod is being started: its sandbox and network are being created".to_owned(),
@@ -371,7 +366,7 @@ pub(super) fn step(activity: &Activity) -> String {
         Activity::WaitingForTurn => "waiting for its turn to start".to_owned(),
         Activity::SettingUpVolumes => "setting up the volumes".to_owned(),
         Activity::MakingSandbox => "creating the sandbox".to_owned(),
-        Activity::PullingImage { image, .. } | Activity::PullingVolume { image, .. } => {
+        Activity::PullingImage(ImagePull { image, .. }) => {
             format!("pulling the image {image}")
         }
         Activity::CreatingContainer { container } => format!("creating container {container}"),

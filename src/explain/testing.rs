@@ -1,6 +1,6 @@
 //! Test fixtures: the facts about a pod, and a check of its explanation.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use jiff::Timestamp;
@@ -49,7 +49,7 @@ impl Facts {
             doing: Doing {
                 activity: Activity::Idle,
                 since: at(990),
-                pulling: BTreeMap::new(),
+                pulling: BTreeSet::new(),
                 retries: BTreeMap::new(),
                 missing_secrets: Vec::new(),
                 next_work: None,

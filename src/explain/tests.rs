@@ -12,8 +12,13 @@ use super::{
 };
 use crate::pod::{ProbeKind, testing};
 use crate::probe::FailingProbe;
-use crate::status::Activity;
+use crate::status::{Activity, ImageOwner, ImagePull};
 use crate::types::CONFIG_SOURCE_ANNOTATION;
+
+/// The pull of an image for this container.
+fn pull(container: &str, image: &str) -> ImagePull {
+    ImagePull { owner: ImageOwner::Container(container.to_owned()), image: image.to_owned() }
+}
 
 const RUNNING: &str = r#"{"running": {"startedAt": "1970-01-01T00:15:00Z"}}"#;
 
@@ -279,7 +284,10 @@ fn a_container_may_wait_for_the_image_of_a_volume() {
         facts
     };
     let facts = with_volume(Facts::new().waiting("ErrImagePull", "\"docker.io/img/model:1\": not found"));
-    let pulling = Activity::PullingVolume { volume: "v".to_owned(), image: "img/model:1".to_owned() };
+    let pulling = Activity::PullingImage(ImagePull {
+        owner: ImageOwner::Volume("v".to_owned()),
+        image: "img/model:1".to_owned(),
+    });
     let explanation = facts.says(
         Verdict::Wrong,
         "The image img/model:1 of volume v, which container c mounts, cannot be pulled, because its registry does not have it",
@@ -318,7 +326,7 @@ fn the_remedy_without_a_registry_is_the_preload_directory() {
 
 #[test]
 fn a_pull_that_is_being_retried_says_so() {
-    let pulling = Activity::PullingImage { container: "c".to_owned(), image: "img".to_owned() };
+    let pulling = Activity::PullingImage(pull("c", "img"));
     let explanation = Facts::new().waiting("ErrImagePull", "not found").doing(pulling.clone()).explained();
     assert_eq!(
         (explanation.step.as_deref(), explanation.next),
@@ -331,7 +339,7 @@ fn a_pull_that_is_being_retried_says_so() {
 
 #[test]
 fn a_pull_shows_its_duration_and_progress() {
-    let pulling = Activity::PullingImage { container: "c".to_owned(), image: "img".to_owned() };
+    let pulling = Activity::PullingImage(pull("c", "img"));
     let mut facts = Facts::new().waiting("ContainerCreating", "").doing(pulling);
     let pull =
         |bytes, pulls, waits_for_turn| Some(PullSoFar { since: at(970), waits_for_turn, bytes, pulls });
@@ -352,12 +360,12 @@ fn a_pull_shows_its_duration_and_progress() {
 #[test]
 fn a_pull_beside_another_step_is_told() {
     let mut facts = Facts::new().no_sandbox("No sandbox for pod can be found").doing(Activity::MakingSandbox);
-    facts.doing.pulling = [("c", "img"), ("d", "other")].map(|(c, i)| (c.to_owned(), i.to_owned())).into();
+    facts.doing.pulling = [pull("c", "img"), pull("d", "other")].into();
     let explanation = facts.says(Verdict::UnderWay, "its sandbox and network are being created", "");
     let beside = ["img is being pulled for container c.", "other is being pulled for container d."];
     assert_eq!(explanation.also, beside.map(|text| format!("Meanwhile the image {text}")));
     // The one that the pod waits for is in the sentence.
-    let pulling = Activity::PullingImage { container: "c".to_owned(), image: "img".to_owned() };
+    let pulling = Activity::PullingImage(pull("c", "img"));
     let facts = facts.waiting("ContainerCreating", "").doing(pulling);
     let explanation = facts.says(Verdict::UnderWay, "the image img is being pulled for container c", "");
     assert_eq!(explanation.also, ["Meanwhile the image other is being pulled for container d."]);

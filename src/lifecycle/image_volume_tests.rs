@@ -6,11 +6,15 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{ContainerStateWaiting, ContainerStatus};
 use serde_json::json;
 
+use tokio::time::{Instant, sleep};
+
 use super::testing::{Node, pod};
-use crate::cri::fake::Pull;
+use crate::cri::fake::{Fault, Pull, Rule, Script};
 use crate::cri::{Operation, Version};
+use crate::image::PullLimits;
 use crate::pod::AdmittedPod;
-use crate::status::Activity;
+use crate::status::timeline::TimelineStep;
+use crate::status::{Activity, ImageOwner, ImagePull, READY_TO_START};
 
 const SECOND: Duration = Duration::from_secs(1);
 const SOON: Duration = Duration::from_secs(30);
@@ -38,6 +42,14 @@ fn node(runtime_version: &str) -> Node {
     node
 }
 
+fn of_model() -> ImagePull {
+    ImagePull { owner: ImageOwner::Volume("model".to_owned()), image: "model:1".to_owned() }
+}
+
+fn pulling_model() -> Activity {
+    Activity::PullingImage(of_model())
+}
+
 fn status_of(node: &Node, name: &str) -> Option<ContainerStatus> {
     let statuses = node.status("u")?.container_statuses.clone().unwrap_or_default();
     statuses.into_iter().find(|status| status.name == name)
@@ -56,9 +68,7 @@ async fn an_image_is_pulled_for_its_volume_and_mounted_by_the_runtime() {
     let mut node = node("2.4.2");
     pull(&node, 5, None);
     node.want([with_model("weights")]);
-    let pulling = Activity::PullingVolume { volume: "model".to_owned(), image: "model:1".to_owned() };
-    node.until("it is pulled", SOON, |node| node.activity("u") == Some(pulling.clone())).await;
-    assert!(node.running("u").is_empty(), "no container starts before");
+    node.until("it is pulled", SOON, |node| node.activity("u") == Some(pulling_model())).await;
     node.until("both run", SOON, |node| node.running("u").len() == 2).await;
     assert_eq!((node.events_of("u", "Pulling"), node.events_of("u", "Failed")), (1, 0));
 
@@ -92,6 +102,84 @@ async fn an_image_is_pulled_for_its_volume_and_mounted_by_the_runtime() {
     tokio::time::sleep(SOON).await;
     assert_eq!((pulls, node.runtime.calls_of(Operation::PullImage).len()), (1, 1));
     assert_eq!(node.containers().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_image_is_pulled_beside_the_sandbox_and_init_containers() {
+    let mut node = node("2.4.2");
+    node.runtime.faults().add(Rule::new(Operation::RunSandbox, Fault::Delay(3 * SECOND)));
+    node.runtime.script("init", Script::exits(4 * SECOND, 0));
+    pull(&node, 6, None);
+    node.want([with_model("").edited(|pod| {
+        let init = json!([{"name": "init", "image": "img", "imagePullPolicy": "IfNotPresent"}]);
+        pod.spec.as_mut().unwrap().init_containers = serde_json::from_value(init).unwrap();
+    })]);
+    let began = Instant::now();
+    sleep(2 * SECOND).await;
+    let doing = node.doing("u").unwrap();
+    assert_eq!(doing.activity, Activity::MakingSandbox);
+    assert_eq!(doing.pulling, [of_model()].into());
+    node.until("both run", SOON, |node| node.running("u").len() == 2).await;
+    let took = began.elapsed();
+    assert!(took >= 7 * SECOND && took < 9 * SECOND, "{took:?}");
+    assert_eq!(node.runtime.calls_of(Operation::PullImage).len(), 1, "the early pull counts for the start");
+    let pulls = node.timeline("u").into_iter().find(|entry| entry.step == TimelineStep::PullVolume);
+    let pulled = pulls.map(|pull| (pull.detail, pull.took_ms));
+    assert_eq!(pulled, Some(("model: model:1".to_owned(), Some(6000))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_container_waits_only_for_the_volumes_that_it_mounts() {
+    let mut node = node("2.4.2");
+    pull(&node, 5, None);
+    node.want([with_model("").edited(|pod| pod.spec.as_mut().unwrap().containers.reverse())]);
+    node.until("b runs", SECOND, |node| node.running("u") == [("b".to_owned(), 0)]).await;
+    node.until("the other one pulls", SOON, |node| node.activity("u") == Some(pulling_model())).await;
+    let message = |node: &Node| {
+        let conditions = node.status("u")?.conditions.clone()?;
+        conditions.into_iter().find(|condition| condition.type_ == READY_TO_START)?.message
+    };
+    let expected = "pulling image \"model:1\" for volume model";
+    node.until("the pod says so", SECOND, |node| message(node).as_deref() == Some(expected)).await;
+    node.until("both run", SOON, |node| node.running("u").len() == 2).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_has_one_pull_for_all_containers_that_start_with_it() {
+    let mut node = node("2.4.2");
+    pull(&node, 1, None);
+    node.want([with_model("").edited(|pod| {
+        let spec = pod.spec.as_mut().unwrap();
+        spec.containers[1].volume_mounts = spec.containers[0].volume_mounts.clone();
+        spec.volumes.as_mut().unwrap()[0].image.as_mut().unwrap().pull_policy = Some("Always".to_owned());
+    })]);
+    node.until("both run", SOON, |node| node.running("u").len() == 2).await;
+    let pulls = |node: &Node| node.runtime.calls_of(Operation::PullImage).len();
+    assert_eq!((pulls(&node), node.events_of("u", "Pulling")), (1, 1));
+    let a = node.containers().into_iter().find(|seen| seen.name == "a").unwrap().id;
+    node.runtime.exit_container(&a.as_str().into(), 1);
+    node.until("it was restarted", SOON, |node| node.running("u").contains(&("a".to_owned(), 1))).await;
+    assert_eq!(pulls(&node), 2, "each start under Always has a pull");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_pulls_of_volumes_keep_to_the_limits() {
+    let mut node = node("2.4.2");
+    node.stop().await;
+    node.pull_limits = PullLimits { serialize: true, max_parallel: None, qps: 0, burst: 0 };
+    node.boot();
+    for image in ["model:1", "a:1", "b:1"] {
+        node.runtime.script_pull(image, Pull { latency: SECOND, error: None });
+    }
+    node.want([with_model("").edited(|pod| {
+        for container in &mut pod.spec.as_mut().unwrap().containers {
+            container.image = Some(format!("{}:1", container.name));
+        }
+    })]);
+    node.until("both run", SOON, |node| node.running("u").len() == 2).await;
+    let pulled = node.runtime.calls_of(Operation::PullImage).into_iter().map(|call| call.target);
+    assert_eq!(pulled.collect::<Vec<_>>(), ["model:1", "a:1", "b:1"]);
+    assert_eq!(node.runtime.peak_in_flight(&[Operation::PullImage]), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,8 +12,8 @@ use crate::cri::Operation;
 use crate::cri::fake::{Call, Fault, Pull, Rule, Script, What};
 use crate::image::PullLimits;
 use crate::pod::AdmittedPod;
-use crate::status::Activity;
 use crate::status::timeline::TimelineStep;
+use crate::status::{Activity, ImageOwner, ImagePull};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -84,10 +84,11 @@ async fn a_pull_goes_on_beside_the_sandbox() {
     sleep(2 * SECOND).await;
     let doing = node.doing("u").unwrap();
     assert_eq!(doing.activity, Activity::MakingSandbox);
-    assert_eq!(doing.pulling.get("main").map(String::as_str), Some("slow:1"));
+    let owner = ImageOwner::Container("main".to_owned());
+    assert_eq!(doing.pulling, [ImagePull { owner, image: "slow:1".to_owned() }].into());
     sleep(2 * SECOND).await;
     let doing = node.doing("u").unwrap();
-    assert!(matches!(doing.activity, Activity::PullingImage { .. }), "{doing:?}");
+    assert!(matches!(doing.activity, Activity::PullingImage(_)), "{doing:?}");
     assert_eq!(waits_for(&node, "main").as_deref(), Some("ContainerCreating"));
     node.until("it runs", MINUTE, |node| has_started(node, "main")).await;
     let took = began.elapsed();

@@ -51,7 +51,8 @@ use crate::telemetry::Heartbeats;
 use crate::types::{CONFIG_SEEN_ANNOTATION, POD_UID_LABEL, PodUid, QuietPeriod, WallClock};
 use crate::volume::{NodeAmounts, VolumeSettings, Volumes};
 use crate::worker::{
-    EnvAccess, HookMetrics, HostAccess, PodSyncer, ReportSinks, RestartRequests, RuntimeAccess, WorkerContext,
+    EnvAccess, HookMetrics, HostAccess, ImageVolumeMetrics, PodSyncer, ReportSinks, RestartRequests,
+    RuntimeAccess, WorkerContext,
 };
 
 /// Poll interval of tests.
@@ -271,6 +272,7 @@ impl Node {
             probes: self.probes.clone(),
             hook_client: HttpClient::default(),
             hook_metrics: HookMetrics::default(),
+            image_volume_metrics: ImageVolumeMetrics::default(),
             crash_loop_cap: Duration::from_secs(300),
         };
         let janitor = HostJanitor {

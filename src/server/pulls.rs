@@ -45,7 +45,7 @@ impl ControlServer {
     fn waiting_for(&self, image: &str) -> Vec<String> {
         let waits = |uid: &PodUid| {
             let Some(doing) = self.status_cache.doing(uid) else { return false };
-            let mut wanted = doing.pulling.values().map(String::as_str).chain(doing.activity.image());
+            let mut wanted = doing.pulling.iter().map(|pull| &*pull.image).chain(doing.activity.image());
             wanted.any(|wanted| with_default_tag(wanted).is_ok_and(|wanted| wanted == image))
         };
         let pods = self.status_cache.all().into_iter().map(|entry| entry.pod.reference.clone());

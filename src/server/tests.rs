@@ -40,8 +40,7 @@ use crate::publish::recent::RecentEvents;
 use crate::shutdown::ShutdownView;
 use crate::source::SourceState;
 use crate::source::api::ApiState;
-use crate::status::LifecycleSummary;
-use crate::status::{PodStatusEntry, StatusCache};
+use crate::status::{ImageOwner, ImagePull, LifecycleSummary, PodStatusEntry, StatusCache};
 use crate::store::Store;
 use crate::telemetry::Metrics;
 use crate::types::{
@@ -444,7 +443,9 @@ async fn a_pull_is_listed_with_its_pods_and_progress() {
         };
         bench.images.ensure(request, &mut |_| {}).await
     };
-    bench.status_cache.pull_begins(&pod, "c", "slow:1", Timestamp::now());
+    let owner = ImageOwner::Container("c".to_owned());
+    let shown = ImagePull { owner, image: "slow:1".to_owned() };
+    bench.status_cache.pull_begins(&pod, &shown, Timestamp::now());
     let look = async {
         while bench.images.pulls().len() < 2 {
             tokio::task::yield_now().await;

@@ -1,8 +1,36 @@
 //! The current activity of a pod's worker and the time of its next sync. Only for display; no decision depends on it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use jiff::Timestamp;
+
+/// What an image is pulled for. `Display` names it, e.g. `container main`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ImageOwner {
+    /// The container with this name runs it.
+    Container(String),
+    /// The image volume with this name has its files.
+    Volume(String),
+}
+
+impl fmt::Display for ImageOwner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Container(name) => write!(f, "container {name}"),
+            Self::Volume(name) => write!(f, "volume {name}"),
+        }
+    }
+}
+
+/// An image that a pod needs.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ImagePull {
+    /// What it is for.
+    pub owner: ImageOwner,
+    /// The image as the spec names it.
+    pub image: String,
+}
 
 /// A worker's step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,20 +44,8 @@ pub enum Activity {
     SettingUpVolumes,
     /// Creates the sandbox and its network.
     MakingSandbox,
-    /// Waits for the image of a container, which is being pulled.
-    PullingImage {
-        /// The container.
-        container: String,
-        /// The image as the spec names it.
-        image: String,
-    },
-    /// Pulls the image of an image volume, or waits in the queue.
-    PullingVolume {
-        /// The volume.
-        volume: String,
-        /// The image as the spec names it.
-        image: String,
-    },
+    /// Waits for an image that is being pulled, for a container that it starts or for a volume of that container.
+    PullingImage(ImagePull),
     /// Creates a container.
     CreatingContainer {
         /// Its name.
@@ -67,7 +83,7 @@ impl Activity {
     /// The image that is being pulled, as the spec names it.
     pub fn image(&self) -> Option<&str> {
         match self {
-            Self::PullingImage { image, .. } | Self::PullingVolume { image, .. } => Some(image),
+            Self::PullingImage(pull) => Some(&pull.image),
             Self::Idle
             | Self::WaitingForTurn
             | Self::SettingUpVolumes
@@ -91,8 +107,8 @@ pub struct Doing {
     pub activity: Activity,
     /// Its start.
     pub since: Timestamp,
-    /// The images that are being pulled or queued, by container, whether or not the step waits for them.
-    pub pulling: BTreeMap<String, String>,
+    /// The images that are being pulled or queued, whether or not the step waits for them.
+    pub pulling: BTreeSet<ImagePull>,
     /// The earliest retry (restart or pull) of each failed container, by name.
     pub retries: BTreeMap<String, Timestamp>,
     /// The pull Secrets that were not available when an image could not be pulled.
@@ -107,7 +123,7 @@ impl Doing {
         Self {
             activity: Activity::Idle,
             since: now,
-            pulling: BTreeMap::new(),
+            pulling: BTreeSet::new(),
             retries: BTreeMap::new(),
             missing_secrets: Vec::new(),
             next_work: None,

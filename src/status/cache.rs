@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use super::LifecycleSummary;
 use super::timeline::Timeline;
-use super::{Activity, Doing};
+use super::{Activity, Doing, ImagePull};
 use crate::pod::AdmittedPod;
 use crate::types::{PodRef, PodUid};
 
@@ -96,23 +96,21 @@ impl StatusCache {
         doing.since = now;
     }
 
-    /// Records that the image of a pod's container begins to be pulled, beside the worker's step.
-    pub fn pull_begins(&self, pod: &PodRef, container: &str, image: &str, now: Timestamp) {
+    /// Records that an image begins to be pulled for a pod, beside the worker's step.
+    pub fn pull_begins(&self, pod: &PodRef, pull: &ImagePull, now: Timestamp) {
         let mut all = self.lock_doing();
         let doing = all.entry(pod.uid.clone()).or_insert_with(|| Doing::nothing(now));
-        doing.pulling.insert(container.to_owned(), image.to_owned());
-        self.timeline.pull_begins(pod, container, image, now);
+        doing.pulling.insert(pull.clone());
+        self.timeline.pull_begins(pod, pull, now);
     }
 
-    /// Records that the image of a pod's container is no longer being pulled.
-    pub fn pull_ends(&self, pod: &PodRef, container: &str, image: &str, now: Timestamp) {
+    /// Records that an image is no longer being pulled for a pod.
+    pub fn pull_ends(&self, pod: &PodRef, pull: &ImagePull, now: Timestamp) {
         let mut all = self.lock_doing();
-        if let Some(doing) = all.get_mut(&pod.uid)
-            && doing.pulling.get(container).is_some_and(|pulled| pulled == image)
-        {
-            doing.pulling.remove(container);
+        if let Some(doing) = all.get_mut(&pod.uid) {
+            doing.pulling.remove(pull);
         }
-        self.timeline.pull_ends(pod, container, image, now);
+        self.timeline.pull_ends(pod, pull, now);
     }
 
     /// Sets the earliest retry of each failed container of a pod.

@@ -3,6 +3,7 @@
 
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, PodCondition};
 
+use super::ImagePull;
 use super::containers::{is_default_reason, whole_seconds};
 use super::input::{LifecycleSummary, StatusInput};
 use crate::cri::{ContainerState, SandboxState};
@@ -161,17 +162,16 @@ fn sandbox_problem(input: &StatusInput<'_>) -> Option<&'static str> {
     }
 }
 
-/// The first container that waits for its image only. One whose pull failed before has that for its reason.
+/// The pull that the first container waits for, if it waits for nothing else. One whose pull failed before has that for its reason.
 fn pull_under_way(input: &StatusInput<'_>, statuses: &[ContainerStatus]) -> Option<String> {
     let waits = |container: &Container| {
         let state = find(statuses, container).and_then(|status| status.state.as_ref());
         let reason = state.and_then(|state| state.waiting.as_ref()?.reason.as_deref());
         reason.is_some_and(is_default_reason)
     };
-    let pulls = |container: &Container| input.pulling.contains(&container.name) && waits(container);
-    let waiting = input.pod.containers().find(|container| pulls(container.spec))?.spec;
-    let image = waiting.image.as_deref().unwrap_or_default();
-    Some(format!("pulling image {image:?} for container {}", waiting.name))
+    let waiting = input.pod.containers().filter(|container| waits(container.spec));
+    let ImagePull { owner, image } = waiting.filter_map(|it| input.pulling.get(&it.spec.name)).next()?;
+    Some(format!("pulling image {image:?} for {owner}"))
 }
 
 fn initialized(input: &StatusInput<'_>, statuses: &[ContainerStatus], phase: PodPhase) -> Verdict {

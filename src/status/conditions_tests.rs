@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::cri::ContainerState;
 use crate::pod::testing::{container, exited, sandbox};
-use crate::status::LifecycleSummary;
 use crate::status::testing::Scene;
+use crate::status::{ImageOwner, LifecycleSummary};
 
 type Shown = (String, String, Option<String>, Option<String>);
 
@@ -109,25 +109,32 @@ fn what_containers_wait_for_follows_upstreams_message() {
     assert_eq!(one(&scene, READY_TO_START), lacks("pod sandbox is not ready"));
 }
 
+/// The pull of the image of this container.
+fn pulls(container: &str) -> ImagePull {
+    ImagePull { owner: ImageOwner::Container(container.into()), image: "web:1".into() }
+}
+
 #[test]
 fn a_first_pull_is_reported_while_its_container_waits_for_nothing_else() {
     let message = |scene: &Scene| one(scene, READY_TO_START).2;
     let mut scene = Scene::of("Always", Vec::new()).with_init("i", false);
-    scene.edit(|pod| pod.spec.as_mut().unwrap().containers[0].image = Some("web:1".into()));
     assert_eq!(message(&scene), None);
-    scene.pulling.insert("c".into());
+    scene.pulling.insert("c".into(), pulls("c"));
     assert_eq!(message(&scene).as_deref(), Some("pulling image \"web:1\" for container c"));
-    scene.pulling.insert("i".into());
+    scene.pulling.insert("i".into(), pulls("i"));
     assert!(message(&scene).unwrap().ends_with("for container i"), "the first in order of start");
+    let volume = ImagePull { owner: ImageOwner::Volume("v".into()), image: "model:1".into() };
+    scene.pulling.insert("i".into(), volume);
+    assert_eq!(message(&scene).as_deref(), Some("pulling image \"model:1\" for volume v"));
     assert_eq!(one(&scene, READY), one(&Scene::of("Always", Vec::new()).with_init("i", false), READY));
     scene.lifecycle = LifecycleSummary::Terminating;
     assert_eq!(message(&scene), None);
 
     let mut failed = Scene::of("Always", Vec::new()).waiting_for("c", "ErrImagePull");
-    failed.pulling.insert("c".into());
+    failed.pulling.insert("c".into(), pulls("c"));
     assert_eq!(message(&failed), None, "the container has a reason of its own");
     let mut restarting = Scene::of("Always", vec![running("c")]);
-    restarting.pulling.insert("c".into());
+    restarting.pulling.insert("c".into(), pulls("c"));
     assert_eq!(message(&restarting), None);
 }
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::LifecycleSummary;
+use super::{ImagePull, LifecycleSummary};
 use crate::cri::SandboxStatus;
 use crate::pleg::PodStatus;
 use crate::pod::{StatusOverride, WaitingReason};
@@ -57,8 +57,8 @@ pub struct PodFacts {
     pub starting: BTreeSet<String>,
     /// Why the last step could not set up what its containers need: its volumes or its sandbox.
     pub setup_error: Option<String>,
-    /// Names of the containers whose image is being pulled.
-    pub pulling: BTreeSet<String>,
+    /// By the container that waits for it: an image that is being pulled.
+    pub pulling: BTreeMap<String, ImagePull>,
     /// The sandbox that was just created, which the next relist will list.
     pub made_sandbox: Option<SandboxStatus>,
     /// Started containers whose postStart hook has not succeeded yet: they do not count as started.

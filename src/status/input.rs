@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodStatus as ApiPodStatus;
 
+use super::ImagePull;
 use crate::pleg::PodStatus;
 use crate::pod::{AdmittedPod, PodProbes, StatusOverride, WaitingReason};
 use crate::types::ContainerId;
@@ -47,8 +48,8 @@ pub struct StatusInput<'a> {
     pub probes: &'a PodProbes,
     /// Why the last sync could not set up the volumes or the sandbox.
     pub setup_error: Option<&'a str>,
-    /// Names of the containers whose image is being pulled.
-    pub pulling: &'a BTreeSet<String>,
+    /// By the container that waits for it: an image that is being pulled.
+    pub pulling: &'a BTreeMap<String, ImagePull>,
     /// Whether its runtime handler supports recursive read-only mounts.
     pub recursive_read_only: bool,
     /// The phase of its lifecycle.

@@ -21,7 +21,7 @@ mod task;
 mod testing;
 pub mod timeline;
 
-pub use activity::{Activity, Doing};
+pub use activity::{Activity, Doing, ImageOwner, ImagePull};
 pub use age::human_duration;
 pub use cache::{PodStatusEntry, StatusCache};
 pub use conditions::{

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus as ApiPodStatus};
 
-use super::{LifecycleSummary, StatusGates, StatusInput, generate};
+use super::{ImagePull, LifecycleSummary, StatusGates, StatusInput, generate};
 use crate::cri::{ContainerStatus, SandboxState};
 use crate::pleg::PodStatus;
 use crate::pod::{AdmittedPod, PodProbes, StatusOverride, WaitingReason, pod_ref, testing};
@@ -22,7 +22,7 @@ pub(super) struct Scene {
     pub(super) messages: BTreeMap<ContainerId, String>,
     pub(super) probes: PodProbes,
     pub(super) setup_error: Option<String>,
-    pub(super) pulling: BTreeSet<String>,
+    pub(super) pulling: BTreeMap<String, ImagePull>,
     pub(super) recursive_read_only: bool,
     pub(super) lifecycle: LifecycleSummary,
     pub(super) status_override: Option<StatusOverride>,
@@ -49,7 +49,7 @@ impl Scene {
             messages: BTreeMap::new(),
             probes: PodProbes::default(),
             setup_error: None,
-            pulling: BTreeSet::new(),
+            pulling: BTreeMap::new(),
             recursive_read_only: false,
             lifecycle: LifecycleSummary::Active,
             status_override: None,

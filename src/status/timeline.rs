@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
-use super::Activity;
+use super::{Activity, ImageOwner, ImagePull};
 use crate::pod::pod_ref;
 use crate::types::{CONFIG_SEEN_ANNOTATION, EventKind, PodEvent, PodRef, PodUid};
 
@@ -176,13 +176,10 @@ impl Timeline {
     pub(super) fn step(&self, pod: &PodRef, activity: &Activity, now: Timestamp) {
         let started = match activity {
             // Pulls are recorded by themselves, because they go on beside other steps.
-            Activity::Idle | Activity::PullingImage { .. } | Activity::Retrying { .. } => None,
+            Activity::Idle | Activity::PullingImage(_) | Activity::Retrying { .. } => None,
             Activity::WaitingForTurn => Some((TimelineStep::Turn, String::new())),
             Activity::SettingUpVolumes => Some((TimelineStep::Volumes, String::new())),
             Activity::MakingSandbox => Some((TimelineStep::Sandbox, String::new())),
-            Activity::PullingVolume { volume, image } => {
-                Some((TimelineStep::PullVolume, pull_detail(volume, image)))
-            }
             Activity::CreatingContainer { container } => Some((TimelineStep::Create, container.clone())),
             Activity::StartingContainer { container } => Some((TimelineStep::Start, container.clone())),
             Activity::PostStartHook { container } => Some((TimelineStep::PostStart, container.clone())),
@@ -203,18 +200,18 @@ impl Timeline {
     }
 
     /// Records that a pull begins, beside the step under way.
-    pub(super) fn pull_begins(&self, pod: &PodRef, container: &str, image: &str, now: Timestamp) {
-        self.mark(pod, TimelineStep::Pull, pull_detail(container, image), now);
+    pub(super) fn pull_begins(&self, pod: &PodRef, pull: &ImagePull, now: Timestamp) {
+        let (step, detail) = pull_entry(pull);
+        self.mark(pod, step, detail, now);
     }
 
     /// Records that a pull ended.
-    pub(super) fn pull_ends(&self, pod: &PodRef, container: &str, image: &str, now: Timestamp) {
-        let detail = pull_detail(container, image);
+    pub(super) fn pull_ends(&self, pod: &PodRef, pull: &ImagePull, now: Timestamp) {
+        let (step, detail) = pull_entry(pull);
         let mut state = self.lock();
         let entries = state.pods.get_mut(&pod.uid).map(|record| &mut record.entries);
-        let is_this = |entry: &&mut Entry| {
-            (entry.step, entry.detail.as_str(), entry.took_ms) == (TimelineStep::Pull, &*detail, None)
-        };
+        let is_this =
+            |entry: &&mut Entry| (entry.step, entry.detail.as_str(), entry.took_ms) == (step, &*detail, None);
         if let Some(entry) = entries.and_then(|entries| entries.iter_mut().rev().find(is_this)) {
             entry.took_ms = Some(milliseconds(entry.took(now)));
         }
@@ -346,8 +343,13 @@ fn milliseconds(took: Duration) -> u64 {
     u64::try_from(took.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn pull_detail(of: &str, image: &str) -> String {
-    format!("{of}: {image}")
+/// The step of a pull, and its detail.
+fn pull_entry(pull: &ImagePull) -> (TimelineStep, String) {
+    let ImagePull { owner, image } = pull;
+    match owner {
+        ImageOwner::Container(container) => (TimelineStep::Pull, format!("{container}: {image}")),
+        ImageOwner::Volume(volume) => (TimelineStep::PullVolume, format!("{volume}: {image}")),
+    }
 }
 
 fn is_bare(message: &str) -> bool {
@@ -360,7 +362,6 @@ fn lasts_until_next(step: TimelineStep) -> bool {
         TimelineStep::Turn
         | TimelineStep::Volumes
         | TimelineStep::Sandbox
-        | TimelineStep::PullVolume
         | TimelineStep::Create
         | TimelineStep::Start
         | TimelineStep::PostStart
@@ -373,6 +374,7 @@ fn lasts_until_next(step: TimelineStep) -> bool {
         | TimelineStep::Rejected
         | TimelineStep::Network
         | TimelineStep::Pull
+        | TimelineStep::PullVolume
         | TimelineStep::Running
         | TimelineStep::Probed
         | TimelineStep::Ended

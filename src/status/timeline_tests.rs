@@ -59,18 +59,20 @@ fn a_deadline_is_a_step() {
 fn a_pull_has_its_own_end() {
     let (timeline, pod) = (Timeline::default(), pod("a"));
     timeline.step(&pod, &Activity::MakingSandbox, at(0));
-    timeline.pull_begins(&pod, "c", "img", at(10));
-    timeline.pull_begins(&pod, "d", "img", at(20));
-    let waits = Activity::PullingImage { container: "c".to_owned(), image: "img".to_owned() };
+    let pull = |owner| ImagePull { owner, image: "img".to_owned() };
+    let (c, d) = (pull(ImageOwner::Container("c".to_owned())), pull(ImageOwner::Volume("d".to_owned())));
+    timeline.pull_begins(&pod, &c, at(10));
+    timeline.pull_begins(&pod, &d, at(20));
+    let waits = Activity::PullingImage(c.clone());
     timeline.step(&pod, &waits, at(30));
-    timeline.pull_ends(&pod, "c", "img", at(50));
+    timeline.pull_ends(&pod, &c, at(50));
     timeline.step(&pod, &Activity::CreatingContainer { container: "c".to_owned() }, at(60));
-    timeline.pull_ends(&pod, "d", "img", at(70));
+    timeline.pull_ends(&pod, &d, at(70));
     timeline.step(&pod, &Activity::Idle, at(80));
     let expected = [
         (TimelineStep::Sandbox, Some(30), 1),
         (TimelineStep::Pull, Some(40), 1),
-        (TimelineStep::Pull, Some(50), 1),
+        (TimelineStep::PullVolume, Some(50), 1),
         (TimelineStep::Create, Some(20), 1),
     ];
     assert_eq!(steps(&timeline, "a"), expected);

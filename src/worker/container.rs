@@ -12,9 +12,10 @@ use super::context::WorkerContext;
 use super::env_files::file_values;
 use super::handler::handler_of;
 use super::hooks::HookTarget;
+use super::image_needs::{ImageNeed, mounts};
 use super::image_volumes::{ImageVolumeError, ImageVolumes};
 use super::plan::Start;
-use super::pod_pulls::{ImageNeed, PodPuller, PodPulls, PullEnd};
+use super::pod_pulls::{PodPuller, PodPulls, PullEnd};
 use super::pull_secrets::PodPullSecrets;
 use super::reporter::Reporter;
 use super::sandbox::PodSandbox;
@@ -58,7 +59,7 @@ pub(super) struct ContainerStarter<'a> {
     pub(super) observed: &'a PodStatus,
     pub(super) sandbox: &'a PodSandbox,
     pub(super) volumes: &'a PodVolumes,
-    pub(super) images: &'a ImageVolumes,
+    pub(super) images: &'a mut ImageVolumes,
     pub(super) reporter: &'a mut Reporter,
     pub(super) starts: &'a mut StartRecord,
     pub(super) env: &'a mut EnvNeeds,
@@ -185,8 +186,10 @@ impl ContainerStarter<'_> {
         attempt: u32,
         replaced: Option<&ContainerStatus>,
     ) -> Result<ContainerId, NotStarted> {
-        let mounted_images = self.mounted_images()?;
-        let image = self.pull().await?;
+        let mounted_images = self.mounted_images().await?;
+        let metrics = &self.context.image_volume_metrics;
+        metrics.requested(mounted_images.len());
+        let image = self.image().await?;
         self.check_stop_signal().await;
         let config = self.config(attempt, &image, &mounted_images).await?;
         let logs = self.context.host.logs.clone();
@@ -203,7 +206,10 @@ impl ContainerStarter<'_> {
         let (runtime, sandbox) = (self.context.runtime.service.clone(), self.sandbox.id.clone());
         let within = self.sandbox.config.clone();
         let call = async move { runtime.create_container(&sandbox, config, within).await };
-        match self.starts.in_flight.keep(permit.during(call)).await {
+        let created = self.starts.in_flight.keep(permit.during(call)).await;
+        let mounts = self.container.volume_mounts.iter().flatten();
+        metrics.created(mounts.filter(|mount| mounted_images.contains_key(&mount.name)).count(), &created);
+        match created {
             Ok(id) => {
                 self.announce("Created", "Container created");
                 Ok(id)
@@ -334,10 +340,17 @@ impl ContainerStarter<'_> {
         removed.map_err(|error| self.failed("CreateContainerError", error.to_string(), Retry::after(&error)))
     }
 
-    /// The images of the image volumes that it mounts, by volume. Upstream reports each that is not available, and the last as the
-    /// reason.
-    fn mounted_images(&mut self) -> Result<BTreeMap<String, ImageSpec>, NotStarted> {
-        let (images, problems) = self.images.of(self.container);
+    /// Waits for the images of the image volumes that it mounts. Returns them by volume. Upstream reports each that is not available,
+    /// and the last as the reason.
+    async fn mounted_images(&mut self) -> Result<BTreeMap<String, ImageSpec>, NotStarted> {
+        let (pod, container) = (self.pod, self.container);
+        for (volume, source) in pod.image_volumes().filter(|(volume, _)| mounts(container, volume)) {
+            if self.images.lack(volume) {
+                let image = self.pull(&ImageNeed::of_volume(volume, source)).await;
+                self.images.pulled(volume, image);
+            }
+        }
+        let (images, problems) = self.images.mounted_by(container, pod);
         for problem in &problems {
             self.report_failure(&problem.event());
         }
@@ -351,32 +364,10 @@ impl ContainerStarter<'_> {
         }
     }
 
-    /// Waits for the image, whose pull may have begun long before.
-    async fn pull(&mut self) -> Result<ImageInfo, NotStarted> {
+    /// Waits for the image that it runs.
+    async fn image(&mut self) -> Result<ImageInfo, NotStarted> {
         let container = self.container;
-        let need = ImageNeed::of(container);
-        let puller = PodPuller {
-            pulls: self.pulls,
-            images: &self.context.runtime.images,
-            events: self.reporter.events(),
-            secrets: self.pull_secrets,
-            sandbox: &self.sandbox.config,
-        };
-        let pull = puller.pull(&need);
-        if pull.peek().is_none() {
-            let (container, image) = (container.name.clone(), need.image.clone());
-            self.reporter.facts.pulling.insert(container.clone());
-            self.reporter.publish_facts();
-            self.reporter.begin(Activity::PullingImage { container, image });
-        }
-        let PullEnd { image, found } = pull.await;
-        // Shown with the next facts.
-        self.reporter.facts.pulling.remove(&container.name);
-        self.pulls.used(&need);
-        if let Some(event) = found {
-            self.reporter.event(Some(&container.name), event);
-        }
-        image.map_err(|error| {
+        self.pull(&ImageNeed::of_container(container)).await.map_err(|error| {
             if let ImageError::BackOff { remaining, .. } = &error
                 && let Ok(at) = self.reporter.now().checked_add(*remaining)
             {
@@ -385,6 +376,32 @@ impl ContainerStarter<'_> {
             self.report_failure(error.reason());
             NotStarted::new(error.reason(), error.to_string(), Retry::after_image(&error))
         })
+    }
+
+    /// Waits for an image that it needs, whose pull may have begun long before.
+    async fn pull(&mut self, need: &ImageNeed) -> Result<ImageInfo, ImageError> {
+        let container = &self.container.name;
+        let puller = PodPuller {
+            pulls: self.pulls,
+            images: &self.context.runtime.images,
+            events: self.reporter.events(),
+            secrets: self.pull_secrets,
+            sandbox: &self.sandbox.config,
+        };
+        let pull = puller.pull(need);
+        if pull.peek().is_none() {
+            self.reporter.facts.pulling.insert(container.clone(), need.pull.clone());
+            self.reporter.publish_facts();
+            self.reporter.begin(Activity::PullingImage(need.pull.clone()));
+        }
+        let PullEnd { image, found } = pull.await;
+        // Shown with the next facts.
+        self.reporter.facts.pulling.remove(container);
+        self.pulls.used(need);
+        if let Some(event) = found {
+            self.reporter.event(need.container(), event);
+        }
+        image
     }
 
     /// The next attempt of a container that the runtime does not know. Logs that cannot be listed count as none: the runtime

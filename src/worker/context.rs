@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::hook_metrics::HookMetrics;
+use super::image_volume_metrics::ImageVolumeMetrics;
 use super::reporter::ReportSinks;
 use super::restarts::RestartRequests;
 use crate::cgroup::Cgroups;
@@ -88,6 +89,8 @@ pub struct WorkerContext {
     pub hook_client: HttpClient,
     /// Counts what hooks do.
     pub hook_metrics: HookMetrics,
+    /// Counts the mounts of images.
+    pub image_volume_metrics: ImageVolumeMetrics,
     /// Longest pause of a crash loop.
     pub crash_loop_cap: Duration,
 }

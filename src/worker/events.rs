@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::reporter::ReportSinks;
 use crate::pod::{AdmittedPod, ContainerKind, ContainerRef};
+use crate::status::ImagePull;
 use crate::types::{EventKind, PodEvent, PodRef};
 
 /// The least time between two equal events to the API server: the stock kubelet's shortest pause between two retries.
@@ -89,12 +90,10 @@ impl EventSender {
         self.sent.lock().retain(|(name, _), _| name != container);
     }
 
-    /// Shows that the image of a container is being pulled, until the result is dropped.
-    pub(super) fn pulling(&self, container: &str, image: &str) -> ShownPull {
-        let shown =
-            ShownPull { events: self.clone(), container: container.to_owned(), image: image.to_owned() };
-        self.sinks.status_cache.pull_begins(&self.pod, container, image, self.sinks.clock.now());
-        shown
+    /// Shows that an image is being pulled, until the result is dropped.
+    pub(super) fn pulling(&self, pull: &ImagePull) -> ShownPull {
+        self.sinks.status_cache.pull_begins(&self.pod, pull, self.sinks.clock.now());
+        ShownPull { events: self.clone(), pull: pull.clone() }
     }
 
     /// Sends an event to the API server.
@@ -115,13 +114,12 @@ fn may_repeat(at: Instant, now: Instant) -> bool {
 /// A pull that the pod's timeline shows as under way.
 pub(super) struct ShownPull {
     events: EventSender,
-    container: String,
-    image: String,
+    pull: ImagePull,
 }
 
 impl Drop for ShownPull {
     fn drop(&mut self) {
         let EventSender { pod, sinks, .. } = &self.events;
-        sinks.status_cache.pull_ends(pod, &self.container, &self.image, sinks.clock.now());
+        sinks.status_cache.pull_ends(pod, &self.pull, sinks.clock.now());
     }
 }

@@ -1,21 +1,17 @@
-//! The images of a pod's image volumes (KEP-4639). They are pulled before any container of a step starts, with the pod's
-//! credentials; a container that mounts one that is not available does not start. The runtime mounts them.
+//! The image volumes of a pod (KEP-4639) in one step: their images, as far as its containers have waited for them, and whether the
+//! runtime, which mounts them, can. Pulls nothing.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Container, ImageVolumeSource, VolumeMount};
+use k8s_openapi::api::core::v1::{Container, VolumeMount};
 
 use super::Retry;
 use super::context::WorkerContext;
-use super::pull_secrets::PodPullSecrets;
-use super::reporter::Reporter;
-use crate::cri::wire::{ImageSpec, PodSandboxConfig};
-use crate::cri::{CriError, Version};
-use crate::image::{ImageError, ImageRequest, PullPolicy};
+use crate::cri::wire::ImageSpec;
+use crate::cri::{CriError, ImageInfo, Version};
+use crate::image::ImageError;
 use crate::pod::AdmittedPod;
-use crate::status::Activity;
-use crate::types::PodEvent;
 
 /// Why an image volume cannot be mounted. `Display` is the waiting message of the container.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -70,103 +66,90 @@ impl ImageVolumeError {
     }
 }
 
-/// The images of a pod's image volumes, as far as they are available.
-#[derive(Debug, Default)]
+/// The image volumes in one step.
+#[derive(Default)]
 pub(super) struct ImageVolumes {
-    images: BTreeMap<String, Result<ImageSpec, ImageVolumeError>>,
-    /// Why parts of images cannot be mounted, if so.
-    whole_only: Option<String>,
+    /// The version of the runtime; none if the step needs no image volume.
+    version: Option<Result<Version, CriError>>,
+    /// The images of those that a container has waited for.
+    images: BTreeMap<String, Result<ImageInfo, ImageError>>,
 }
 
 impl ImageVolumes {
-    /// Ensures the images of all image volumes of the pod, in order. `sandbox` is the sandbox that its containers run in.
-    pub(super) async fn ensure(
-        context: &WorkerContext,
-        pod: &AdmittedPod,
-        sandbox: &PodSandboxConfig,
-        secrets: &PodPullSecrets,
-        reporter: &mut Reporter,
-    ) -> Self {
-        let volumes: Vec<_> = pod.image_volumes().collect();
-        if volumes.is_empty() {
+    /// The image volumes of `pod` in a step that needs images for `containers`.
+    pub(super) async fn of(context: &WorkerContext, pod: &AdmittedPod, containers: &[&Container]) -> Self {
+        if containers.is_empty() || pod.image_volumes().next().is_none() {
             return Self::default();
         }
-        // Asked every time, because a runtime may be updated under a running daemon.
-        let version = context.runtime.service.version().await;
-        let mut ensured = Self { images: BTreeMap::new(), whole_only: None };
-        for (volume, source) in volumes {
-            let image = match version.as_ref().map(Version::mounts_no_images) {
-                Err(error) => Err(error.clone().into()),
-                Ok(Some(why)) => Err(ImageVolumeError::Images { volume: volume.to_owned(), why }),
-                Ok(None) => {
-                    let pull = VolumePull { context, pod, sandbox, secrets, volume, source };
-                    pull.ensure(reporter).await.map_err(Into::into)
-                }
-            };
-            ensured.images.insert(volume.to_owned(), image);
-        }
-        ensured.whole_only = version.ok().and_then(|version| version.mounts_only_whole_images());
-        ensured
+        // Asked in each step, because a runtime may be updated under a running daemon.
+        Self { version: Some(context.runtime.service.version().await), images: BTreeMap::new() }
+    }
+
+    /// Whether the runtime mounts images.
+    pub(super) fn are_mounted(&self) -> bool {
+        matches!(&self.version, Some(Ok(version)) if version.mounts_no_images().is_none())
+    }
+
+    /// Whether the image of this volume is still to be waited for.
+    pub(super) fn lack(&self, volume: &str) -> bool {
+        self.are_mounted() && !self.images.contains_key(volume)
+    }
+
+    /// The image of this volume is available, or not.
+    pub(super) fn pulled(&mut self, volume: &str, image: Result<ImageInfo, ImageError>) {
+        self.images.insert(volume.to_owned(), image);
     }
 
     /// The images that a container mounts, by volume, and the problems with others, in the order of its mounts.
-    pub(super) fn of(&self, container: &Container) -> (BTreeMap<String, ImageSpec>, Vec<ImageVolumeError>) {
+    pub(super) fn mounted_by(
+        &self,
+        container: &Container,
+        pod: &AdmittedPod,
+    ) -> (BTreeMap<String, ImageSpec>, Vec<ImageVolumeError>) {
         let (mut images, mut problems) = (BTreeMap::new(), Vec::new());
         for mount in container.volume_mounts.iter().flatten() {
-            let volume = &mount.name;
-            match (self.images.get(volume), &self.whole_only) {
-                (Some(Err(problem)), _) => problems.push(problem.clone()),
-                (Some(Ok(_)), Some(why)) if has_sub_path(mount) => {
-                    problems.push(ImageVolumeError::SubPaths { volume: volume.clone(), why: why.clone() });
+            let Some((volume, source)) = pod.image_volumes().find(|(name, _)| *name == mount.name) else {
+                continue;
+            };
+            match self.mounted_at(mount) {
+                Ok(None) => {}
+                Ok(Some(image)) => {
+                    let image = ImageSpec {
+                        image: image.id.clone(),
+                        user_specified_image: source.reference.clone().unwrap_or_default(),
+                        annotations: pod
+                            .metadata
+                            .annotations
+                            .clone()
+                            .unwrap_or_default()
+                            .into_iter()
+                            .collect(),
+                        ..ImageSpec::default()
+                    };
+                    images.insert(volume.to_owned(), image);
                 }
-                (Some(Ok(image)), _) => drop(images.insert(volume.clone(), image.clone())),
-                (None, _) => {}
+                Err(problem) => problems.push(problem),
             }
         }
         (images, problems)
+    }
+
+    fn mounted_at(&self, mount: &VolumeMount) -> Result<Option<&ImageInfo>, ImageVolumeError> {
+        let volume = || mount.name.clone();
+        let Some(version) = &self.version else { return Ok(None) };
+        let version = version.as_ref().map_err(CriError::clone)?;
+        if let Some(why) = version.mounts_no_images() {
+            return Err(ImageVolumeError::Images { volume: volume(), why });
+        }
+        let Some(image) = self.images.get(&mount.name) else { return Ok(None) };
+        let image = image.as_ref().map_err(ImageError::clone)?;
+        match version.mounts_only_whole_images() {
+            Some(why) if has_sub_path(mount) => Err(ImageVolumeError::SubPaths { volume: volume(), why }),
+            Some(_) | None => Ok(Some(image)),
+        }
     }
 }
 
 fn has_sub_path(mount: &VolumeMount) -> bool {
     [&mount.sub_path, &mount.sub_path_expr].into_iter().flatten().any(|path| !path.is_empty())
-}
-
-/// The pull for one volume.
-struct VolumePull<'a> {
-    context: &'a WorkerContext,
-    pod: &'a AdmittedPod,
-    sandbox: &'a PodSandboxConfig,
-    secrets: &'a PodPullSecrets,
-    volume: &'a str,
-    source: &'a ImageVolumeSource,
-}
-
-impl VolumePull<'_> {
-    /// Its events are about the pod, as upstream: no container waits for it alone.
-    async fn ensure(&self, reporter: &mut Reporter) -> Result<ImageSpec, ImageError> {
-        let image = self.source.reference.as_deref().unwrap_or_default();
-        // Defaulting has set the policy; without one, a present image is not pulled.
-        let policy = self.source.pull_policy.as_deref().and_then(PullPolicy::from_api);
-        let request = ImageRequest {
-            pod: &self.pod.reference,
-            image,
-            policy: policy.unwrap_or(PullPolicy::IfNotPresent),
-            sandbox: self.sandbox.clone(),
-            secrets: self.secrets,
-        };
-        let mut report = |event: PodEvent| {
-            if event.reason == "Pulling" {
-                let (volume, image) = (self.volume.to_owned(), image.to_owned());
-                reporter.begin(Activity::PullingVolume { volume, image });
-            }
-            reporter.event(None, event);
-        };
-        let ensured = self.context.runtime.images.ensure(request, &mut report).await?;
-        Ok(ImageSpec {
-            image: ensured.image.id,
-            user_specified_image: image.to_owned(),
-            annotations: self.pod.metadata.annotations.clone().unwrap_or_default().into_iter().collect(),
-            ..ImageSpec::default()
-        })
-    }
 }

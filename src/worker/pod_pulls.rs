@@ -1,5 +1,5 @@
-//! The images that one pod is waiting for, or will be. A pull begins with the first step that plans the container's start, now or
-//! later, and goes on beside whatever the worker does: while the sandbox is created, other containers start, or init containers
+//! The images that one pod is waiting for, or will be: those of its containers, and of their image volumes. A pull begins with the first
+//! step that plans the container's start, now or later, and goes on beside whatever the worker does: while the sandbox is created, other containers start, or init containers
 //! run. Does not decide which images are needed.
 //!
 //! What was pulled counts for one start of the container, as `imagePullPolicy: Always` requires. It is kept as long as every step
@@ -12,39 +12,16 @@ use std::task::Poll;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, FusedFuture, Shared};
-use k8s_openapi::api::core::v1::Container;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::events::EventSender;
+use super::image_needs::ImageNeed;
 use super::pull_secrets::PodPullSecrets;
 use crate::cri::ImageInfo;
 use crate::cri::wire::PodSandboxConfig;
-use crate::image::{ImageError, ImageRequest, Images, PullPolicy};
+use crate::image::{ImageError, ImageRequest, Images};
 use crate::types::PodEvent;
-
-/// What a container needs to start.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ImageNeed {
-    /// Its name.
-    pub(super) container: String,
-    /// As in the spec.
-    pub(super) image: String,
-    policy: PullPolicy,
-}
-
-impl ImageNeed {
-    /// The need of this container.
-    pub(super) fn of(container: &Container) -> Self {
-        // Defaulting has set the policy; without one, a present image is not pulled.
-        let policy = container.image_pull_policy.as_deref().and_then(PullPolicy::from_api);
-        Self {
-            container: container.name.clone(),
-            image: container.image.clone().unwrap_or_default(),
-            policy: policy.unwrap_or(PullPolicy::IfNotPresent),
-        }
-    }
-}
 
 /// The end of a pull.
 #[derive(Clone, Debug)]
@@ -116,7 +93,7 @@ impl PodPulls {
     }
 }
 
-/// Pulls images for the containers of one pod.
+/// Pulls images for one pod.
 pub(super) struct PodPuller<'a> {
     pub(super) pulls: &'a PodPulls,
     pub(super) images: &'a Images,
@@ -160,18 +137,18 @@ impl PodPuller<'_> {
             let mut report = |event: PodEvent| {
                 drop(queued.take());
                 match &*event.reason {
-                    "Pulling" => shown = Some(events.pulling(&need.container, &need.image)),
+                    "Pulling" => shown = Some(events.pulling(&need.pull)),
                     "Pulled" | "InspectFailed" | "ErrImageNeverPull" if shown.is_none() => {
                         found = Some(event);
                         return;
                     }
                     _ => {}
                 }
-                events.event(Some(&need.container), event);
+                events.event(need.container(), event);
             };
             let request = ImageRequest {
                 pod: &events.pod,
-                image: &need.image,
+                image: &need.pull.image,
                 policy: need.policy,
                 sandbox,
                 secrets: &secrets,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Container;
 use tokio::time::{Instant, timeout_at};
 
 use super::cleanup::Cleanup;
@@ -14,9 +15,10 @@ use super::container::{ContainerStarter, NotStarted};
 use super::context::WorkerContext;
 use super::deadline::{DEADLINE_EXCEEDED, PAST_DEADLINE, time_left};
 use super::handler::handler_of;
+use super::image_needs::image_needs;
 use super::image_volumes::ImageVolumes;
 use super::plan::{Kill, Plan, PlanInput, Reset, SandboxPlan, plan};
-use super::pod_pulls::{ImageNeed, PodPuller};
+use super::pod_pulls::PodPuller;
 use super::sandbox::{PodSandbox, Sandboxes};
 use super::stopping::{ContainerStop, Stopping};
 use super::{Outcome, Retry, WorkerState};
@@ -111,7 +113,8 @@ impl PodSync<'_> {
             return Outcome::PodEnded;
         }
         if plan.is_empty(&observed) && self.state.is_prepared {
-            self.pull_images(&observed, &plan).await;
+            // Theirs is the turn of a later step.
+            let _ = self.pull_images(&observed, &plan).await;
             // No container waits for them, but volumes may show the pod's labels.
             self.set_up_volumes().await;
             return Outcome::Done { due: self.next_restart(&plan) };
@@ -177,11 +180,11 @@ impl PodSync<'_> {
         if !plan.reset.is_empty() {
             return self.reset(&plan.reset).await;
         }
-        self.pull_images(observed, plan).await;
+        let mut images = self.pull_images(observed, plan).await;
         let mut result = Ok(());
         let ready = self.sandbox(observed, plan).await;
         if let Some((sandbox, volumes)) = ready.inspect_err(|_| self.state.reporter.setup_failed())? {
-            result = self.start_containers(observed, plan, &sandbox, &volumes).await;
+            result = self.start_containers(observed, plan, &sandbox, &volumes, &mut images).await;
         }
         let cleanup = Cleanup { context: self.context, reporter: &self.state.reporter };
         if let Err(error) = cleanup.leftovers(observed, &plan.leftovers).await {
@@ -192,21 +195,24 @@ impl PodSync<'_> {
         result
     }
 
-    /// Begins to pull the images that containers need now or later, beside all that precedes their starts.
-    async fn pull_images(&mut self, observed: &PodStatus, plan: &Plan) {
-        let containers = plan.images().filter_map(|container| self.pod.container(container));
-        let needs = containers.map(|container| ImageNeed::of(container.spec)).collect();
-        let missing = self.state.pulls.keep(needs);
+    /// Begins to pull the images that containers need now or later, beside all that precedes their starts. Returns the image volumes
+    /// that the containers will wait for.
+    async fn pull_images(&mut self, observed: &PodStatus, plan: &Plan) -> ImageVolumes {
+        let pod = self.pod;
+        let containers = plan.images().filter_map(|container| pod.container(container));
+        let containers: Vec<&Container> = containers.map(|container| container.spec).collect();
+        let volumes = ImageVolumes::of(self.context, pod, &containers).await;
+        let missing = self.state.pulls.keep(image_needs(pod, &containers, volumes.are_mounted()));
         if missing.is_empty() {
-            return;
+            return volumes;
         }
         let attempt = match &plan.sandbox {
             SandboxPlan::Keep(_) => kept_attempt(observed),
             SandboxPlan::Create { attempt, .. } => *attempt,
             // All of them wait for a back-off.
-            SandboxPlan::Stop => return,
+            SandboxPlan::Stop => return volumes,
         };
-        let Some(config) = self.sandboxes().early_config(attempt).await else { return };
+        let Some(config) = self.sandboxes().early_config(attempt).await else { return volumes };
         let WorkerState { reporter, pull_secrets, pulls, .. } = &*self.state;
         let images = &self.context.runtime.images;
         let puller =
@@ -215,6 +221,7 @@ impl PodSync<'_> {
             // It goes on by itself.
             drop(puller.pull(need));
         }
+        volumes
     }
 
     /// Stops what the plan stops. Returns the sandbox and the volumes for the containers to start; `None` if none is to start.
@@ -271,9 +278,9 @@ impl PodSync<'_> {
         plan: &Plan,
         sandbox: &PodSandbox,
         volumes: &PodVolumes,
+        images: &mut ImageVolumes,
     ) -> Result<(), Retry> {
         let (mut result, mut has_failed_pull) = (Ok(()), false);
-        let images = self.image_volumes(plan, sandbox).await;
         for start in &plan.start {
             let Some(container) = self.pod.container(&start.container) else { continue };
             let WorkerState { reporter, starts, env, pull_secrets, pulls, .. } = &mut *self.state;
@@ -284,7 +291,7 @@ impl PodSync<'_> {
                 observed,
                 sandbox,
                 volumes,
-                images: &images,
+                images,
                 reporter,
                 starts,
                 env,
@@ -307,15 +314,6 @@ impl PodSync<'_> {
             self.report_missing_secrets();
         }
         result
-    }
-
-    /// Ensures the images of the pod's image volumes if a container is to be created.
-    async fn image_volumes(&mut self, plan: &Plan, sandbox: &PodSandbox) -> ImageVolumes {
-        if plan.start.iter().all(|start| start.adopt.is_some()) {
-            return ImageVolumes::default();
-        }
-        let WorkerState { reporter, pull_secrets, .. } = &mut *self.state;
-        ImageVolumes::ensure(self.context, self.pod, &sandbox.config, pull_secrets, reporter).await
     }
 
     /// Names the missing pull Secrets after a failed pull, which may have needed them.
