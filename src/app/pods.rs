@@ -53,6 +53,8 @@ impl Parts {
     ) -> Result<(), AppError> {
         let logs =
             LogLayout { pod_logs_dir: config.pods.logs_dir.clone(), containers_dir: CONTAINER_LOGS.into() };
+        // Not before: on a first start that is refused, the records are still being written.
+        self.images.take_over_records(&config.root_dir).await;
         if self.node.settings.node.local_storage_isolation {
             self.start_eviction(config, &logs, tasks);
         }

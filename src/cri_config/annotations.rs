@@ -10,7 +10,7 @@ use crate::types::{
     CONTAINER_HASH_ANNOTATION, CONTAINER_NAME_LABEL, CONTAINER_PORTS_ANNOTATION,
     CONTAINER_PRE_STOP_ANNOTATION, CONTAINER_RESTART_COUNT_ANNOTATION, CONTAINER_TERMINATION_PATH_ANNOTATION,
     CONTAINER_TERMINATION_POLICY_ANNOTATION, POD_DELETION_GRACE_ANNOTATION, POD_NAME_LABEL,
-    POD_NAMESPACE_LABEL, POD_TERMINATION_GRACE_ANNOTATION, POD_UID_LABEL,
+    POD_NAMESPACE_LABEL, POD_TERMINATION_GRACE_ANNOTATION, POD_UID_LABEL, go_json,
 };
 
 /// Labels of a sandbox: the pod's own, overridden by the kubelet's.
@@ -58,8 +58,8 @@ pub(super) fn container_annotations(
             pod.spec.termination_grace_period_seconds.map(|grace| grace.to_string()),
         ),
         // Values read from JSON always serialize; upstream omits the annotation on failure too.
-        (CONTAINER_PRE_STOP_ANNOTATION, pre_stop.and_then(|handler| gojson::to_string(handler).ok())),
-        (CONTAINER_PORTS_ANNOTATION, ports.and_then(|ports| gojson::to_string(&ports).ok())),
+        (CONTAINER_PRE_STOP_ANNOTATION, pre_stop.and_then(|handler| go_json(handler).ok())),
+        (CONTAINER_PORTS_ANNOTATION, ports.and_then(|ports| go_json(&ports).ok())),
     ];
     let sometimes = sometimes.into_iter().filter_map(|(key, value)| Some((key, value?)));
     always.into_iter().chain(sometimes).map(|(key, value)| (key.to_owned(), value)).collect()

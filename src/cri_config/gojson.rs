@@ -1,22 +1,7 @@
-//! JSON in the format of Go's encoder, for annotations and hashes that a stock kubelet reads or recomputes.
+//! Types in the field order of Go's structs, for annotations and hashes that a stock kubelet reads or recomputes.
 
 use k8s_openapi::api::core::v1::ContainerPort;
 use serde::Serialize;
-
-/// Compact JSON with Go's HTML escapes.
-pub(super) fn to_string(value: &impl Serialize) -> Result<String, serde_json::Error> {
-    let plain = serde_json::to_string(value)?;
-    if !plain.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {
-        return Ok(plain);
-    }
-    // JSON has these characters only in strings, so all of them can be replaced.
-    Ok(plain
-        .replace('<', "\\u003c")
-        .replace('>', "\\u003e")
-        .replace('&', "\\u0026")
-        .replace('\u{2028}', "\\u2028")
-        .replace('\u{2029}', "\\u2029"))
-}
 
 /// A container port in the field order of the Go struct, without zero values.
 #[derive(Serialize)]
@@ -49,11 +34,7 @@ impl<'a> From<&'a ContainerPort> for Port<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn characters_of_html_are_escaped_as_go_does() {
-        assert_eq!(to_string(&"a<b>&\u{2028}\"\n").unwrap(), r#""a\u003cb\u003e\u0026\u2028\"\n""#);
-    }
+    use crate::types::go_json;
 
     #[test]
     fn ports_keep_gos_field_order() {
@@ -74,7 +55,7 @@ mod tests {
         ];
         let ports: Vec<_> = ports.iter().map(Port::from).collect();
         assert_eq!(
-            to_string(&ports).unwrap(),
+            go_json(&ports).unwrap(),
             r#"[{"name":"http","containerPort":80,"protocol":"TCP"},{"hostPort":5353,"containerPort":53,"protocol":"UDP","hostIP":"127.0.0.1"}]"#
         );
     }

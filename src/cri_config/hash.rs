@@ -6,7 +6,7 @@ use std::fmt::Write;
 use k8s_openapi::api::core::v1::Container;
 use serde::Serialize;
 
-use super::gojson;
+use crate::types::go_json;
 
 /// The fields whose change requires a new container (upstream `pickFieldsToHash`), in Go's key order.
 #[derive(Serialize)]
@@ -19,7 +19,7 @@ struct Hashed<'a> {
 pub fn container_hash(container: &Container) -> u32 {
     let hashed = Hashed { image: container.image.as_deref().unwrap_or_default(), name: &container.name };
     // Two strings always serialize; on failure upstream hashes an empty slice.
-    let json = gojson::to_string(&hashed).unwrap_or_default();
+    let json = go_json(&hashed).unwrap_or_default();
     let mut printed = String::from("([]uint8)[");
     for (index, byte) in json.bytes().enumerate() {
         let separator = if index == 0 { "" } else { " " };

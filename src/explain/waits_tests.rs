@@ -7,7 +7,7 @@ use super::testing::{Facts, at};
 use super::{Explanation, PullSoFar, Verdict};
 use crate::pod::ProbeKind;
 use crate::probe::FailingProbe;
-use crate::status::Activity;
+use crate::status::{Activity, ImageOwner, ImagePull};
 
 fn running() -> Value {
     json!({"running": {"startedAt": "1970-01-01T00:15:00Z"}})
@@ -57,8 +57,8 @@ fn in_hook(facts: Facts, container: &str) -> Facts {
 }
 
 fn pulling(facts: Facts) -> Facts {
-    let mut facts =
-        facts.doing(Activity::PullingImage { container: "c".to_owned(), image: "img".to_owned() });
+    let owner = ImageOwner::Container("c".to_owned());
+    let mut facts = facts.doing(Activity::PullingImage(ImagePull { owner, image: "img".to_owned() }));
     facts.pull = Some(PullSoFar { since: at(940), waits_for_turn: true, bytes: None, pulls: 1 });
     facts
 }

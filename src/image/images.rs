@@ -1,20 +1,23 @@
 //! The room's handle: ensures that an image is present before its container is created.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::access::{PullRecords, RecordUpkeep, Verdict};
+use super::access::{PullRecords, RecordUpkeep, StockRecords, Verdict};
 use super::backoff::{Now, PullBackoffs};
 use super::credentials::{Credentials, ProviderFailure, PullSecrets, SourcedLogin};
+use super::metrics::PullMetrics;
 use super::puller::{PullError, Puller};
 use super::{ImageError, PullLimits, PullPolicy, PullUnderWay};
 use crate::config::ImageVerification;
 use crate::cri::wire::PodSandboxConfig;
 use crate::cri::{ImageInfo, ImageService};
 use crate::store::{Store, Table};
+use crate::sys::file_work;
 use crate::telemetry::Metrics;
 use crate::types::{
     ImageReference, PodEvent, PodRef, PodUid, WallClock, go_duration, go_quoted, with_default_tag,
@@ -72,6 +75,7 @@ struct Inner {
     credentials: Credentials,
     records: PullRecords,
     backoffs: Mutex<PullBackoffs>,
+    metrics: PullMetrics,
     store: Store,
     clock: WallClock,
 }
@@ -92,12 +96,34 @@ impl Images {
         let puller = Puller::new(service.clone(), limits, now.tokio);
         let backoffs = Mutex::new(PullBackoffs::new(store.all(Table::ImagePulls), now));
         let records = PullRecords::new(verification, store.clone(), clock.clone());
-        Self { inner: Arc::new(Inner { service, puller, credentials, records, backoffs, store, clock }) }
+        Self {
+            inner: Arc::new(Inner {
+                service,
+                puller,
+                credentials,
+                records,
+                backoffs,
+                metrics: PullMetrics::default(),
+                store,
+                clock,
+            }),
+        }
     }
 
     /// Registers the metrics.
     pub fn register(&self, metrics: &Metrics) {
         self.inner.records.register(metrics);
+        self.inner.metrics.register(metrics);
+    }
+
+    /// Continues with the records that a stock kubelet left in its root directory, unless there are own ones.
+    pub async fn take_over_records(&self, root_dir: &Path) {
+        let (records, root_dir) = (&self.inner.records, root_dir.to_owned());
+        if records.are_empty() {
+            // A panic is a failed read: the images count as preloaded.
+            let stock = file_work(move || StockRecords::read(&root_dir)).await.unwrap_or_default();
+            records.take_over(stock);
+        }
     }
 
     /// The task that removes records of images that are gone.
@@ -224,6 +250,7 @@ impl Images {
                 let total = requested_at.elapsed();
                 // A late joiner has waited for only part of the pull.
                 let took = PulledIn { pull: pulled.took.min(total), total };
+                self.inner.metrics.pulled(pulled.image.size, total);
                 report(PodEvent::normal("Pulled", pulled_message(requested, took, pulled.image.size)));
                 Ok(EnsuredImage { image: pulled.image, pulled: Some(took) })
             }

@@ -6,6 +6,7 @@ mod backoff;
 pub mod credentials;
 mod error;
 mod images;
+mod metrics;
 mod policy;
 pub mod preload;
 mod progress;

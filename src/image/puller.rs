@@ -162,7 +162,7 @@ async fn pull_with(
             .map_err(|error| PullError::Runtime(error.to_string()));
     }
     let mut errors: Vec<String> = Vec::new();
-    for (index, Login { username, password }) in logins.iter().enumerate() {
+    for (index, Login { username, password, .. }) in logins.iter().enumerate() {
         let auth =
             AuthConfig { username: username.clone(), password: password.clone(), ..AuthConfig::default() };
         match service.pull_image(image, Some(auth), Some(sandbox.clone())).await {

@@ -1,5 +1,6 @@
 //! Images that cannot be pulled: the status, the retries, and that other pods do not wait.
 
+use std::fs;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -84,4 +85,28 @@ async fn a_hanging_pull_blocks_only_its_pod() {
         host.remove_manifest(&format!("{pod}.json")).unwrap();
         wait_until_gone(&host, pod).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn an_image_that_a_stock_kubelet_pulled_is_not_for_every_pod() {
+    let host = FakeHost::start().unwrap();
+    let image = "registry.local/begun:1";
+    host.runtime().add_image(image);
+    // A pull that was under way when the stock kubelet ended. The file's name has the SHA-256 digest of the image's.
+    let pulling = host.directory().join("kubelet/image_manager/pulling");
+    let file = "sha256-303c3f95a572a41a6197d6adb8544e04dfa93aa7146f3155b667ec15bb96fccd";
+    let intent =
+        json!({"kind": "ImagePullIntent", "apiVersion": "kubelet.config.k8s.io/v1beta1", "image": image});
+    fs::create_dir_all(&pulling).unwrap();
+    fs::write(pulling.join(file), intent.to_string()).unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    write(&host, "never", image, "Never").unwrap();
+    wait_for_status(&daemon, "never", &["ErrImageNeverPull"]).await.unwrap();
+    host.runtime().script_pull(image, answer(None));
+    write(&host, "pulls", image, "IfNotPresent").unwrap();
+    wait_until_ready(&daemon, &["pulls"]).await.unwrap();
+    assert_eq!(host.runtime().calls_of(Operation::PullImage).len(), 1);
+    assert!(pulling.join(file).exists(), "it is not hostlet's to change");
+    // It needed no credentials.
+    daemon.wait_for_pod("never", LATER, is_ready).await.unwrap();
 }

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::metrics::AccessMetrics;
 use super::policy::needs_check;
 use super::record::{Access, Admission, ImageRecord};
+use super::stock::StockRecords;
 use crate::config::ImageVerification;
 use crate::cri::ImageInfo;
 use crate::image::credentials::SourcedLogin;
@@ -84,6 +85,35 @@ impl PullRecords {
         };
         let (state, metrics) = (Mutex::new(state), AccessMetrics::default());
         Self { inner: Arc::new(Inner { policy, state, store, clock, metrics }) }
+    }
+
+    /// Whether there are none.
+    pub(in crate::image) fn are_empty(&self) -> bool {
+        let state = self.inner.state.lock();
+        state.records.is_empty() && state.intents.is_empty()
+    }
+
+    /// Adds the records of a stock kubelet, whose names of images are as in the specs of pods.
+    pub(in crate::image) fn take_over(&self, StockRecords { records, intents }: StockRecords) {
+        if records.is_empty() && intents.is_empty() {
+            return;
+        }
+        let mut state = self.inner.state.lock();
+        let (images, pulls) = (records.len(), intents.len());
+        tracing::info!(images, pulls, "took over the stock kubelet's records of pulls");
+        for (id, stock) in records {
+            let mut record = ImageRecord { credential_mapping: Default::default(), ..stock };
+            for (name, access) in stock.credential_mapping {
+                record.credential_mapping.entry(name_of(&name)).or_default().merge(access);
+            }
+            self.inner.store.put(Table::PulledImages, &id, &record);
+            state.records.insert(id, record);
+        }
+        let since = self.inner.clock.now();
+        for name in intents.iter().map(|image| qualified(image)) {
+            self.inner.store.put(Table::PullIntents, &name, &StoredIntent { since, preloaded: None });
+            state.intents.insert(name, Intent { since, preloaded: None, running: 0 });
+        }
     }
 
     /// Registers the metrics.

@@ -5,9 +5,11 @@ mod ledger;
 mod metrics;
 mod policy;
 mod record;
+mod stock;
 mod upkeep;
 
 pub(super) use ledger::{PullRecords, Verdict};
+pub(super) use stock::StockRecords;
 pub use upkeep::RecordUpkeep;
 
 #[cfg(test)]

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde_json::{Value, json};
 use tokio::time::advance;
 
 use super::policy::needs_check;
 use super::record::{Access, Admission};
+use super::stock::StockRecords;
 use super::*;
 use crate::config::ImageVerification;
 use crate::cri::ImageInfo;
@@ -53,7 +55,7 @@ fn identity(name: &str, uid: &str) -> ObjectIdentity {
 }
 
 fn login(password: &str) -> Login {
-    Login { username: "me".to_owned(), password: password.to_owned() }
+    Login::new("me", password)
 }
 
 /// The login with this password in the Secret of this name and UID.
@@ -161,6 +163,10 @@ impl Host {
     fn rows(&self) -> (usize, usize) {
         (self.store.keys(Table::PulledImages).len(), self.store.keys(Table::PullIntents).len())
     }
+}
+
+fn image(id: &str, tag: &str) -> ImageInfo {
+    ImageInfo { id: id.to_owned(), tags: vec![tag.to_owned()], ..ImageInfo::default() }
 }
 
 /// The image that the runtime has.
@@ -280,6 +286,43 @@ async fn no_credential_is_stored() {
         ]}},
     });
     assert_eq!(row, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_stock_kubelets_records_are_continued() {
+    let hash = "46f0422e67d24e06f51d06a9b5c3ecb8442ce99f3895fab789cb907bac4b27a5";
+    let access = |hash: &str| {
+        json!({"kubernetesSecrets": [
+            {"uid": "1", "namespace": "default", "name": "s", "credentialHash": hash},
+        ]})
+    };
+    let stock = {
+        let record = |mapping: Value| {
+            let record = json!({"lastUpdatedTime": "2025-01-01T00:00:00Z", "credentialMapping": mapping});
+            serde_json::from_value(record).unwrap()
+        };
+        // Its names are as in the specs of pods.
+        let mapping = json!({"r.io/a": access(hash), "busybox": {"nodePodsAccessible": true}});
+        let empty = record(json!({}));
+        let records = [("sha256:1".to_owned(), record(mapping)), ("sha256:2".to_owned(), empty)];
+        StockRecords { records: records.into(), intents: vec!["cut.io/short".to_owned()] }
+    };
+    let host = Host::new();
+    assert!(host.records.are_empty());
+    host.records.take_over(stock);
+    let host = host.restarted();
+    assert!(!host.records.are_empty());
+    assert_eq!(host.rows(), (2, 1));
+    assert_eq!(host.verdict("busybox"), Verdict::Granted);
+    assert_eq!(host.verdict("r.io/a:1"), Verdict::Depends);
+    // By the login alone, or by the Secret alone.
+    assert!(host.records.admits("r.io/a:1", "sha256:1", &[of_secret("t", "2", "pw")]));
+    assert!(host.records.admits("r.io/a:1", "sha256:1", &[of_secret("s", "1", "rotated")]));
+    assert!(!host.records.admits("r.io/a:1", "sha256:1", &[of_secret("t", "3", "other")]));
+    let (two, cut_short) = (image("sha256:2", "r.io/b:1"), image("sha256:3", "cut.io/short:latest"));
+    assert_eq!(host.records.verdict("r.io/b:1", &two), Verdict::MustPull, "pulled with unknown credentials");
+    assert_eq!(host.records.verdict("cut.io/short", &cut_short), Verdict::MustPull);
+    assert_eq!(host.records.verdict("r.io/c:1", &image("sha256:4", "r.io/c:1")), Verdict::Granted);
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,10 +7,10 @@ use std::fmt;
 use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::types::one_line;
+use crate::types::{go_json, one_line};
 
 /// Longest part of a location in an error.
 const MAX_SHOWN: usize = 200;
@@ -30,16 +30,31 @@ pub struct Login {
     pub username: String,
     /// The password or token.
     pub password: String,
+    /// Has no effect except that upstream's hash includes it. Mostly empty.
+    pub email: String,
 }
 
 impl Login {
-    /// Identifies the login without showing it: SHA-256, hexadecimal.
+    /// The login of a user without an e-mail address.
+    pub fn new(username: impl Into<String>, password: impl Into<String>) -> Self {
+        Self { username: username.into(), password: password.into(), email: String::new() }
+    }
+
+    /// Identifies the login without showing it: the hash in the stock kubelet's records, SHA-256 in hexadecimal.
     pub(in crate::image) fn hash(&self) -> String {
-        // With the length, so that no two logins are the same text.
-        let mut hasher = Sha256::new_with_prefix((self.username.len() as u64).to_be_bytes());
-        hasher.update(&self.username);
-        hasher.update(&self.password);
-        hex::encode(hasher.finalize())
+        #[derive(Serialize)]
+        struct Hashed<'a> {
+            #[serde(skip_serializing_if = "str::is_empty")]
+            username: &'a str,
+            #[serde(skip_serializing_if = "str::is_empty")]
+            password: &'a str,
+            #[serde(skip_serializing_if = "str::is_empty")]
+            email: &'a str,
+        }
+        let Self { username, password, email } = self;
+        // Texts can always be encoded.
+        let json = go_json(&Hashed { username, password, email }).unwrap_or_default();
+        hex::encode(Sha256::digest(json))
     }
 }
 
@@ -82,6 +97,7 @@ struct ConfigJson {
 struct Entry {
     username: Option<String>,
     password: Option<String>,
+    email: Option<String>,
     auth: Option<String>,
 }
 
@@ -111,15 +127,16 @@ impl DockerConfig {
 impl Entry {
     /// Its login: `auth` has precedence. `None` if that is malformed.
     fn login(self) -> Option<Login> {
+        let email = self.email.unwrap_or_default();
         let Some(mut auth) = self.auth.filter(|auth| !auth.is_empty()) else {
             let (username, password) = (self.username.unwrap_or_default(), self.password.unwrap_or_default());
-            return Some(Login { username, password });
+            return Some(Login { username, password, email });
         };
         // Go ignores line ends in base64.
         auth.retain(|c| !matches!(c, '\r' | '\n'));
         let decoded = String::from_utf8(BASE64.decode(auth).ok()?).ok()?;
         let (username, password) = decoded.split_once(':')?;
-        Some(Login { username: username.to_owned(), password: password.to_owned() })
+        Some(Login { email, ..Login::new(username, password) })
     }
 }
 

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::*;
 
 fn login(user: &str) -> Login {
-    Login { username: user.to_owned(), password: "pw".to_owned() }
+    Login::new(user, "pw")
 }
 
 fn secret(name: &str) -> ObjectIdentity {
@@ -130,10 +130,25 @@ fn errors_and_debug_output_contain_no_credentials() {
     assert!(!format!("{config:?}").contains("hunter2"));
     let hash = login("hunter2").hash();
     assert!(hash.len() == 64 && hash != login("hunter").hash());
-    let shifted = |username: &str, password: &str| {
-        Login { username: username.to_owned(), password: password.to_owned() }.hash()
+    assert_ne!(Login::new("ab", "c").hash(), Login::new("a", "bc").hash());
+}
+
+#[test]
+fn hashes_of_logins_are_those_of_the_stock_kubelet() {
+    let hash = |entry: serde_json::Value| {
+        let config = DockerConfig::from_dockercfg(json!({"a.io": entry}).to_string().as_bytes()).unwrap();
+        config.logins["a.io"].hash()
     };
-    assert_ne!(shifted("ab", "c"), shifted("a", "bc"));
+    let auth = BASE64_STANDARD.encode("me:p<w>");
+    assert_eq!(
+        hash(json!({"username": "me", "password": "pw"})),
+        "46f0422e67d24e06f51d06a9b5c3ecb8442ce99f3895fab789cb907bac4b27a5"
+    );
+    assert_eq!(
+        hash(json!({"auth": auth, "email": "me@a.io"})),
+        "c80953dde2fe651cfbd3f06d37b695312d430814ed6f7d1e2241f97ac274d5e1"
+    );
+    assert_eq!(hash(json!({})), "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a");
 }
 
 #[test]

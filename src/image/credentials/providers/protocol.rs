@@ -118,8 +118,7 @@ impl ProviderResponse {
         };
         let login = |(location, login): (String, Option<WireLogin>)| {
             let WireLogin { username, password } = login.unwrap_or_default();
-            let (username, password) = (username.unwrap_or_default(), password.unwrap_or_default());
-            (location, Login { username, password })
+            (location, Login::new(username.unwrap_or_default(), password.unwrap_or_default()))
         };
         Ok(Self {
             cache_key_type,

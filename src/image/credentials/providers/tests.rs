@@ -27,7 +27,7 @@ fn response(fields: &str) -> String {
 }
 
 fn logins(user: &str) -> DockerConfig {
-    let login = Login { username: user.to_owned(), password: "p".to_owned() };
+    let login = Login::new(user, "p");
     DockerConfig { logins: [("r.io".to_owned(), login)].into() }
 }
 
