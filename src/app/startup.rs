@@ -5,8 +5,8 @@ use std::path::Path;
 use crate::cgroup::{CgroupError, CgroupSettings, CgroupVersion, Cgroups};
 use crate::config::Config;
 use crate::sys::{
-    Applied, Host, HostDirs, KernelMounts, LockFile, Machine, Mounts, SysError, Tunable, raise_open_files,
-    root_check, set_oom_score_adj,
+    Applied, Host, HostDirs, KernelMounts, LockFile, Machine, Sharing, SysError, Tunable, raise_open_files,
+    root_check, set_oom_score_adj, share_dir,
 };
 use crate::types::CgroupDriver;
 use crate::types::error_chain;
@@ -78,7 +78,7 @@ pub(super) fn prepare(config: &Config, dirs: &HostDirs, root: &Path) -> Result<S
     warn_not_permitted("oom_score_adj", set_oom_score_adj(proc, config.host.oom_score_adj));
     warn_not_permitted("the limit of open files", raise_open_files(config.host.max_open_files));
     dirs.create()?;
-    warn_of_unshared_mount(proc, &dirs.root);
+    share_root_dir(proc, &dirs.root);
     Ok(Started { lock, machine: Machine::read(root, &dirs.root)? })
 }
 
@@ -110,18 +110,28 @@ fn join(tunables: &[Tunable], separator: &str, text: impl Fn(&Tunable) -> String
     tunables.iter().map(text).collect::<Vec<_>>().join(separator)
 }
 
-/// Only volumes with a mountPropagation need a shared mount, so another is a warning.
-fn warn_of_unshared_mount(proc: &Path, dir: &Path) {
-    let table = KernelMounts { mountinfo: proc.join("self/mountinfo") }.table();
-    let table =
-        table.inspect_err(|error| tracing::warn!(error = error_chain(error), "cannot read the mounts"));
-    if let Some(mount) = table.unwrap_or_default().of(dir).filter(|mount| !mount.is_shared) {
-        let mount = mount.point.display();
-        tracing::warn!(
-            "the mount {mount}, on which {} is, is not shared: containers whose volumes have mountPropagation do not \
-             start; run `mount --make-rshared {mount}`, and let it be done at each boot, before containerd starts",
-            dir.display()
-        );
+/// Makes the daemon's directory a shared mount, as upstream does. Only volumes with a mountPropagation need that, so a failure is only
+/// a warning.
+fn share_root_dir(proc: &Path, dir: &Path) {
+    let mounts = KernelMounts { mountinfo: proc.join("self/mountinfo") };
+    let remedy = "run `mount --make-rshared` with that mount point, and let it be done at each boot, before containerd starts";
+    let dir_name = dir.display();
+    match share_dir(dir, &mounts) {
+        Ok(Sharing::Shared) => {}
+        Ok(Sharing::Made { mount }) => tracing::info!(
+            "the mount {}, on which {dir_name} is, is not shared; mounted {dir_name} on itself, as a shared mount. For a mountPropagation of \
+             hostPath volumes, {remedy}",
+            mount.display()
+        ),
+        Ok(Sharing::Occupied { mount }) => tracing::warn!(
+            "the mount {}, on which {dir_name} is, is not shared, and cannot be while volumes are mounted in it: containers whose volumes have \
+             mountPropagation do not start; {remedy}",
+            mount.display()
+        ),
+        Err(error) => tracing::warn!(
+            error = error_chain(&error),
+            "{dir_name} is not a shared mount: containers whose volumes have mountPropagation do not start"
+        ),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::cgroup::{CgroupSettings, Cgroups};
 use crate::config::{Config, load};
 use crate::cri::{CriClient, RuntimeService};
 use crate::log::LogLayout;
-use crate::purge::{PurgePlan, Purger, purge_facts, purge_plan};
+use crate::purge::{PurgePlan, Purger, iptables, purge_facts, purge_plan};
 use crate::sys::{HostDirs, KernelMounts, file_work, root_check};
 use crate::types::error_chain;
 
@@ -71,6 +71,7 @@ pub async fn purge(args: PurgeArgs, hostname: String) -> Result<Exit, CommandErr
         root_dir: dirs.root.clone(),
         logs: LogLayout { pod_logs_dir: dirs.pod_logs, containers_dir: dirs.container_logs },
         mounts: Arc::new(KernelMounts { mountinfo: "/proc/self/mountinfo".into() }),
+        iptables: iptables(&config),
     };
     let failed = purger.perform(&plan).await;
     for left in purger.remains() {
@@ -128,6 +129,9 @@ fn text(plan: &PurgePlan, is_performed: bool) -> String {
     for file in &plan.files {
         text.push_str(&format!("{word} {}\n", file.display()));
     }
+    if plan.has_chains {
+        text.push_str(&format!("{word} the iptables chains KUBE-IPTABLES-HINT and KUBE-FIREWALL\n"));
+    }
     for pod in &plan.foreign {
         text.push_str(&format!("left   pod {pod}, which hostlet did not record\n"));
     }
@@ -148,10 +152,11 @@ mod tests {
             pods: vec![PodRef::new("default", "web", "u")],
             uids: vec!["u".into()],
             files: vec!["/var/lib/kubelet/hostlet".into()],
+            has_chains: true,
             foreign: vec![PodRef::new("kube-system", "theirs", "v")],
         };
         let text = super::text(&plan, false);
-        assert_eq!(text.lines().count(), 4, "{text}");
+        assert_eq!(text.lines().count(), 5, "{text}");
         assert!(text.starts_with("would remove pod default/web"), "{text}");
         assert!(text.contains("left   pod kube-system/theirs"), "{text}");
         assert!(super::text(&PurgePlan::default(), true).starts_with("nothing of hostlet"));

@@ -73,7 +73,7 @@ pub struct MachineFacts {
     pub is_synchronized: Option<bool>,
     /// Directories on which pods need space, with their filesystems.
     pub disks: Vec<(PathBuf, Seen<DiskFacts>)>,
-    /// The mount of the root directory, if it is not shared.
+    /// The mount of `/`, if it is not shared.
     pub unshared_mount: Seen<Option<PathBuf>>,
     /// `fs.inotify.max_user_instances`.
     pub inotify_instances: Seen<u64>,

@@ -38,23 +38,51 @@ pub enum Family {
     V6,
 }
 
-/// Keeps the chains while the daemon runs. The app runs it. They stay afterwards, as upstream.
+/// Keeps the chains while the daemon runs. The app runs it. They stay afterwards, as upstream, until a purge.
 pub struct IptablesChains {
     /// The iptables program of each family.
     pub programs: Vec<(PathBuf, Family)>,
 }
 
-/// Why the chains could not be made.
+/// Why the chains could not be made or removed.
 #[derive(Debug, thiserror::Error)]
-enum IptablesError {
+pub enum IptablesError {
+    /// The program does not exist.
     #[error("this host has no {}", program.display())]
-    Missing { program: PathBuf },
+    Missing {
+        /// The program.
+        program: PathBuf,
+    },
+    /// It could not be run.
     #[error("cannot run {}", program.display())]
-    Run { program: PathBuf, source: std::io::Error },
+    Run {
+        /// The program.
+        program: PathBuf,
+        /// The error.
+        source: std::io::Error,
+    },
+    /// It took too long.
     #[error("`{command}` did not end within {} s", TIMEOUT.as_secs())]
-    Timeout { command: String },
+    Timeout {
+        /// The program and its arguments.
+        command: String,
+    },
+    /// It ran, and the chain is still there.
+    #[error("{} did not remove the chain {}", program.display(), HINT.1)]
+    Left {
+        /// The program.
+        program: PathBuf,
+    },
+    /// It failed.
     #[error("`{command}` failed ({status}): {output}")]
-    Failed { command: String, status: std::process::ExitStatus, output: String },
+    Failed {
+        /// The program and its arguments.
+        command: String,
+        /// How it ended.
+        status: std::process::ExitStatus,
+        /// What it printed.
+        output: String,
+    },
 }
 
 /// Something that has to exist.
@@ -126,6 +154,29 @@ impl IptablesChains {
             }
         }
     }
+}
+
+/// Whether a family's hint exists. Unknown is no.
+pub async fn has_iptables_chains(program: &Path) -> bool {
+    let (table, chain) = HINT;
+    call(program, &["-S", chain, "-t", table]).await.unwrap_or(false)
+}
+
+/// Removes what [`IptablesChains`] makes in a family. What others use stays: iptables removes no chain with rules, or one that a rule
+/// refers to. Idempotent.
+pub async fn remove_iptables_chains(program: &Path, family: Family) -> Result<(), IptablesError> {
+    for part in parts(family).into_iter().rev() {
+        let arguments = match part {
+            Part::Chain((table, chain)) => vec!["-X", chain, "-t", table],
+            Part::Rule { chain: (table, chain), rule, .. } => [&["-D", chain, "-t", table], rule].concat(),
+        };
+        // Fails if it does not exist, with a status that depends on the back-end.
+        output(program, &arguments).await?;
+    }
+    if has_iptables_chains(program).await {
+        return Err(IptablesError::Left { program: program.to_owned() });
+    }
+    Ok(())
 }
 
 fn report(program: &Path, last: &mut Changed<Option<String>>, kept: Result<bool, IptablesError>) {
@@ -269,6 +320,20 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_was_made_is_removed_in_reverse() {
+        let dir = tempfile::tempdir().unwrap();
+        remove_iptables_chains(&recorded(dir.path(), 1), Family::V4).await.unwrap();
+        let mut calls = log(dir.path());
+        assert_eq!(calls.pop().as_deref(), Some("-w 5 -S KUBE-IPTABLES-HINT -t mangle"));
+        let starts =
+            ["-D KUBE-FIREWALL", "-D INPUT", "-D OUTPUT", "-X KUBE-FIREWALL", "-X KUBE-IPTABLES-HINT"];
+        assert_eq!(calls.len(), starts.len());
+        for (call, start) in calls.iter().zip(starts) {
+            assert!(call.starts_with(&format!("-w 5 {start} -t ")), "{call}");
+        }
+    }
+
+    #[tokio::test]
     async fn a_failure_has_the_command_and_its_output() {
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join("iptables");
@@ -330,5 +395,19 @@ mod tests {
         }
         assert!(keep(&program, Family::V4, false).await.unwrap());
         assert!(!keep(&program, Family::V4, false).await.unwrap());
+
+        assert!(has_iptables_chains(&program).await);
+        for _ in 0..2 {
+            remove_iptables_chains(&program, Family::V4).await.unwrap();
+            for table in ["mangle", "filter"] {
+                let listed = output(&program, &["-S", "-t", table]).await.unwrap();
+                let listed = String::from_utf8(listed.stdout).unwrap();
+                assert!(!listed.contains("KUBE"), "{listed}");
+            }
+        }
+        assert!(keep(&program, Family::V4, true).await.unwrap());
+        assert!(call(&program, &["-A", "FORWARD", "-t", "filter", "-j", "KUBE-FIREWALL"]).await.unwrap());
+        remove_iptables_chains(&program, Family::V4).await.unwrap();
+        assert!(call(&program, &["-S", "KUBE-FIREWALL", "-t", "filter"]).await.unwrap(), "somebody uses it");
     }
 }

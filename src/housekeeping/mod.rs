@@ -7,7 +7,9 @@ mod leftover_shims;
 mod other_kubelets;
 mod pods_limit;
 
-pub use iptables::{IPTABLES, IptablesChains};
+pub use iptables::{
+    Family, IPTABLES, IptablesChains, IptablesError, has_iptables_chains, remove_iptables_chains,
+};
 pub use janitor::HostJanitor;
 pub use leftover_shims::LeftoverShims;
 pub use other_kubelets::OtherKubelets;

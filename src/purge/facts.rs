@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::config::Config;
 use crate::cri::RuntimeService;
 use crate::cri_config::pod_dirs;
+use crate::housekeeping::{Family, IPTABLES, has_iptables_chains};
 use crate::ownership::runtime_pods;
 use crate::store::{Store, Table};
 use crate::sys::HostDirs;
@@ -27,6 +28,8 @@ pub struct PurgeFacts {
     pub with_directory: BTreeSet<PodUid>,
     /// hostlet's own files that exist.
     pub own_files: Vec<PathBuf>,
+    /// Whether the host has the iptables chains that hostlet makes.
+    pub has_chains: bool,
 }
 
 /// Why something is unknown.
@@ -41,13 +44,24 @@ pub async fn purge_facts(config: &Config, dirs: &HostDirs, runtime: &dyn Runtime
     let recorded = Store::read(&store).map(|store| recorded(&store)).map_err(|error| unknown(&error));
     let in_runtime = runtime_pods(runtime).await.map_err(|error| unknown(&error));
     let own = [store.parent().map(Into::into), Some(dirs.claim()), Some(config.socket.clone())];
+    let mut has_chains = false;
+    for (program, _) in iptables(config) {
+        has_chains |= has_iptables_chains(&program).await;
+    }
     PurgeFacts {
+        has_chains,
         daemon_runs: UnixStream::connect(&config.socket).is_ok(),
         recorded,
         in_runtime,
         with_directory: pod_dirs(&dirs.root).unwrap_or_default().into_iter().collect(),
         own_files: own.into_iter().flatten().filter(|path| path.symlink_metadata().is_ok()).collect(),
     }
+}
+
+/// The iptables programs with which the daemon made chains; none if it made none.
+pub fn iptables(config: &Config) -> Vec<(PathBuf, Family)> {
+    let programs = IPTABLES.into_iter().filter(|_| config.host.iptables_chains);
+    programs.map(|(program, family)| (program.into(), family)).collect()
 }
 
 /// The pods in the store. A row that cannot be read still proves that its pod is hostlet's.

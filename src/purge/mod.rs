@@ -5,6 +5,6 @@ mod facts;
 mod perform;
 mod plan;
 
-pub use facts::{PurgeFacts, purge_facts};
+pub use facts::{PurgeFacts, iptables, purge_facts};
 pub use perform::{PurgeError, Purger};
 pub use plan::{Obstacle, PurgePlan, purge_plan};

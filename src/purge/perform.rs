@@ -12,8 +12,9 @@ use super::plan::PurgePlan;
 use crate::cgroup::Cgroups;
 use crate::cri::{ContainerState, CriError, RuntimeService};
 use crate::cri_config::remove_pod_dir;
+use crate::housekeeping::{Family, IptablesError, remove_iptables_chains};
 use crate::log::LogLayout;
-use crate::sys::{Mounts, SysError, file_work, remove_tree};
+use crate::sys::{Mounts, SysError, file_work, remove_tree, unshare_dir};
 use crate::types::{ContainerId, PodRef, PodUid, error_chain};
 use crate::volume;
 
@@ -47,6 +48,9 @@ pub enum PurgeError {
     /// The logs could not be removed.
     #[error("logs could not be removed: {0}")]
     Logs(String),
+    /// The iptables chains could not be removed.
+    #[error("the iptables chains could not be removed")]
+    Chains(#[from] IptablesError),
     /// A file of hostlet's own could not be removed.
     #[error(transparent)]
     File(#[from] SysError),
@@ -67,6 +71,8 @@ pub struct Purger {
     pub cgroups: Option<Arc<Cgroups>>,
     /// The host's mounts: nothing is removed across one.
     pub mounts: Arc<dyn Mounts>,
+    /// The iptables programs of the families.
+    pub iptables: Vec<(PathBuf, Family)>,
 }
 
 impl Purger {
@@ -84,6 +90,14 @@ impl Purger {
         }
         let gone: HashSet<PodUid> = plan.uids.iter().filter(|uid| !kept.contains(*uid)).cloned().collect();
         failed.extend(self.clean(gone).await);
+        if plan.has_chains {
+            for (program, family) in &self.iptables {
+                match remove_iptables_chains(program, *family).await {
+                    Ok(()) | Err(IptablesError::Missing { .. }) => {}
+                    Err(error) => failed.push(error.into()),
+                }
+            }
+        }
         if failed.is_empty() {
             failed.extend(self.remove_own(&plan.files));
         }
@@ -151,10 +165,13 @@ impl Purger {
     }
 
     fn remove_own(&self, files: &[PathBuf]) -> Vec<PurgeError> {
-        let failed = files.iter().filter_map(|file| remove_tree(file).err()).map(PurgeError::File).collect();
+        let mut failed: Vec<_> =
+            files.iter().filter_map(|file| remove_tree(file).err()).map(PurgeError::File).collect();
         // hostlet created them if nothing else is in them.
-        for dir in [self.root_dir.join("pods"), self.root_dir.clone()] {
-            let _ = fs::remove_dir(dir);
+        let _ = fs::remove_dir(self.root_dir.join("pods"));
+        if remains(&self.root_dir).is_empty() {
+            failed.extend(unshare_dir(&self.root_dir, &*self.mounts).err().map(PurgeError::File));
+            let _ = fs::remove_dir(&self.root_dir);
         }
         failed
     }
@@ -190,7 +207,8 @@ mod tests {
         ContainerConfig, ContainerMetadata, ImageSpec, PodSandboxConfig, PodSandboxMetadata,
     };
     use crate::ownership::runtime_pods;
-    use crate::sys::KernelMounts;
+    use crate::sys::testing::in_mount_namespace;
+    use crate::sys::{KernelMounts, share_dir};
     use crate::types::{CONTAINER_NAME_LABEL, POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL};
 
     async fn run(fake: &FakeRuntime, name: &str) -> PodRef {
@@ -226,6 +244,7 @@ mod tests {
             logs: LogLayout { pod_logs_dir: root.join("logs"), containers_dir: root.join("links") },
             cgroups: None,
             mounts: Arc::new(KernelMounts { mountinfo: "/proc/self/mountinfo".into() }),
+            iptables: Vec::new(),
         }
     }
 
@@ -252,6 +271,7 @@ mod tests {
             pods: vec![ours.clone()],
             uids: vec![ours.uid.clone(), "long-gone".into()],
             files: vec![at("kubelet/hostlet"), at("kubelet/hostlet-claim.json")],
+            has_chains: false,
             foreign: vec![theirs.clone()],
         };
         let purger = purger(&fake, dir.path());
@@ -282,6 +302,7 @@ mod tests {
             pods: vec![stuck.clone(), fine.clone()],
             uids: vec![stuck.uid.clone(), fine.uid.clone()],
             files: vec![at("kubelet/hostlet")],
+            has_chains: false,
             foreign: Vec::new(),
         };
         let failed = purger(&fake, dir.path()).perform(&plan).await;
@@ -290,5 +311,27 @@ mod tests {
         assert!(texts[0].contains("default/stuck") && texts[0].contains("busy"), "{texts:?}");
         assert!(at("kubelet/pods/uid-of-stuck").exists() && !at("kubelet/pods/uid-of-fine").exists());
         assert!(at("kubelet/hostlet").exists(), "the next purge needs the store");
+    }
+
+    #[test]
+    fn the_daemons_directory_is_no_mount_any_more() {
+        in_mount_namespace(|dir, mounts| {
+            let root = dir.join("kubelet");
+            fs::create_dir_all(root.join("hostlet")).unwrap();
+            share_dir(&root, mounts).unwrap();
+            let purger = Purger { mounts: Arc::new(mounts.clone()), ..purger(&FakeRuntime::new(), dir) };
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let perform = |files| {
+                let plan = PurgePlan { files, ..PurgePlan::default() };
+                let failed = runtime.block_on(purger.perform(&plan));
+                assert!(failed.is_empty(), "{failed:?}");
+            };
+            fs::write(root.join("config.yaml"), "").unwrap();
+            perform(vec![root.join("hostlet")]);
+            assert_eq!(mounts.table().unwrap().at(&root).count(), 1, "another kubelet's files are in it");
+            fs::remove_file(root.join("config.yaml")).unwrap();
+            perform(Vec::new());
+            assert!(mounts.table().unwrap().at(&root).next().is_none() && !root.exists());
+        });
     }
 }

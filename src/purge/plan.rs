@@ -33,6 +33,8 @@ pub struct PurgePlan {
     pub uids: Vec<PodUid>,
     /// hostlet's own files.
     pub files: Vec<PathBuf>,
+    /// Whether the iptables chains are removed. A kubelet that has pods here needs them.
+    pub has_chains: bool,
     /// Pods of the runtime that hostlet did not record. They are left alone.
     pub foreign: Vec<PodRef>,
 }
@@ -68,7 +70,10 @@ pub fn purge_plan(facts: PurgeFacts) -> Result<PurgePlan, Obstacle> {
     };
     let (pods, foreign): (Vec<PodRef>, Vec<PodRef>) =
         in_runtime.into_iter().partition(|pod| recorded.contains_key(&pod.uid));
-    Ok(PurgePlan { pods, uids: recorded.into_keys().collect(), files: facts.own_files, foreign })
+    // Another kubelet may have made them, if hostlet has no files here.
+    let has_chains = facts.has_chains && foreign.is_empty() && !facts.own_files.is_empty();
+    let uids = recorded.into_keys().collect();
+    Ok(PurgePlan { pods, uids, files: facts.own_files, has_chains, foreign })
 }
 
 #[cfg(test)]
@@ -87,6 +92,7 @@ mod tests {
             in_runtime: Ok(in_runtime.iter().map(|name| pod(name)).collect()),
             with_directory: Default::default(),
             own_files: vec!["/var/lib/kubelet/hostlet".into()],
+            has_chains: true,
         }
     }
 
@@ -99,6 +105,14 @@ mod tests {
         assert_eq!(plan.files, [PathBuf::from("/var/lib/kubelet/hostlet")]);
         let nothing = PurgeFacts { own_files: Vec::new(), ..facts(&[], &["theirs"]) };
         assert!(purge_plan(nothing).unwrap().is_empty(), "twice is once");
+    }
+
+    #[test]
+    fn the_chains_are_left_to_another_kubelet() {
+        assert!(purge_plan(facts(&["a"], &["a"])).unwrap().has_chains);
+        assert!(!purge_plan(facts(&["a"], &["a", "theirs"])).unwrap().has_chains);
+        let never_here = PurgeFacts { own_files: Vec::new(), ..facts(&[], &[]) };
+        assert!(!purge_plan(never_here).unwrap().has_chains);
     }
 
     #[test]

@@ -110,6 +110,14 @@ pub enum SysError {
         /// The error.
         source: io::Error,
     },
+    /// A directory could not be mounted on itself.
+    #[error("cannot mount {} on itself as a shared mount", path.display())]
+    Share {
+        /// The directory.
+        path: PathBuf,
+        /// The error.
+        source: io::Error,
+    },
     /// The program that mounts could not be run.
     #[error("cannot run mount for {}", path.display())]
     RunMount {

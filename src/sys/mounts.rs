@@ -24,8 +24,19 @@ pub struct Mount {
     pub point: PathBuf,
     /// Its filesystem type, e.g. `tmpfs`.
     pub filesystem: String,
+    /// What is mounted.
+    pub origin: Origin,
     /// Whether what is mounted below it here is seen by others, and the reverse (`shared` of mount_namespaces(7)).
     pub is_shared: bool,
+}
+
+/// A directory of a filesystem, wherever that is mounted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The filesystem's device number, `major:minor`.
+    pub device: String,
+    /// The directory, from the filesystem's root.
+    pub dir: PathBuf,
 }
 
 /// A snapshot of the mounts, in mount order.
@@ -49,6 +60,13 @@ impl MountTable {
         above.max_by_key(|mount| mount.point.components().count())
     }
 
+    /// What is at the path `dir`, but for mounts at that path itself.
+    pub fn origin_below(&self, dir: &Path) -> Option<Origin> {
+        let outer = self.of(dir.parent()?)?;
+        let inside = dir.strip_prefix(&outer.point).ok()?;
+        Some(Origin { device: outer.origin.device.clone(), dir: outer.origin.dir.join(inside) })
+    }
+
     /// The mounts at or below `dir`.
     pub fn within<'a>(&'a self, dir: &'a Path) -> impl Iterator<Item = &'a Mount> {
         self.0.iter().filter(move |mount| mount.point.starts_with(dir))
@@ -64,13 +82,17 @@ impl FromIterator<Mount> for MountTable {
 /// `36 35 98:0 /root /point options tags… - type source options`.
 fn parse_line(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ');
-    let point = PathBuf::from(OsString::from_vec(unescape(fields.nth(4)?)));
+    let device = String::from_utf8_lossy(fields.nth(2)?).into_owned();
+    let mut path = || Some(PathBuf::from(OsString::from_vec(unescape(fields.next()?))));
+    let origin = Origin { device, dir: path()? };
+    let point = path()?;
     let mut is_shared = false;
     fields
         .by_ref()
         .inspect(|field| is_shared |= field.starts_with(b"shared:"))
         .find(|field| *field == b"-")?;
-    Some(Mount { point, filesystem: String::from_utf8_lossy(fields.next()?).into_owned(), is_shared })
+    let filesystem = String::from_utf8_lossy(fields.next()?).into_owned();
+    Some(Mount { point, filesystem, origin, is_shared })
 }
 
 /// Decodes the kernel's octal escapes of spaces, tabs, newlines and backslashes.

@@ -1,6 +1,11 @@
 //! Test fixtures: files of a fake machine, and processes.
 
-use super::Shim;
+use std::path::Path;
+
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+
+use super::{KernelMounts, Shim};
 
 /// `/proc/meminfo` of a fake machine with 2 MiB of swap.
 pub(super) const MEMINFO: &str = "MemTotal:        3975224 kB\nMemFree: 1 kB\nBuffers: 1 kB\nCached: 1 kB\nSwapCached: 0 kB\n\
@@ -10,4 +15,20 @@ pub(super) const MEMINFO: &str = "MemTotal:        3975224 kB\nMemFree: 1 kB\nBu
 /// A shim of this process.
 pub(crate) fn shim(pid: i32, started: u64) -> Shim {
     Shim::made_up(pid, started)
+}
+
+/// Runs a test with a directory in a mount namespace of its own, in which nothing is shared. Needs root.
+pub(crate) fn in_mount_namespace(test: impl FnOnce(&Path, &KernelMounts) + Send + 'static) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().canonicalize().unwrap();
+    let run = move || {
+        let private = MsFlags::MS_PRIVATE | MsFlags::MS_REC;
+        let is_alone = unshare(CloneFlags::CLONE_NEWNS)
+            .and_then(|()| mount(None::<&str>, "/", None::<&str>, private, None::<&str>));
+        match is_alone {
+            Ok(()) => test(&path, &KernelMounts { mountinfo: "/proc/thread-self/mountinfo".into() }),
+            Err(errno) => eprintln!("skipped: needs root ({errno})"),
+        }
+    };
+    std::thread::spawn(run).join().unwrap();
 }

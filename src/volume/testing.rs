@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::desired::NodeAmounts;
 use crate::pod::AdmittedPod;
-use crate::sys::{Inside, Mount, MountCall, MountTable, Mounts, SysError};
+use crate::sys::{Inside, Mount, MountCall, MountTable, Mounts, Origin, SysError};
 
 /// A node with 4 cores, 8 GiB of memory and 100 GiB of disk.
 pub(super) const NODE: NodeAmounts =
@@ -36,7 +36,12 @@ struct Inner {
 impl FakeMounts {
     /// Adds a foreign mount.
     pub(super) fn add(&self, point: &Path, filesystem: &str) {
-        let mount = Mount { point: point.to_owned(), filesystem: filesystem.to_owned(), is_shared: true };
+        let mount = Mount {
+            point: point.to_owned(),
+            filesystem: filesystem.to_owned(),
+            origin: Origin::default(),
+            is_shared: true,
+        };
         self.with(|inner| inner.mounts.push(mount));
     }
 
@@ -80,7 +85,12 @@ impl Mounts for FakeMounts {
         clear(dir);
         let point = dir.canonicalize().unwrap();
         self.with(|inner| {
-            inner.mounts.push(Mount { point, filesystem: "tmpfs".into(), is_shared: true });
+            inner.mounts.push(Mount {
+                point,
+                filesystem: "tmpfs".into(),
+                origin: Origin::default(),
+                is_shared: true,
+            });
             inner.sizes.push(size);
         });
         Ok(())
@@ -88,7 +98,14 @@ impl Mounts for FakeMounts {
 
     fn bind(&self, _: &Inside, target: &Path) -> Result<(), SysError> {
         let point = target.canonicalize().unwrap();
-        self.with(|inner| inner.mounts.push(Mount { point, filesystem: "ext4".into(), is_shared: true }));
+        self.with(|inner| {
+            inner.mounts.push(Mount {
+                point,
+                filesystem: "ext4".into(),
+                origin: Origin::default(),
+                is_shared: true,
+            })
+        });
         Ok(())
     }
 
@@ -102,7 +119,7 @@ impl Mounts for FakeMounts {
             }
             if !call.options.iter().any(|option| option == "remount") {
                 let filesystem = call.filesystem.unwrap_or("ext4").into();
-                inner.mounts.push(Mount { point, filesystem, is_shared: true });
+                inner.mounts.push(Mount { point, filesystem, origin: Origin::default(), is_shared: true });
             }
             Ok(())
         })

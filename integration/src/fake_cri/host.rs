@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use hostlet::cri::fake::FakeRuntime;
 use jiff::Timestamp;
+use nix::mount::{MntFlags, umount2};
 use tempfile::TempDir;
 
 use super::FakeCri;
@@ -233,6 +234,8 @@ impl FakeHost {
 
 impl Drop for FakeHost {
     fn drop(&mut self) {
+        // Where the host's root mount is not shared, the daemon mounted its directory on itself.
+        let _ = umount2(&self.directory().join("kubelet"), MntFlags::MNT_DETACH);
         for link in self.log_links() {
             // It may be removed already: a daemon that is stopping cleans up as well.
             let _ = fs::remove_file(link);

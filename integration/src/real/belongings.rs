@@ -161,6 +161,8 @@ pub(super) fn belongings(host: &RealHost, dirs: &Dirs) -> Result<BTreeSet<Belong
     add(Kind::Shim, shims_at_work(&shims));
     let mounts = fs::read_to_string("/proc/self/mountinfo").context("reading /proc/self/mountinfo")?;
     let points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
+    // The daemon's directory is a shared mount for as long as the host runs.
+    let points = points.filter(|point| Path::new(point) != host.kubelet_root());
     let ours =
         points.filter(|point| [&dirs.state, &dirs.run].iter().any(|dir| Path::new(point).starts_with(dir)));
     let (namespaces, mounts): (Vec<&str>, Vec<&str>) = ours.partition(|point| point.contains("/netns/"));

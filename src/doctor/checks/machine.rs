@@ -176,7 +176,7 @@ fn mounts(facts: &Facts) -> Finding {
         Ok(Some(mount)) => Finding::warning(
             CHECK,
             format!(
-                "the mount {} is not shared: containers whose volumes have mountPropagation do not start",
+                "the mount {} is not shared: containers whose hostPath volumes have mountPropagation do not start",
                 mount.display()
             ),
             format!("mount --make-rshared {}, at each boot before containerd starts", mount.display()),

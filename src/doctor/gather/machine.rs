@@ -43,7 +43,8 @@ pub(super) fn machine(root: &Path, config: &Config) -> MachineFacts {
         not_before: modified(&proc.join("self/exe")),
         is_synchronized: clock_is_synchronized(),
         disks: disks(&[&config.root_dir, &config.pods.logs_dir, Path::new(CONTAINERD)]),
-        unshared_mount: unshared_mount(&proc, &config.root_dir),
+        // The daemon makes its own directory a shared mount.
+        unshared_mount: unshared_mount(&proc, Path::new("/")),
         inotify_instances: number("sys/fs/inotify/max_user_instances"),
         inotify_watches: number("sys/fs/inotify/max_user_watches"),
     }
