@@ -23,6 +23,8 @@ here=$(dirname "${BASH_SOURCE[0]}")
 . "$here/lib/containerd.sh"
 # shellcheck source=integration/lib/containerd2.sh
 . "$here/lib/containerd2.sh"
+# shellcheck source=integration/lib/runc.sh
+. "$here/lib/runc.sh"
 # shellcheck source=integration/lib/kubernetes.sh
 . "$here/lib/kubernetes.sh"
 # shellcheck source=integration/lib/pki.sh
@@ -39,6 +41,8 @@ here=$(dirname "${BASH_SOURCE[0]}")
 . "$here/vm/node.sh"
 # shellcheck source=integration/vm/kubeadm.sh
 . "$here/vm/kubeadm.sh"
+# shellcheck source=integration/vm/confinement.sh
+. "$here/vm/confinement.sh"
 # shellcheck source=integration/vm/scenarios.sh
 . "$here/vm/scenarios.sh"
 
@@ -125,6 +129,11 @@ trap 'vm_destroy; rm -rf "$VM_SAVED"' EXIT
 trap 'exit 130' INT TERM
 find_packages
 if [[ " ${scenarios[*]} " == *" kubeadm "* ]]; then build_kubernetes "${CONTROL_PLANE[@]}" kubectl kubeadm; fi
+if [[ " ${scenarios[*]} " == *" users "* ]]; then
+  go=$(go_program) || die "containerd and runc of the scenario users are built with Go (https://go.dev/dl/)"
+  build_containerd2 "$go"
+  build_runc "$go"
+fi
 vm_build_image
 say "installing hostlet in a VM"
 prepare

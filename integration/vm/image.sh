@@ -2,7 +2,7 @@
 # The base image of the test VM: a plain Debian with systemd, containerd as its package configures it, and the agent, built
 # once per set of its inputs into the cache of the tests. Its disk is made without mounting anything. Sourced after common.sh.
 
-VM_PACKAGES=(systemd-sysv dbus udev kmod iproute2 iptables conntrack procps curl jq ca-certificates containerd runc
+VM_PACKAGES=(systemd-sysv dbus udev kmod iproute2 iptables conntrack procps curl jq ca-certificates apparmor containerd runc
   containernetworking-plugins initramfs-tools)
 VM_DISK_SIZE=3G
 
@@ -12,6 +12,7 @@ vm_missing_packages() {
   command -v qemu-system-x86_64 >/dev/null || echo qemu-system-x86
   command -v qemu-img >/dev/null || echo qemu-utils
   command -v mke2fs >/dev/null || echo e2fsprogs
+  runc_missing_packages
 }
 
 vm_install_packages() {
@@ -42,7 +43,13 @@ vm_suite() {
   fi
 }
 
-# The directory of the base image, by a key of all of its inputs: root.img, vmlinuz, initrd.img.
+# The kernels in the VM of a Debian release, one a line: the release's own, and one that maps the IDs of a tmpfs (Linux 6.3).
+vm_kernels() {
+  echo linux-image-cloud-amd64
+  [ "$1" != bookworm ] || echo linux-image-6.12-cloud-amd64
+}
+
+# The directory of the base image, by a key of all of its inputs: root.img, and oldest/ and newest/ with vmlinuz and initrd.img.
 vm_image_dir() {
   local key
   key=$({
@@ -69,18 +76,24 @@ vm_build_image() {
 }
 
 vm_make_image() {
-  local suite=$1 dir=$2 work
+  local suite=$1 dir=$2 work packages kernels versions
   note "VM: making an image of Debian $suite (about a minute)"
+  mapfile -t kernels < <(vm_kernels "$suite")
+  packages=$(IFS=, && echo "${VM_PACKAGES[*]},${kernels[*]}")
   work=$(mktemp -d "$(dirname "$dir")/.new.XXXXXX")
   mkdir "$work/image"
-  if ! mmdebstrap --quiet --variant=minbase --include="$(IFS=, && echo "${VM_PACKAGES[*]}"),linux-image-cloud-amd64" \
-    "$suite" "$work/root" >"$work/log" 2>&1; then
+  if ! mmdebstrap --quiet --variant=minbase --include="$packages" "$suite" "$work/root" >"$work/log" 2>&1; then
     tail -n 20 "$work/log" >&2
     rm -rf "$work"
     die "mmdebstrap failed"
   fi
   vm_configure_root "$work/root"
-  cp -L "$work/root/vmlinuz" "$work/root/initrd.img" "$work/image/"
+  mapfile -t versions < <(cd "$work/root/boot" && printf '%s\n' vmlinuz-* | sed 's/^vmlinuz-//' | sort -V)
+  mkdir "$work/image/oldest" "$work/image/newest"
+  cp "$work/root/boot/vmlinuz-${versions[0]}" "$work/image/oldest/vmlinuz"
+  cp "$work/root/boot/initrd.img-${versions[0]}" "$work/image/oldest/initrd.img"
+  cp "$work/root/boot/vmlinuz-${versions[-1]}" "$work/image/newest/vmlinuz"
+  cp "$work/root/boot/initrd.img-${versions[-1]}" "$work/image/newest/initrd.img"
   mke2fs -q -t ext4 -d "$work/root" "$work/image/root.img" "$VM_DISK_SIZE" >/dev/null
   mv "$work/image" "$dir"
   rm -rf "$work"

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # The test VM as functions: boot, run, copy in, reboot, power-cut, save, wait. Commands go through a virtio port, so it needs no
-# network; VM_NETNS names the network namespace whose addresses it can reach. Sourced after common.sh and image.sh. One VM per
-# process; its files are below VM_DIR.
+# network; VM_NETNS names the network namespace whose addresses it can reach. VM_KERNEL names the kernel of the next boot, oldest
+# (the default) or newest. Sourced after common.sh and image.sh. One VM per process; its files are below VM_DIR.
 
 VM_DIR=
 VM_PID=
@@ -66,13 +66,13 @@ vm_resume() {
 
 # usage: vm_power_on [OPTION_OF_QEMU...]
 vm_power_on() {
-  local accel run=()
+  local accel run=() kernel=$VM_IMAGE/${VM_KERNEL:-oldest}
   read -ra accel <<<"$(vm_accel)"
   # Only the network: other namespaces are those of this script.
   [ -z "${VM_NETNS:-}" ] || run=(nsenter "--net=/run/netns/$VM_NETNS")
   vm_drain
   "${run[@]}" qemu-system-x86_64 -machine q35 "${accel[@]}" -smp 2 -m "${VM_MEMORY:-1536}" -display none -nodefaults -no-user-config \
-    -kernel "$VM_IMAGE/vmlinuz" -initrd "$VM_IMAGE/initrd.img" -append "root=/dev/vda rw console=ttyS0 net.ifnames=0 quiet panic=1" \
+    -kernel "$kernel/vmlinuz" -initrd "$kernel/initrd.img" -append "root=/dev/vda rw console=ttyS0 net.ifnames=0 quiet panic=1" \
     -drive "file=$VM_DIR/root.qcow2,if=virtio,format=qcow2" \
     -drive "file=$VM_DIR/payload.img,if=virtio,format=raw,readonly=on" \
     -chardev "file,id=console,path=$VM_DIR/console.log,append=on" -serial chardev:console \

@@ -3,13 +3,13 @@
 
 MANIFESTS=/etc/hostlet/manifests
 
-# Collects what the VM gets on its second disk: packages of two revisions, and an image.
+# Collects what the VM gets on its second disk: packages of two revisions, an image, and what single scenarios need.
 node_payload() {
   local dir=$1 revision
   build_images "$dir/images"
   rm -f "$dir"/images/*.digest "$dir/images/.lock" "$dir/images/pause.tar"
-  # For the scenario that joins a cluster.
   ! kubernetes_program kubeadm >/dev/null || cp "$(kubernetes_program kubeadm)" "$dir/"
+  ! [ -x "$(runc_dir)/runc" ] || cp -r "$(containerd2_dir)" "$(runc_dir)/runc" "$dir/"
   for revision in 1 2; do
     mkdir "$dir/$revision"
     cp "$VM_PACKAGES_DIR/$revision"/*.deb "$dir/$revision/"

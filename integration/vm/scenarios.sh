@@ -15,6 +15,8 @@ watchdog   a stopped daemon is killed by the watchdog and comes back; its pods k
 mounts     a Secret-like tmpfs and a Bidirectional mount are visible across the unit's boundary
 cgroups    cgroup v2 with both drivers: slices and values of every QoS class, with systemReserved and protected memory
 huge       huge pages: capacity, limits of pods and containers, a volume
+users      hostUsers: false, procMount, recursive read-only mounts: the newest kernel in the VM, containerd 2 and a current runc
+apparmor   the profiles of AppArmor, and one that is not loaded yet
 shutdown   a reboot ends the pods in order of their priority, and waits for them
 purge      apt remove leaves pods running, apt purge ends and deletes them, and nothing of a stock kubelet's
 power      power cuts while pods start: everything comes back once
