@@ -30,6 +30,8 @@ mod many;
 mod nodes;
 #[path = "cluster/objects.rs"]
 mod objects;
+#[path = "cluster/resize.rs"]
+mod resize;
 #[path = "cluster/restarts.rs"]
 mod restarts;
 #[path = "cluster/samples.rs"]

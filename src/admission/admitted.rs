@@ -1,6 +1,8 @@
 //! Records which pods are admitted, across restarts of the daemon. The sources and the runtime do not suffice: a manifest may
 //! have become unreadable, and the runtime may have lost a pod in a power failure.
 //!
+//! The pod is recorded with the resources that are allocated to it, which are those of its spec unless a resize is pending.
+//!
 //! A pod has a row in the store from its admission until no source names it *and* its lifecycle has finished. If the daemon
 //! is killed while a pod terminates, the next one therefore knows the pod and finishes its termination before a successor
 //! of the same name starts.
@@ -72,9 +74,12 @@ impl AdoptedPod {
 }
 
 /// An admitted pod that a source still names.
-struct Admitted {
-    at: Timestamp,
-    pod: Arc<Pod>,
+#[derive(Clone, Debug)]
+pub(super) struct Admitted {
+    /// When it was admitted.
+    pub(super) at: Timestamp,
+    /// The pod, with the resources that are allocated to it.
+    pub(super) pod: Arc<Pod>,
 }
 
 /// The admitted pods. Cheap to clone; clones share their state.
@@ -127,9 +132,9 @@ impl AdmittedPods {
         self.state.lock()
     }
 
-    /// When each of them was admitted.
-    pub fn times(&self) -> HashMap<PodUid, Timestamp> {
-        self.lock().admitted.iter().map(|(uid, admitted)| (uid.clone(), admitted.at)).collect()
+    /// All of them.
+    pub(super) fn all(&self) -> HashMap<PodUid, Admitted> {
+        self.lock().admitted.clone()
     }
 
     /// Records the pods that are admitted now. Those without a manifest are the API server's.
@@ -175,6 +180,7 @@ impl AdmittedPods {
         self.store.retain(Table::Restarts, |uid| known.contains(uid));
         self.store.retain(Table::ProbeResults, |uid| known.contains(uid));
         self.store.retain(Table::CrashLoops, |uid| known.contains(uid));
+        self.store.retain(Table::Actuated, |uid| known.contains(uid));
         self.store.retain(Table::ImagePulls, |uid| known.contains(uid));
     }
 }

@@ -75,11 +75,11 @@ fn an_admission_time_lasts_while_the_source_names_the_pod() {
     let (next, _) = AdmittedPods::new(store.copy());
     // The source is not ready yet; then one of the two is removed and comes back.
     record(&next, &[], false, 2);
-    assert_eq!(next.times().len(), 2);
+    assert_eq!(next.all().len(), 2);
     record(&next, &both[..1], true, 3);
     record(&next, &both, true, 4);
-    let times = next.times();
-    assert_eq!((times[&PodUid::from("a")], times[&PodUid::from("b")]), (at(1), at(4)));
+    let admitted = next.all();
+    assert_eq!((admitted[&PodUid::from("a")].at, admitted[&PodUid::from("b")].at), (at(1), at(4)));
 }
 
 #[test]

@@ -12,22 +12,26 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
+use super::admitted::Admitted;
 use super::app_armor;
 use super::fit::{Unfit, fit};
+use super::metrics::{ResizeMetrics, Resolution, Trigger};
 use super::node::NodeView;
 use super::pressure;
 use super::rejection::{RejectedPod, Rejection};
+use super::resize;
 use super::shutdown::{self, NodeShutdown};
 use super::sysctls::forbidden_sysctl;
 use super::victims::victims;
 use crate::pod::validation::FieldError;
 use crate::pod::view::PodView;
 use crate::pod::{
-    AdmittedPod, DesiredPods, PodKill, PodPhase, StatusOverride, is_critical, pod_uid, seen_at,
+    AdmittedPod, DesiredPods, PodKill, PodPhase, ResizeRefusal, ResizeState, StatusOverride, is_critical,
+    pod_uid, seen_at, with_allocation,
 };
 use crate::source::SourceState;
 use crate::source::api::ApiState;
-use crate::types::PodUid;
+use crate::types::{PodEvent, PodRef, PodUid};
 
 const OS_LABEL: &str = "kubernetes.io/os";
 
@@ -42,8 +46,8 @@ const DISRUPTION: &str = "Pod was preempted by Kubelet to accommodate a critical
 pub(super) struct AdmissionInput<'a> {
     pub(super) manifests: &'a SourceState,
     pub(super) api: &'a ApiState,
-    /// When pods were admitted, by this daemon or an earlier one.
-    pub(super) admitted: &'a HashMap<PodUid, Timestamp>,
+    /// The admitted pods, of this daemon or an earlier one.
+    pub(super) admitted: &'a HashMap<PodUid, Admitted>,
     /// Pods that have terminated.
     pub(super) terminated: &'a HashSet<PodUid>,
     pub(super) node: &'a NodeView,
@@ -54,6 +58,7 @@ pub(super) struct AdmissionInput<'a> {
     pub(super) confirmed: Option<&'a HashSet<PodUid>>,
     pub(super) shutdown: &'a NodeShutdown,
     pub(super) evicted: &'a BTreeMap<PodUid, PodKill>,
+    pub(super) now: Timestamp,
 }
 
 /// The decisions.
@@ -63,7 +68,9 @@ pub(super) struct Decisions {
     pub(super) rejected: Vec<RejectedPod>,
     /// Pods that are preempted from now on.
     pub(super) newly_preempted: Vec<PodUid>,
-    /// Whether a pod waits for preempted pods to terminate.
+    /// Events about requested resizes.
+    pub(super) resizes: Vec<(PodRef, PodEvent)>,
+    /// Whether a pod or a resize waits for other pods to terminate.
     pub(super) is_waiting: bool,
     /// Pods that do not match the Node as last seen. They wait until it was read again.
     pub(super) unconfirmed: HashSet<PodUid>,
@@ -81,11 +88,24 @@ struct Candidate<'a> {
 #[derive(Debug)]
 pub(super) struct Admitter {
     allowed_unsafe_sysctls: Vec<String>,
-    /// The admitted pods. A pod is parsed again only when its object changes.
-    admitted: HashMap<PodUid, Arc<AdmittedPod>>,
+    /// Whether containers of this node may swap.
+    has_swap: bool,
+    pub(super) metrics: ResizeMetrics,
+    /// How many pods had terminated at the last decisions.
+    terminated: usize,
+    admitted: HashMap<PodUid, Known>,
     rejected: HashMap<PodUid, RejectedPod>,
     /// Pods that are being preempted.
     preempted: BTreeMap<PodUid, PodKill>,
+}
+
+/// An admitted pod. It is parsed again only when its object or its allocated resources change.
+#[derive(Debug)]
+struct Known {
+    /// The object from its source, with the desired resources.
+    source: Arc<Pod>,
+    /// The pod with its allocated resources: of the same object if these are the desired ones.
+    pod: Arc<AdmittedPod>,
 }
 
 enum Verdict {
@@ -98,9 +118,12 @@ enum Verdict {
 }
 
 impl Admitter {
-    pub(super) fn new(allowed_unsafe_sysctls: Vec<String>) -> Self {
+    pub(super) fn new(allowed_unsafe_sysctls: Vec<String>, has_swap: bool) -> Self {
         Self {
             allowed_unsafe_sysctls,
+            has_swap,
+            terminated: 0,
+            metrics: ResizeMetrics::default(),
             admitted: HashMap::new(),
             rejected: HashMap::new(),
             preempted: BTreeMap::new(),
@@ -110,22 +133,36 @@ impl Admitter {
     pub(super) fn review(&mut self, input: &AdmissionInput<'_>) -> Decisions {
         let candidates = candidates(input);
         let uids: HashSet<PodUid> = candidates.iter().map(|c| pod_uid(c.pod)).collect();
-        self.admitted.retain(|uid, _| uids.contains(uid));
+        let mut trigger = match input.terminated.len() > self.terminated {
+            true => Trigger::PodTerminated,
+            false => Trigger::PodUpdated,
+        };
+        self.terminated = input.terminated.len();
+        for (_, gone) in self.admitted.extract_if(|uid, _| !uids.contains(uid)) {
+            trigger = Trigger::PodsRemoved;
+            self.metrics.resolved(&gone.pod, Resolution::Terminated, input.now);
+        }
         self.rejected.retain(|uid, _| uids.contains(uid));
         self.preempted.retain(|uid, _| uids.contains(uid));
         let mut decisions = Decisions::default();
         decisions.desired_pods.ready = input.manifests.ready && input.api.ready;
-        let mut new = Vec::new();
+        let (mut new, mut resizable) = (Vec::new(), Vec::new());
         for candidate in candidates {
             let uid = pod_uid(candidate.pod);
             match self.rejected.get(&uid) {
                 Some(rejected) if !candidate.is_manifest => decisions.rejected.push(rejected.clone()),
                 Some(_) => new.push(candidate),
                 None if input.admitted.contains_key(&uid) || is_terminating(candidate.pod) => {
-                    decisions.desired_pods.pods.push(self.admit(candidate.pod));
+                    let before = input.admitted.get(&uid).map(|admitted| &admitted.pod);
+                    decisions.desired_pods.pods.push(self.admit(candidate.pod, before, input.now));
+                    resizable.push(candidate);
                 }
                 None => new.push(candidate),
             }
+        }
+        if decisions.desired_pods.ready {
+            // What others use is known only now.
+            self.resize(resizable, input, trigger, &mut decisions);
         }
         for candidate in new {
             if !candidate.is_manifest && !input.is_node_known {
@@ -135,14 +172,10 @@ impl Admitter {
                 // Decided once the runtime has responded.
                 continue;
             }
-            let before: HashSet<PodUid> = self.preempted.keys().cloned().collect();
-            let verdict = self.verdict(candidate, input, &decisions.desired_pods.pods);
-            let newly = self.preempted.keys().filter(|uid| !before.contains(*uid));
-            decisions.newly_preempted.extend(newly.cloned());
-            match verdict {
+            match self.decide(candidate, input, &mut decisions) {
                 Verdict::Admitted => {
                     self.rejected.remove(&pod_uid(candidate.pod));
-                    decisions.desired_pods.pods.push(self.admit(candidate.pod));
+                    decisions.desired_pods.pods.push(self.admit(candidate.pod, None, input.now));
                 }
                 Verdict::Rejected(rejection) => {
                     decisions.rejected.push(self.reject(candidate.pod, rejection))
@@ -158,13 +191,99 @@ impl Admitter {
         decisions
     }
 
-    fn admit(&mut self, object: &Arc<Pod>) -> Arc<AdmittedPod> {
-        let admitted =
-            self.admitted.entry(pod_uid(object)).or_insert_with(|| AdmittedPod::new(object.clone()));
-        if !Arc::ptr_eq(admitted.object(), object) {
-            *admitted = AdmittedPod::new(object.clone());
+    /// Admits a pod with the resources that were allocated to it `before`, if it was admitted already.
+    fn admit(&mut self, object: &Arc<Pod>, before: Option<&Arc<Pod>>, now: Timestamp) -> Arc<AdmittedPod> {
+        let known = self.admitted.get(&pod_uid(object));
+        if let Some(known) = known.filter(|known| Arc::ptr_eq(&known.source, object)) {
+            return known.pod.clone();
         }
-        admitted.clone()
+        if let Some(known) = known {
+            self.metrics.requested(&known.source, object);
+        }
+        let allocated = known.map(|known| known.pod.object()).or(before);
+        let kept = allocated.and_then(|allocated| with_allocation(object, allocated));
+        let mut resize = known.map(|known| known.pod.resize.clone()).unwrap_or_default();
+        if let (Some(known), None) = (known, &kept) {
+            // One that was taken back is over.
+            self.metrics.resolved(&known.pod, Resolution::Reverted, now);
+            resize.pending = None;
+        }
+        let pod = AdmittedPod::resized(kept.map_or_else(|| object.clone(), Arc::new), resize);
+        self.admitted.insert(pod_uid(object), Known { source: object.clone(), pod: pod.clone() });
+        pod
+    }
+
+    /// Decides on the requested resizes, in their order.
+    fn resize(
+        &mut self,
+        pods: Vec<Candidate<'_>>,
+        input: &AdmissionInput<'_>,
+        mut trigger: Trigger,
+        decisions: &mut Decisions,
+    ) {
+        let known = &self.admitted;
+        let requested = pods.into_iter().filter_map(|candidate| {
+            let known = known.get(&pod_uid(candidate.pod))?;
+            let differs = !Arc::ptr_eq(&known.source, known.pod.object());
+            let is_over =
+                is_terminating(candidate.pod) || input.terminated.contains(&known.pod.reference.uid);
+            let turn = resize::turn(candidate.pod, &known.pod, known.pod.resize.pending.as_ref());
+            (differs && !is_over).then_some((turn, candidate))
+        });
+        let mut requested: Vec<_> = requested.collect();
+        requested.sort_by_key(|(turn, _)| *turn);
+        for (_, candidate) in requested {
+            if !candidate.is_manifest && !input.is_node_known {
+                continue;
+            }
+            let uid = pod_uid(candidate.pod);
+            let Some(before) = self.admitted.get(&uid).map(|known| known.pod.clone()) else { continue };
+            let infeasible = self.has_swap.then(|| resize::infeasible(candidate.pod, &before)).flatten();
+            let refused = match infeasible {
+                Some(why) => Some((why, ResizeRefusal::Infeasible)),
+                None => match self.decide(candidate, input, decisions) {
+                    Verdict::Admitted => None,
+                    Verdict::Rejected(why) => Some((why, ResizeRefusal::Deferred)),
+                    Verdict::Waiting => {
+                        let why = Rejection::new("Preempting", "waiting for preempted pods to terminate");
+                        Some((why, ResizeRefusal::Deferred))
+                    }
+                    Verdict::Unconfirmed => {
+                        decisions.unconfirmed.insert(uid);
+                        continue;
+                    }
+                },
+            };
+            let pending = before.resize.pending.as_ref();
+            let (resized, event) = match refused {
+                None => {
+                    self.metrics.allocated(&before, trigger, input.now);
+                    trigger = Trigger::PodResized;
+                    let resize = ResizeState { allocations: before.resize.allocations + 1, pending: None };
+                    let event = resize::started(candidate.pod);
+                    (AdmittedPod::resized(candidate.pod.clone(), resize), Some(event))
+                }
+                Some((why, refusal)) => {
+                    decisions.is_waiting |= refusal == ResizeRefusal::Deferred;
+                    let (refused, event) = resize::refused(candidate.pod, refusal, &why, pending, input.now);
+                    if event.is_some() && refusal == ResizeRefusal::Infeasible {
+                        self.metrics.infeasible(resize::SWAP_LIMITATION);
+                    }
+                    let is_same = pending == Some(&refused);
+                    let resize = ResizeState { pending: Some(refused), ..before.resize.clone() };
+                    let pod = match is_same {
+                        true => before.clone(),
+                        false => AdmittedPod::resized(before.object().clone(), resize),
+                    };
+                    (pod, event)
+                }
+            };
+            decisions.resizes.extend(event.map(|event| (before.reference.clone(), event)));
+            replace(&mut decisions.desired_pods.pods, &before, &resized);
+            if let Some(known) = self.admitted.get_mut(&uid) {
+                known.pod = resized;
+            }
+        }
     }
 
     /// Records a rejection. An unchanged one stays the same value, so that it causes no update.
@@ -177,18 +296,34 @@ impl Admitter {
         known.clone()
     }
 
+    /// Decides on a pod, next to the others that are admitted. Notes which pods it preempts.
+    fn decide(
+        &mut self,
+        candidate: Candidate<'_>,
+        input: &AdmissionInput<'_>,
+        decisions: &mut Decisions,
+    ) -> Verdict {
+        let before: HashSet<PodUid> = self.preempted.keys().cloned().collect();
+        let verdict = self.verdict(candidate, input, &decisions.desired_pods.pods);
+        let newly = self.preempted.keys().filter(|uid| !before.contains(*uid));
+        decisions.newly_preempted.extend(newly.cloned());
+        verdict
+    }
+
     fn verdict(
         &mut self,
         candidate: Candidate<'_>,
         input: &AdmissionInput<'_>,
         desired_pods: &[Arc<AdmittedPod>],
     ) -> Verdict {
-        let pod = candidate.pod;
+        let (pod, uid) = (candidate.pod, pod_uid(candidate.pod));
         if let Some(rejection) = self.rejection_by_itself(candidate, input.node) {
             return Verdict::Rejected(rejection);
         }
         let is_active = |other: &&Arc<AdmittedPod>| {
-            !other.has_ended() && !input.terminated.contains(&other.reference.uid)
+            other.reference.uid != uid
+                && !other.has_ended()
+                && !input.terminated.contains(&other.reference.uid)
         };
         let active: Vec<&AdmittedPod> = desired_pods.iter().filter(is_active).map(|other| &**other).collect();
         let staying: Vec<Arc<Pod>> = active
@@ -207,8 +342,7 @@ impl Admitter {
             Ok(()) => return Verdict::Admitted,
             Err(unfit) => unfit,
         };
-        let is_confirmed =
-            candidate.is_manifest || input.confirmed.is_none_or(|uids| uids.contains(&pod_uid(pod)));
+        let is_confirmed = candidate.is_manifest || input.confirmed.is_none_or(|uids| uids.contains(&uid));
         let rejected = |unfit: &Unfit| match unfit {
             Unfit::Never { by_node: true, .. } if !is_confirmed => Verdict::Unconfirmed,
             unfit => unfit.rejection().map_or(Verdict::Waiting, Verdict::Rejected),
@@ -289,7 +423,7 @@ fn candidates<'a>(input: &AdmissionInput<'a>) -> Vec<Candidate<'a>> {
     });
     let mut all: Vec<Candidate<'_>> = manifests.chain(api).collect();
     all.sort_by_cached_key(|candidate| {
-        let at = input.admitted.get(&pod_uid(candidate.pod)).copied();
+        let at = input.admitted.get(&pod_uid(candidate.pod)).map(|admitted| admitted.at);
         let created = candidate.pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
         (at.is_none(), at, !candidate.is_manifest, created, seen_at(candidate.pod))
     });
@@ -321,6 +455,13 @@ fn preemption() -> PodKill {
         disruption: Some(DISRUPTION.into()),
     };
     PodKill { status, grace_seconds: None, evict: true }
+}
+
+/// Replaces a desired pod by its next version.
+fn replace(pods: &mut [Arc<AdmittedPod>], before: &Arc<AdmittedPod>, after: &Arc<AdmittedPod>) {
+    if let Some(place) = pods.iter_mut().find(|pod| Arc::ptr_eq(pod, before)) {
+        place.clone_from(after);
+    }
 }
 
 /// The unsupported fields of a pod, as one message.

@@ -9,6 +9,7 @@ use super::*;
 use crate::pod::validation::FieldPath;
 use crate::source::api::ApiPod;
 use crate::source::{ManifestOrigin, StaticPod};
+use crate::telemetry::Metrics;
 use crate::types::testing::resource_list;
 use crate::types::{CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, Quantity};
 
@@ -17,7 +18,7 @@ struct World {
     admitter: Admitter,
     manifests: SourceState,
     api: ApiState,
-    admitted: HashMap<PodUid, Timestamp>,
+    admitted: HashMap<PodUid, Admitted>,
     terminated: HashSet<PodUid>,
     node: NodeView,
     is_node_known: bool,
@@ -30,7 +31,7 @@ impl World {
         let mut allocatable = resource_list([("cpu", "2"), ("memory", "1Gi")]);
         allocatable.set("pods", Quantity::count(pods));
         Self {
-            admitter: Admitter::new(Vec::new()),
+            admitter: Admitter::new(Vec::new(), false),
             manifests: SourceState { ready: true, ..SourceState::default() },
             api: ApiState { ready: true, ..ApiState::default() },
             admitted: HashMap::new(),
@@ -59,13 +60,14 @@ impl World {
     fn give_unsupported(&mut self, pod: Pod, unsupported: Vec<FieldError>) {
         let uid = pod_uid(&pod);
         let status = Arc::new(pod.status.clone().unwrap_or_default());
-        let given = ApiPod { pod: Arc::new(pod), status, version: "1".to_owned(), unsupported, resize: None };
+        let given = ApiPod { pod: Arc::new(pod), status, version: "1".to_owned(), unsupported };
         self.api.pods.insert(uid, Arc::new(given));
     }
 
     /// Decides, and remembers which pods were admitted as the task does.
     fn decide(&mut self) -> Decisions {
         self.decisions += 1;
+        let now = Timestamp::from_second(self.decisions).unwrap();
         let decisions = self.admitter.review(&AdmissionInput {
             manifests: &self.manifests,
             api: &self.api,
@@ -76,19 +78,21 @@ impl World {
             confirmed: self.confirmed.as_ref(),
             shutdown: &NodeShutdown::default(),
             evicted: &BTreeMap::new(),
+            now,
         });
-        let now = Timestamp::from_second(self.decisions).unwrap();
-        let uids: Vec<PodUid> = decisions.desired_pods.pods.iter().map(|pod| pod_uid(pod)).collect();
-        self.admitted.retain(|uid, _| uids.contains(uid));
-        for uid in uids {
-            self.admitted.entry(uid).or_insert(now);
-        }
+        let before = std::mem::take(&mut self.admitted);
+        let admitted = decisions.desired_pods.pods.iter().map(|pod| {
+            let uid = pod_uid(pod);
+            let at = before.get(&uid).map_or(now, |before| before.at);
+            (uid, Admitted { at, pod: pod.object().clone() })
+        });
+        self.admitted = admitted.collect();
         decisions
     }
 
     /// A new daemon: only the record of admitted pods remains.
     fn restart(&mut self) {
-        self.admitter = Admitter::new(Vec::new());
+        self.admitter = Admitter::new(Vec::new(), false);
     }
 }
 
@@ -336,4 +340,174 @@ fn strict_groups_need_a_runtime_that_supports_them() {
     world.admitted.clear();
     world.node.strict_groups = Some(false);
     assert_eq!(rejected(&world.decide()), [pair("strict", "SupplementalGroupsPolicyNotSupported")]);
+}
+
+/// What is allocated to a pod: its requested CPU, and the pending resize with its generation.
+fn allocated(decisions: &Decisions, name: &str) -> (String, Option<(ResizeRefusal, String, Option<i64>)>) {
+    let pod = decisions.desired_pods.pods.iter().find(|pod| &*pod.reference.name == name).unwrap();
+    let requests = pod.spec().containers[0].resources.clone().unwrap().requests.unwrap();
+    let pending = pod.resize.pending.clone();
+    (requests["cpu"].0.clone(), pending.map(|it| (it.refusal, it.message, it.generation)))
+}
+
+/// The pod as it is after `generation` - 1 changes of its resources.
+fn resized(name: &str, cpu: &str, generation: i64) -> Pod {
+    let mut pod = api(name, 1, cpu);
+    pod.metadata.generation = Some(generation);
+    pod
+}
+
+fn told(decisions: &Decisions) -> Vec<String> {
+    decisions.resizes.iter().map(|(pod, event)| format!("{} {}", pod.name, event.reason)).collect()
+}
+
+#[test]
+fn a_resize_that_fits_is_allocated_and_one_that_does_not_waits() {
+    let mut world = World::new(9);
+    world.give(resized("a", "500m", 1));
+    world.give(resized("b", "1", 1));
+    world.decide();
+    world.give(resized("a", "1", 2));
+    let decisions = world.decide();
+    assert_eq!(
+        (allocated(&decisions, "a"), told(&decisions)),
+        (("1".into(), None), vec!["a ResizeStarted".to_owned()])
+    );
+    world.give(resized("a", "1500m", 3));
+    let decisions = world.decide();
+    let lacking = "Node didn't have enough resource: cpu, requested: 1500, used: 1000, capacity: 2000";
+    let deferred = Some((ResizeRefusal::Deferred, lacking.to_owned(), Some(3)));
+    assert_eq!(
+        (allocated(&decisions, "a"), told(&decisions)),
+        (("1".into(), deferred.clone()), vec!["a ResizeDeferred".to_owned()])
+    );
+    assert!(decisions.is_waiting);
+    let message = &decisions.resizes[0].1.message;
+    assert!(message.starts_with("Pod resize OutOfcpu: {\"containers\":[{\"name\":\"c\","), "{message}");
+    // The very same pod, as long as nothing changes; another daemon goes on from what was allocated.
+    assert!(world.decide().desired_pods.is_same(&decisions.desired_pods));
+    world.restart();
+    let decisions = world.decide();
+    assert_eq!(allocated(&decisions, "a"), ("1".into(), deferred));
+    world.terminated.insert("b".into());
+    let decisions = world.decide();
+    assert_eq!((allocated(&decisions, "a"), decisions.is_waiting), (("1500m".into(), None), false));
+    assert_eq!(told(&decisions), ["a ResizeStarted"]);
+}
+
+#[test]
+fn a_resize_that_is_taken_back_is_over() {
+    let mut world = World::new(9);
+    world.give(resized("a", "1", 1));
+    world.decide();
+    world.give(resized("a", "3", 2));
+    assert!(allocated(&world.decide(), "a").1.is_some());
+    world.give(resized("a", "1", 3));
+    let decisions = world.decide();
+    assert_eq!((allocated(&decisions, "a"), told(&decisions).len()), (("1".into(), None), 0));
+    assert!(!decisions.is_waiting);
+}
+
+#[test]
+fn no_resize_is_decided_on_before_all_pods_are_known() {
+    let mut world = World::new(9);
+    world.give(resized("a", "1", 1));
+    world.decide();
+    world.restart();
+    world.api.ready = false;
+    world.give(resized("a", "2", 2));
+    assert_eq!(allocated(&world.decide(), "a"), ("1".into(), None));
+    world.api.ready = true;
+    assert_eq!(allocated(&world.decide(), "a"), ("2".into(), None));
+}
+
+#[test]
+fn resizes_are_allocated_in_upstreams_order() {
+    let mut world = World::new(9);
+    for name in ["early", "late", "urgent", "smaller"] {
+        world.give(resized(name, "500m", 1));
+    }
+    world.decide();
+    world.give(resized("early", "900m", 2));
+    world.decide();
+    world.give(resized("late", "600m", 2));
+    let mut urgent = resized("urgent", "800m", 2);
+    urgent.spec.as_mut().unwrap().priority = Some(10);
+    world.give(urgent);
+    assert_eq!(told(&world.decide()), ["urgent ResizeDeferred", "late ResizeDeferred"]);
+    // 400m are free, of which the pod of higher priority takes 300m; then 100m are enough for the last only.
+    world.give(resized("smaller", "100m", 2));
+    let decisions = world.decide();
+    assert_eq!(told(&decisions), ["smaller ResizeStarted", "urgent ResizeStarted", "late ResizeStarted"]);
+    assert_eq!(allocated(&decisions, "early").0, "500m");
+}
+
+#[test]
+fn a_resize_counts_before_new_pods() {
+    let mut world = World::new(9);
+    world.give(resized("a", "1", 1));
+    world.decide();
+    world.give(resized("a", "1500m", 2));
+    world.give(api("new", 2, "1"));
+    let decisions = world.decide();
+    assert_eq!((allocated(&decisions, "a").0, names(&decisions)), ("1500m".into(), vec!["a".to_owned()]));
+}
+
+#[test]
+fn a_resize_that_changes_the_share_of_swap_is_never_done() {
+    let mut world = World::new(9);
+    world.admitter = Admitter::new(Vec::new(), true);
+    let of = |name: &str, memory: &str, restarts: bool, generation: i64| {
+        let mut pod = resized(name, "100m", generation);
+        let container = &mut pod.spec.as_mut().unwrap().containers[0];
+        let requests = json!({"requests": {"cpu": "100m", "memory": memory}});
+        container.resources = serde_json::from_value(requests).unwrap();
+        let policy = json!([{"resourceName": "memory", "restartPolicy": "RestartContainer"}]);
+        container.resize_policy = restarts.then(|| serde_json::from_value(policy).unwrap());
+        pod
+    };
+    world.give(of("keeps", "32Mi", false, 1));
+    world.give(of("restarts", "32Mi", true, 1));
+    world.give(resized("cpu", "100m", 1));
+    world.decide();
+    world.give(of("keeps", "64Mi", false, 2));
+    world.give(of("restarts", "64Mi", true, 2));
+    world.give(resized("cpu", "200m", 2));
+    let decisions = world.decide();
+    let mut told = told(&decisions);
+    told.sort();
+    assert_eq!(told, ["cpu ResizeStarted", "keeps ResizeInfeasible", "restarts ResizeStarted"]);
+    let message = "In-place resize of containers with swap is not supported.";
+    let infeasible = Some((ResizeRefusal::Infeasible, message.to_owned(), Some(2)));
+    assert_eq!((allocated(&decisions, "keeps").1, decisions.is_waiting), (infeasible, false));
+    assert!(decisions.resizes.iter().any(|(_, event)| event.message.starts_with("Pod resize Infeasible: {")));
+}
+
+#[test]
+fn deferred_resizes_are_counted_by_what_ends_them() {
+    let mut world = World::new(9);
+    let metrics = Metrics::default();
+    world.admitter.metrics.register(&metrics);
+    for name in ["a", "b", "c"] {
+        world.give(resized(name, "500m", 1));
+    }
+    world.decide();
+    for name in ["a", "b", "c"] {
+        world.give(resized(name, "1200m", 2));
+    }
+    world.decide();
+    world.give(resized("a", "500m", 3));
+    world.decide();
+    world.api.pods.remove(&PodUid::from("b"));
+    world.decide();
+    let text = metrics.encode();
+    assert!(
+        text.contains("kubelet_pod_deferred_accepted_resizes_total{retry_trigger=\"pods_removed\"} 1\n"),
+        "{text}"
+    );
+    for resolution in ["accepted", "reverted", "terminated"] {
+        let labels = format!("{{resolution=\"{resolution}\",priority_bucket=\"normal\"}}");
+        let line = format!("kubelet_pod_deferred_resize_duration_seconds_count{labels} 1\n");
+        assert!(text.contains(&line), "{text}");
+    }
 }

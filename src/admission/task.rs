@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -19,11 +20,8 @@ use crate::source::SourceState;
 use crate::source::api::ApiState;
 use crate::status::LifecycleSummary;
 use crate::status::StatusCache;
-use crate::telemetry::Heartbeat;
+use crate::telemetry::{Heartbeat, Metrics};
 use crate::types::{PodEvent, PodUid, WallClock};
-
-/// Upstream's event reason for a resize that cannot be done.
-const RESIZE_INFEASIBLE: &str = "ResizeInfeasible";
 
 /// The inputs of decisions.
 pub struct AdmissionInputs {
@@ -45,6 +43,8 @@ pub struct AdmissionInputs {
     pub status_cache: StatusCache,
     /// Permitted unsafe sysctls: names, or prefixes followed by `*` (`allowedUnsafeSysctls`).
     pub allowed_unsafe_sysctls: Vec<String>,
+    /// Whether containers may swap.
+    pub has_swap: bool,
     /// The runtime's last status; `None` before its first response.
     pub runtime: watch::Receiver<Option<RuntimeStatus>>,
     /// What a shutdown of the node demands.
@@ -74,11 +74,9 @@ pub struct Admission {
     admitter: Admitter,
     /// The reported messages about unsupported fields of running pods.
     reported_unsupported: HashMap<PodUid, String>,
-    /// The reported messages about requested resizes.
-    reported_resizes: HashMap<PodUid, String>,
     /// The state that the last decisions were made from.
     decided_from: Option<Snapshot>,
-    /// Whether a pod waits for preempted pods to terminate.
+    /// Whether a pod or a resize waits for other pods to terminate.
     is_waiting: bool,
     /// Rereads the Node for pods that do not match it as last seen.
     reread: Reread,
@@ -116,19 +114,24 @@ impl Snapshot {
 impl Admission {
     /// Decides from `inputs` and publishes to `outputs`.
     pub fn new(mut inputs: AdmissionInputs, outputs: AdmissionOutputs) -> Self {
-        let admitter = Admitter::new(inputs.allowed_unsafe_sysctls.clone());
+        let admitter = Admitter::new(inputs.allowed_unsafe_sysctls.clone(), inputs.has_swap);
         let reread = Reread::new(inputs.reader.take());
         Self {
             inputs,
             outputs,
             admitter,
             reported_unsupported: HashMap::new(),
-            reported_resizes: HashMap::new(),
             decided_from: None,
             is_waiting: false,
             reread,
             heartbeat: Heartbeat::default(),
         }
+    }
+
+    /// Counts in these metrics.
+    pub fn counted_in(self, metrics: &Metrics) -> Self {
+        self.admitter.metrics.register(metrics);
+        self
     }
 
     /// Answers as this heartbeat.
@@ -157,7 +160,7 @@ impl Admission {
                 Ok(()) = self.inputs.evicted.changed() => {}
                 // Cancel-safe as documented there.
                 () = self.inputs.resources.changed() => {}
-                // Statuses change all the time; that matters only to pods that wait for others to terminate.
+                // Statuses change all the time; that matters only to what waits for other pods to terminate.
                 Ok(()) = changes.changed(), if self.is_waiting => {}
                 // Cancel-safe as documented there.
                 () = self.reread.done() => self.decided_from = None,
@@ -196,27 +199,27 @@ impl Admission {
             .filter(|entry| entry.lifecycle == LifecycleSummary::Terminated)
             .map(|entry| entry.pod.reference.uid.clone())
             .collect();
+        let now = self.outputs.clock.now();
         let decisions = self.admitter.review(&AdmissionInput {
             manifests: &snapshot.manifests,
             api: &snapshot.api,
-            admitted: &self.outputs.admitted.times(),
+            admitted: &self.outputs.admitted.all(),
             terminated: &terminated,
             node: &snapshot.node,
             is_node_known: snapshot.is_node_known,
             confirmed: self.reread.confirmed(),
             shutdown: &snapshot.shutdown,
             evicted: &snapshot.evicted,
+            now,
         });
         self.reread.request(decisions.unconfirmed.clone());
-        self.outputs.admitted.record(&snapshot.manifests, &decisions.desired_pods, self.outputs.clock.now());
+        self.outputs.admitted.record(&snapshot.manifests, &decisions.desired_pods, now);
         self.report_unsupported(&snapshot.api, &decisions);
-        self.report_resizes(&snapshot.api, &decisions);
         self.is_waiting = decisions.is_waiting;
-        self.publish(decisions);
+        self.publish(decisions, now);
     }
 
-    fn publish(&self, decisions: Decisions) {
-        let now = self.outputs.clock.now();
+    fn publish(&self, decisions: Decisions, now: Timestamp) {
         let timeline = self.inputs.status_cache.timeline();
         let known: HashSet<PodUid> =
             self.outputs.rejected.borrow().iter().map(|rejected| pod_uid(&rejected.pod)).collect();
@@ -237,6 +240,11 @@ impl Admission {
         }
         for pod in &decisions.desired_pods.pods {
             timeline.admitted(pod, now);
+        }
+        for (pod, event) in &decisions.resizes {
+            timeline.event(pod, None, event, now);
+            tracing::info!(%pod, uid = %pod.uid, reason = &*event.reason, "{}", event.message);
+            (self.outputs.events)(pod, None, event);
         }
         self.outputs.desired_pods.send_if_modified(|desired_pods| {
             let is_changed = !desired_pods.is_same(&decisions.desired_pods);
@@ -272,24 +280,6 @@ impl Admission {
                 &PodEvent::warning("PodFeatureUnsupported", message.clone()),
             );
             self.reported_unsupported.insert(reference.uid, message);
-        }
-    }
-
-    /// Reports a resize that cannot be done, once per generation of the pod that requests it.
-    fn report_resizes(&mut self, api: &ApiState, decisions: &Decisions) {
-        let resize = |uid: &PodUid| api.pods.get(uid).and_then(|pod| pod.resize.clone());
-        self.reported_resizes.retain(|uid, _| resize(uid).is_some());
-        for pod in decisions.desired_pods.pods.iter().filter(|pod| !is_over(pod)) {
-            let reference = pod_ref(pod);
-            let Some(message) = resize(&reference.uid) else { continue };
-            if self.reported_resizes.get(&reference.uid) != Some(&message) {
-                (self.outputs.events)(
-                    &reference,
-                    None,
-                    &PodEvent::warning(RESIZE_INFEASIBLE, message.clone()),
-                );
-                self.reported_resizes.insert(reference.uid, message);
-            }
         }
     }
 }

@@ -65,6 +65,7 @@ async fn harness() -> Harness {
         reader: Some(reader.clone()),
         status_cache: status_cache.clone(),
         allowed_unsafe_sysctls: Vec::new(),
+        has_swap: false,
         runtime: watch::channel(None).1,
         shutdown: shutdown.subscribe(),
         evicted: evicted.subscribe(),
@@ -137,7 +138,6 @@ impl Harness {
             status: Arc::new(PodStatus::default()),
             version: version.to_owned(),
             unsupported: Vec::new(),
-            resize: None,
         };
         self.api.send_modify(|state| drop(state.pods.insert(pod_uid(pod), Arc::new(given))));
     }
@@ -377,31 +377,6 @@ async fn an_extended_resource_advertised_on_the_node_is_counted() {
     }
     assert_eq!(harness.desired_pods(), ["first"]);
     assert_eq!(harness.events(), ["large OutOfcpu", "second OutOfexample.com/dongle"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_infeasible_resize_is_reported_once_per_request() {
-    let harness = harness().await;
-    let pod = pod("a", "100m", 0);
-    let resized = |message: &str| {
-        let message = Some(message.to_owned());
-        harness.api.send_modify(|state| {
-            let mut known = ApiPod::clone(&state.pods[&pod_uid(&pod)]);
-            // As the source replaces a pod whose generation changed.
-            known.pod = Arc::new(Pod::clone(&known.pod));
-            known.resize = message;
-            state.pods.insert(pod_uid(&pod), Arc::new(known));
-        });
-    };
-    harness.give(&pod, "1");
-    harness.settle().await;
-    for (message, count) in
-        [("Pod resize Infeasible: 2", 1), ("Pod resize Infeasible: 2", 1), ("Pod resize Infeasible: 3", 2)]
-    {
-        resized(message);
-        harness.settle().await;
-        assert_eq!(harness.events(), vec!["a ResizeInfeasible"; count]);
-    }
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! The parts of the daemon that do not need the runtime, created and started in order of their dependencies.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use tokio::sync::watch;
@@ -9,7 +10,7 @@ use super::cluster::{Cluster, ClusterInputs, ClusterObjects, ClusterOutputs};
 use super::images::start_images;
 use super::manifests::start_manifests;
 use super::node_side::NodeSide;
-use super::paths::{ETC, PROC, ROOT};
+use super::paths::{ETC, PROC, ROOT, SYS};
 use super::plugins::start_plugins;
 use super::runtime::RuntimeSide;
 use super::tasks::{Stage, Tasks};
@@ -17,6 +18,7 @@ use crate::admission::{Admission, AdmissionInputs, AdmissionOutputs, AdmittedPod
 use crate::api::{CertificateReport, Connections, register_certificate};
 use crate::config::Config;
 use crate::cri::RuntimeService;
+use crate::cri_config::KernelFacts;
 use crate::dra::Dra;
 use crate::housekeeping::{IPTABLES, IptablesChains, OtherKubelets};
 use crate::image::Images;
@@ -35,7 +37,7 @@ use crate::publish::status::PublishProgress;
 use crate::shutdown::{Reports, Shutdown, ShutdownOutputs, ShutdownPeriods, ShutdownSettings};
 use crate::source::SourceState;
 use crate::source::api::ApiState;
-use crate::status::StatusCache;
+use crate::status::{StatusCache, register_resizes};
 use crate::store::Store;
 use crate::telemetry::Metrics;
 use crate::types::{PodEvent, PodRef, PodUid, WallClock};
@@ -116,6 +118,7 @@ impl Parts {
         let shutdown = Shutdown::new(shutdown_settings(config), store.clone(), &metrics);
         let shutdown_outputs = shutdown.outputs();
         let status_cache = StatusCache::default();
+        register_resizes(&metrics, &status_cache);
         // A standalone host has no API server to wait for.
         let (api_in, api) = watch::channel(ApiState { ready: cluster.is_none(), ..ApiState::default() });
         let latest_node = LatestNode::default();
@@ -171,6 +174,7 @@ impl Parts {
             reader: cluster.as_ref().map(|cluster| cluster.node_reader(&node.settings, latest_node.clone())),
             status_cache: status_cache.clone(),
             allowed_unsafe_sysctls: config.pods.allowed_unsafe_sysctls.clone(),
+            has_swap: has_swap(config),
             runtime: runtime.status.clone(),
             shutdown: shutdown_outputs.demands.clone(),
             evicted: evicted.subscribe(),
@@ -182,7 +186,8 @@ impl Parts {
             events: events.clone(),
             clock: WallClock::system(),
         };
-        let admission = Admission::new(inputs, outputs).with_heartbeat(tasks.heartbeat("admission"));
+        let admission = Admission::new(inputs, outputs).counted_in(&metrics);
+        let admission = admission.with_heartbeat(tasks.heartbeat("admission"));
         tasks.spawn(Stage::Pods, "admission", |cancel| admission.run(cancel));
 
         let images = start_images(config, &runtime, &store, &metrics, tasks);
@@ -292,4 +297,9 @@ fn shutdown_settings(config: &Config) -> ShutdownSettings {
         root_dir: config.root_dir.clone(),
         etc: ETC.into(),
     }
+}
+
+/// Whether containers may swap: only on cgroup v2 with the controller for it.
+fn has_swap(config: &Config) -> bool {
+    config.cgroups.limited_swap && KernelFacts::read(Path::new(SYS), Path::new(PROC), true).swap_controller
 }

@@ -35,7 +35,8 @@ use crate::sys::KernelMounts;
 use crate::types::{WallClock, architecture};
 use crate::volume::{VolumeSettings, Volumes};
 use crate::worker::{
-    EnvAccess, HookMetrics, HostAccess, ImageVolumeMetrics, ReportSinks, RuntimeAccess, WorkerContext,
+    EnvAccess, HookMetrics, HostAccess, ImageVolumeMetrics, ReportSinks, ResizeTimes, RuntimeAccess,
+    WorkerContext,
 };
 
 /// Maximum wait of the first pods for the node's addresses.
@@ -187,6 +188,8 @@ impl Parts {
         hook_metrics.register(&self.metrics);
         let image_volume_metrics = ImageVolumeMetrics::default();
         image_volume_metrics.register(&self.metrics);
+        let resize_times = ResizeTimes::default();
+        resize_times.register(&self.metrics);
         let context = WorkerContext {
             runtime,
             host,
@@ -198,6 +201,7 @@ impl Parts {
             hook_client: HttpClient::default(),
             hook_metrics,
             image_volume_metrics,
+            resize_times,
             crash_loop_cap: config.pods.max_restart_wait,
         };
         let janitor = HostJanitor {

@@ -103,6 +103,18 @@ impl Cgroups {
         self.apply(&name, &controllers::of_pod(resources, &self.settings))
     }
 
+    /// The memory that the pod uses, bytes; `None` if pods get no cgroups.
+    pub fn pod_memory(&self, uid: &PodUid, qos: QosClass) -> Result<Option<u64>, CgroupError> {
+        let memory = self.controlling().find(|hierarchy| hierarchy.controls("memory"));
+        let Some(memory) = memory.filter(|_| self.settings.per_qos) else { return Ok(None) };
+        let file = match self.version {
+            CgroupVersion::V1 => "memory.usage_in_bytes",
+            CgroupVersion::V2 => "memory.current",
+        };
+        let used = files::read(&self.directory(memory, &self.layout.pod(uid, qos)?).join(file))?;
+        Ok(used.parse().ok())
+    }
+
     /// Gives the class cgroups what their pods have: the burstable class their CPU weight relative to guaranteed pods, and all
     /// their protected memory, because protection counts only below a protected parent.
     pub fn update_qos(&self, resources: &ClassResources) -> Result<(), CgroupError> {

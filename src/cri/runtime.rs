@@ -10,7 +10,7 @@ use super::types::{
     Container, ContainerStats, ContainerStatus, ExecOutput, ImageInfo, RuntimeStatus, Sandbox, SandboxStatus,
     Version,
 };
-use super::wire::{AuthConfig, ContainerConfig, PodSandboxConfig};
+use super::wire::{AuthConfig, ContainerConfig, LinuxContainerResources, PodSandboxConfig};
 use super::{CriError, Operation};
 use crate::types::{CgroupDriver, ContainerId, PodRef, PodUid, SandboxId};
 
@@ -51,6 +51,15 @@ pub trait RuntimeService: Send + Sync + 'static {
     /// Removes a stopped sandbox and its containers. Idempotent; an unknown sandbox is success.
     async fn remove_sandbox(&self, id: &SandboxId) -> Result<(), CriError>;
 
+    /// Tells the runtime the resources of a sandbox's pod before they change: those of its containers together, and its overhead.
+    /// A runtime may refuse them; many do not have this call. Idempotent.
+    async fn update_sandbox(
+        &self,
+        id: &SandboxId,
+        resources: LinuxContainerResources,
+        overhead: LinuxContainerResources,
+    ) -> Result<(), CriError>;
+
     /// Inspects a sandbox.
     async fn sandbox_status(&self, id: &SandboxId) -> Result<SandboxStatus, CriError>;
 
@@ -73,6 +82,13 @@ pub trait RuntimeService: Send + Sync + 'static {
 
     /// Removes a container; a running one is killed. Idempotent; unknown is success.
     async fn remove_container(&self, id: &ContainerId) -> Result<(), CriError>;
+
+    /// Changes the resources of a container that was created or runs. Idempotent.
+    async fn update_container(
+        &self,
+        id: &ContainerId,
+        resources: LinuxContainerResources,
+    ) -> Result<(), CriError>;
 
     /// Inspects a container.
     async fn container_status(&self, id: &ContainerId) -> Result<ContainerStatus, CriError>;

@@ -156,6 +156,8 @@ pub struct ContainerStats {
     pub id: ContainerId,
     /// Name of the container in its pod.
     pub name: Arc<str>,
+    /// The memory that it uses, bytes; `None` if the runtime has not measured it.
+    pub memory: Option<u64>,
     /// Its writable layer; `None` before the runtime has measured it.
     pub writable_layer: Option<WritableLayer>,
 }

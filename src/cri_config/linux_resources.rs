@@ -6,10 +6,11 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 
 use super::HostSettings;
-use crate::cgroup::{cpu_quota, cpu_shares, huge_page_size};
+use crate::cgroup::{MIN_SHARES, PodResources, cpu_quota, cpu_shares, huge_page_size};
 use crate::cri::wire::{HugepageLimit, LinuxContainerResources};
-use crate::pod::is_critical;
-use crate::pod::resources::{Amounts, oom_score_adj, pod_limits, pod_requests, qos_class};
+use crate::pod::resources::{
+    Amounts, Enforced, may_swap, oom_score_adj, pod_limits, pod_requests, qos_class,
+};
 use crate::types::{QosClass, Quantity};
 
 type ResourceList = BTreeMap<String, ApiQuantity>;
@@ -39,7 +40,7 @@ pub(super) fn container_resources(
     resources.hugepage_limits = hugepage_limits(shared_list, own_list, &host.kernel.hugepage_sizes);
     let memory = ContainerMemory {
         qos: qos_class(pod),
-        is_critical: is_critical(pod),
+        may_swap: may_swap(pod, container),
         request: requests.memory.unwrap_or(0),
         limit: limits.memory.unwrap_or(0),
         is_throttled_by_pod: shared_limits.memory.is_some_and(|limit| limit != 0),
@@ -47,6 +48,39 @@ pub(super) fn container_resources(
     set_swap(&mut resources, &memory, host);
     set_memory_qos(&mut resources, &memory, host);
     resources
+}
+
+/// Settings of a running container whose CPU and memory become `enforced`; the others are as it was created.
+pub fn resized_resources(
+    pod: &Pod,
+    container: &Container,
+    enforced: &Enforced,
+    host: &HostSettings,
+) -> LinuxContainerResources {
+    let resources = enforced.set_in(container.resources.as_ref());
+    let container =
+        Container { name: container.name.clone(), resources: Some(resources), ..Container::default() };
+    container_resources(pod, &container, host)
+}
+
+/// What a runtime is told of a pod whose cgroup gets these settings: without overhead, and the overhead.
+pub fn resized_sandbox(
+    pod: &Pod,
+    resources: &PodResources,
+    host: &HostSettings,
+) -> (LinuxContainerResources, LinuxContainerResources) {
+    let overhead = overhead_resources(pod, host);
+    let shares = resources.cpu_shares.cast_signed().saturating_sub(overhead.cpu_shares);
+    let left = LinuxContainerResources {
+        cpu_period: period(host),
+        cpu_quota: resources.cpu_quota.map_or(0, |quota| quota.saturating_sub(overhead.cpu_quota)),
+        cpu_shares: shares.max(MIN_SHARES.cast_signed()),
+        memory_limit_in_bytes: resources
+            .memory_limit
+            .map_or(0, |limit| limit.saturating_sub(overhead.memory_limit_in_bytes)),
+        ..Default::default()
+    };
+    (left, overhead)
 }
 
 /// The sum of the pod's containers, without overhead.
@@ -78,7 +112,7 @@ fn calculate(
         ..Default::default()
     };
     if host.cpu_cfs_quota {
-        resources.cpu_period = i64::try_from(host.cpu_cfs_quota_period.as_micros()).unwrap_or(i64::MAX);
+        resources.cpu_period = period(host);
         resources.cpu_quota = cpu_quota(cpu_limit, host.cpu_cfs_quota_period).unwrap_or(0);
     }
     if host.cgroup_v2 && !host.single_process_oom_kill {
@@ -87,10 +121,14 @@ fn calculate(
     resources
 }
 
+fn period(host: &HostSettings) -> i64 {
+    i64::try_from(host.cpu_cfs_quota_period.as_micros()).unwrap_or(i64::MAX)
+}
+
 /// A container's own memory, bytes; 0 if not set.
 struct ContainerMemory {
     qos: QosClass,
-    is_critical: bool,
+    may_swap: bool,
     request: i64,
     limit: i64,
     /// Whether the pod has a limit: then its cgroup throttles containers without one.
@@ -132,17 +170,11 @@ fn set_swap(resources: &mut LinuxContainerResources, memory: &ContainerMemory, h
         return;
     }
     if host.cgroup_v2 {
-        let limit = if may_swap(memory, host) { swap_share(memory.request, host) } else { 0 };
+        let limit = if host.limited_swap && memory.may_swap { swap_share(memory.request, host) } else { 0 };
         resources.unified.insert("memory.swap.max".to_owned(), limit.to_string());
     } else {
         resources.memory_swap_limit_in_bytes = resources.memory_limit_in_bytes;
     }
-}
-
-/// Only burstable containers that request memory, less than their limit, may swap, and no critical pod (KEP-2400).
-fn may_swap(memory: &ContainerMemory, host: &HostSettings) -> bool {
-    let is_burstable = memory.qos == QosClass::Burstable && memory.request != memory.limit;
-    host.limited_swap && is_burstable && !memory.is_critical
 }
 
 /// As much of the machine's swap as the request is of its memory.
@@ -183,6 +215,7 @@ mod tests {
 
     use super::*;
     use crate::cri_config::testing::{full_pod, host, pod};
+    use crate::pod::resources::pod_resources;
     use crate::types::MemoryQos;
 
     fn of(resources: Value, host: &HostSettings) -> LinuxContainerResources {
@@ -313,5 +346,29 @@ mod tests {
             (overhead.cpu_shares, overhead.cpu_quota, overhead.memory_limit_in_bytes),
             (102, 10_000, 1 << 20)
         );
+    }
+
+    #[test]
+    fn a_resize_changes_cpu_and_memory_only() {
+        let pod = pod(json!({
+            "overhead": {"cpu": "100m", "memory": "1Mi"},
+            "containers": [{"name": "c", "resources": {
+                "requests": {"cpu": "1"}, "limits": {"cpu": "1", "memory": "4Mi", "hugepages-2Mi": "4Mi"}
+            }}]
+        }));
+        let container = &pod.spec.as_ref().unwrap().containers[0];
+        let made = container_resources(&pod, container, &host());
+        let enforced = Enforced { memory_limit: 8 << 20, ..Enforced::of(&pod, container) };
+        let resized = resized_resources(&pod, container, &enforced, &host());
+        let expected = LinuxContainerResources {
+            memory_limit_in_bytes: 8 << 20,
+            memory_swap_limit_in_bytes: 8 << 20,
+            ..made
+        };
+        assert_eq!(resized, expected);
+        let of_pod = pod_resources(&pod, &Enforced::of_pod(&pod), host().cpu_cfs_quota_period, None);
+        let (left, overhead) = resized_sandbox(&pod, &of_pod, &host());
+        assert_eq!((left.cpu_quota, left.cpu_shares, left.memory_limit_in_bytes), (100_000, 1024, 4 << 20));
+        assert_eq!(overhead, overhead_resources(&pod, &host()));
     }
 }

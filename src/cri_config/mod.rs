@@ -36,6 +36,7 @@ pub use expand::expand;
 pub use files::{FilesError, MountSources, MountSupport, container_mounts, make_pod_dir, pod_dns};
 pub use hash::container_hash;
 pub use kernel::KernelFacts;
+pub use linux_resources::{resized_resources, resized_sandbox};
 pub use paths::{container_dir, hosts_file, pod_dir, pod_logs};
 pub use sandbox::sandbox_config;
 pub use security::{MASKED_PATHS, READONLY_PATHS};

@@ -9,6 +9,7 @@ mod images;
 mod names;
 mod pod;
 mod probes;
+mod resize;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

@@ -7,6 +7,7 @@ use super::causes::{OF_SANDBOX, OF_STEP, find, manifest_remedy};
 use super::containers::containers;
 use super::endings::because;
 use super::explanation::{Explanation, Verdict, one_line};
+use super::resize::with_resize;
 use crate::pod::PodPhase;
 use crate::status::{Activity, ImagePull, READY_TO_START, cause_in, human_duration};
 use crate::types::human_size;
@@ -24,7 +25,7 @@ pub fn explain(case: &ExplainInput<'_>) -> Explanation {
         .or_else(|| not_started(case))
         .or_else(|| sandbox(case))
         .unwrap_or_else(|| containers(case));
-    let cause = with_runtime(case, cause);
+    let cause = with_runtime(case, with_resize(case, cause));
     let mut explanation = Explanation { pod: case.name(), ..cause };
     let pulls = case.pulls_beside();
     explanation.also.extend(pulls.map(|ImagePull { owner, image }| {

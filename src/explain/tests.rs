@@ -39,6 +39,39 @@ fn a_running_pod_is_fine() {
     );
 }
 
+#[test]
+fn a_resize_that_waits_or_fails_is_told() {
+    for (type_, reason, sentence) in [
+        (
+            "PodResizePending",
+            "Deferred",
+            "The pod runs with its earlier resources, because the requested ones are not free: why",
+        ),
+        (
+            "PodResizePending",
+            "Infeasible",
+            "The pod runs with its earlier resources, because this node cannot resize it: why",
+        ),
+        ("PodResizeInProgress", "Error", "The pod cannot be given its new resources: why"),
+    ] {
+        let mut facts = Facts::new().container(running(), json!({}), 0);
+        let condition = json!([{
+            "type": type_, "status": "True", "reason": reason, "message": "why",
+            "lastTransitionTime": "1970-01-01T00:16:00Z"
+        }]);
+        facts.status.as_mut().unwrap().conditions = serde_json::from_value(condition).unwrap();
+        let explanation = facts.says(Verdict::Wrong, sentence, "");
+        assert_eq!(explanation.since, Some(at(960)));
+        let crashed =
+            json!({"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s restarting"}});
+        facts = facts.container(crashed, json!({"terminated": {"exitCode": 1, "reason": "Error"}}), 1);
+        let condition = json!([{"type": type_, "status": "True", "reason": reason, "message": "why"}]);
+        facts.status.as_mut().unwrap().conditions = serde_json::from_value(condition).unwrap();
+        let other = facts.says(Verdict::Wrong, "Container c", "");
+        assert!(other.also.contains(&format!("{sentence}.")), "{other:?}");
+    }
+}
+
 /// A running container with all probes; `status` is that of the container.
 fn probed(started: bool, ready: bool, failing: Option<(ProbeKind, &str)>) -> Facts {
     let mut facts = Facts::new().status(json!({"phase": "Running", "containerStatuses": [{

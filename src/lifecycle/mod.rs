@@ -19,6 +19,8 @@ mod objects_tests;
 #[cfg(test)]
 mod pull_tests;
 #[cfg(test)]
+mod resize_tests;
+#[cfg(test)]
 mod run_tests;
 #[cfg(test)]
 mod sandbox_tests;

@@ -51,8 +51,8 @@ use crate::telemetry::Heartbeats;
 use crate::types::{CONFIG_SEEN_ANNOTATION, POD_UID_LABEL, PodUid, QuietPeriod, WallClock};
 use crate::volume::{NodeAmounts, VolumeSettings, Volumes};
 use crate::worker::{
-    EnvAccess, HookMetrics, HostAccess, ImageVolumeMetrics, PodSyncer, ReportSinks, RestartRequests,
-    RuntimeAccess, WorkerContext,
+    EnvAccess, HookMetrics, HostAccess, ImageVolumeMetrics, PodSyncer, ReportSinks, ResizeTimes,
+    RestartRequests, RuntimeAccess, WorkerContext,
 };
 
 /// Poll interval of tests.
@@ -273,6 +273,7 @@ impl Node {
             hook_client: HttpClient::default(),
             hook_metrics: HookMetrics::default(),
             image_volume_metrics: ImageVolumeMetrics::default(),
+            resize_times: ResizeTimes::default(),
             crash_loop_cap: Duration::from_secs(300),
         };
         let janitor = HostJanitor {

@@ -1,4 +1,5 @@
-//! An admitted pod, with the fields that every room needs parsed once. Immutable: an updated pod is a new value.
+//! An admitted pod, with the fields that every room needs parsed once. Immutable: an updated pod is a new value. Its resources
+//! are the allocated ones.
 
 use std::ops::Deref;
 use std::sync::{Arc, LazyLock};
@@ -8,7 +9,8 @@ use k8s_openapi::api::core::v1::{Container, EphemeralContainer, ImageVolumeSourc
 
 use super::resources::qos_class;
 use super::{
-    ContainerKind, ContainerRef, PodContainer, PodPhase, Rank, RestartPolicy, is_static, pod_ref, seen_at,
+    ContainerKind, ContainerRef, PodContainer, PodPhase, Rank, ResizeState, RestartPolicy, is_static,
+    pod_ref, seen_at,
 };
 use crate::types::{PodRef, QosClass};
 
@@ -18,6 +20,8 @@ static NO_SPEC: LazyLock<PodSpec> = LazyLock::new(PodSpec::default);
 #[derive(Debug, PartialEq)]
 pub struct AdmittedPod {
     object: Arc<Pod>,
+    /// Its in-place resizes.
+    pub resize: ResizeState,
     /// Namespace, name and UID.
     pub reference: PodRef,
     /// Whether it is a static pod: from a source on this host, not from the API server.
@@ -39,8 +43,13 @@ pub struct AdmittedPod {
 }
 
 impl AdmittedPod {
-    /// Parses the pod.
+    /// Parses a pod that was never resized.
     pub fn new(object: impl Into<Arc<Pod>>) -> Arc<Self> {
+        Self::resized(object, ResizeState::default())
+    }
+
+    /// Parses a pod with its allocated resources.
+    pub fn resized(object: impl Into<Arc<Pod>>, resize: ResizeState) -> Arc<Self> {
         let object = object.into();
         let spec = object.spec.as_ref().unwrap_or(&NO_SPEC);
         Arc::new(Self {
@@ -54,10 +63,11 @@ impl AdmittedPod {
             grace_seconds: spec.termination_grace_period_seconds,
             ephemeral: spec.ephemeral_containers.iter().flatten().map(as_container).collect(),
             object,
+            resize,
         })
     }
 
-    /// The object from its source.
+    /// The object from its source, with the allocated resources.
     pub fn object(&self) -> &Arc<Pod> {
         &self.object
     }

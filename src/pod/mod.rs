@@ -12,6 +12,7 @@ mod mounts;
 mod node_selector;
 mod phase;
 mod probes;
+mod resize;
 pub mod resources;
 mod restart_policy;
 mod status_override;
@@ -31,6 +32,9 @@ pub use mounts::{absolute_mount_path, recursive_read_only};
 pub use node_selector::matches_node_selector;
 pub use phase::PodPhase;
 pub use probes::{ContainerProbes, PodProbes, ProbeKind, ProbeResults};
+pub use resize::{
+    PendingResize, ResizeRefusal, ResizeState, priority_bucket, resize_message, with_allocation,
+};
 pub use restart_policy::{RestartPolicy, demands_restart_of_all, may_restart_all, restarts_after};
 pub use status_override::StatusOverride;
 pub use waiting_reason::WaitingReason;

@@ -24,7 +24,9 @@ pub const TERMINATION_BY_KUBELET: &str = "TerminationByKubelet";
 /// A requested resize is pending.
 pub const RESIZE_PENDING: &str = "PodResizePending";
 /// A resize is in progress.
-const RESIZE_IN_PROGRESS: &str = "PodResizeInProgress";
+pub(super) const RESIZE_IN_PROGRESS: &str = "PodResizeInProgress";
+/// The conditions of resizes (KEP-1287), which exist while they are true.
+const RESIZE: [&str; 2] = [RESIZE_PENDING, RESIZE_IN_PROGRESS];
 /// All containers are being removed, to start again (KEP-5532).
 const ALL_RESTARTING: &str = "AllContainersRestarting";
 
@@ -42,7 +44,7 @@ pub(super) const GENERATED: [&str; 6] =
 /// Whether the kubelet owns conditions of this type (upstream `PodConditionByKubelet`). `DisruptionTarget` is shared: ours is
 /// written, that of others is preserved.
 pub fn is_owned_condition(type_: &str) -> bool {
-    GENERATED.contains(&type_) || [RESIZE_PENDING, RESIZE_IN_PROGRESS].contains(&type_)
+    GENERATED.contains(&type_) || RESIZE.contains(&type_)
 }
 
 /// The status of a condition, with a reason and a message if there is something to explain.
@@ -75,8 +77,13 @@ pub(super) fn conditions(
 ) -> Vec<PodCondition> {
     let pod = input.pod;
     let previous = input.previous.and_then(|previous| previous.conditions.as_deref()).unwrap_or_default();
+    let is_ours = |type_: &str| GENERATED.contains(&type_) || RESIZE.contains(&type_);
     let mut conditions: Vec<PodCondition> =
-        previous.iter().filter(|condition| !GENERATED.contains(&condition.type_.as_str())).cloned().collect();
+        previous.iter().filter(|condition| !is_ours(&condition.type_)).cloned().collect();
+    if !phase.is_terminal() {
+        conditions.extend(resize_pending(pod));
+        conditions.extend(resize_in_progress(input, previous));
+    }
     let containers_ready = containers_ready(pod, statuses, phase);
     let ready = ready(pod, &containers_ready, &conditions);
     let verdicts = [
@@ -118,6 +125,40 @@ pub(super) fn conditions(
         });
     }
     conditions
+}
+
+fn resize_pending(pod: &AdmittedPod) -> Option<PodCondition> {
+    let pending = pod.resize.pending.as_ref()?;
+    let since = Some(whole_seconds(pending.since));
+    Some(PodCondition {
+        last_probe_time: since.clone(),
+        last_transition_time: since,
+        message: Some(pending.message.clone()),
+        observed_generation: pending.generation,
+        reason: Some(pending.refusal.as_str().to_owned()),
+        status: "True".to_owned(),
+        type_: RESIZE_PENDING.to_owned(),
+    })
+}
+
+/// Transitions when a resize begins, fails, or is followed by another.
+fn resize_in_progress(input: &StatusInput<'_>, previous: &[PodCondition]) -> Option<PodCondition> {
+    let resize = input.actuated?.resize.as_ref()?;
+    let reason = resize.error.as_ref().map(|_| "Error".to_owned());
+    let before = previous.iter().find(|before| before.type_ == RESIZE_IN_PROGRESS);
+    let same = before
+        .filter(|before| before.reason.as_deref().filter(|reason| !reason.is_empty()) == reason.as_deref());
+    let since = same.and_then(|same| same.last_transition_time.clone());
+    let since = Some(since.unwrap_or_else(|| whole_seconds(input.now)));
+    Some(PodCondition {
+        last_probe_time: since.clone(),
+        last_transition_time: since,
+        message: resize.error.clone(),
+        observed_generation: resize.generation.filter(|generation| *generation != 0),
+        reason,
+        status: "True".to_owned(),
+        type_: RESIZE_IN_PROGRESS.to_owned(),
+    })
 }
 
 /// Whether a sandbox with its network is ready. Its message is upstream's, and also what the pod's containers wait for, which

@@ -1,11 +1,14 @@
 //! Tests of the conditions.
 
-use k8s_openapi::api::core::v1::PodReadinessGate;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{PodReadinessGate, PodStatus as ApiPodStatus};
 use proptest::prelude::*;
 
 use super::*;
 use crate::cri::ContainerState;
+use crate::pod::resources::{Actuated, ResizeUnderWay};
 use crate::pod::testing::{container, exited, sandbox};
+use crate::pod::{PendingResize, ResizeRefusal, ResizeState};
 use crate::status::testing::Scene;
 use crate::status::{ImageOwner, LifecycleSummary};
 
@@ -38,6 +41,47 @@ fn a_running_pod() {
     let scene = Scene::of("Always", vec![running("c")]);
     let of_every_pod = &GENERATED[..5];
     assert_eq!(shown(&scene), of_every_pod.iter().map(|type_| plain(type_, "True")).collect::<Vec<_>>());
+}
+
+#[test]
+fn resizes_are_shown_while_they_are_pending_or_in_progress() {
+    let mut scene = Scene::of("Always", vec![running("c")]);
+    let pending = PendingResize {
+        refusal: ResizeRefusal::Deferred,
+        message: "later".to_owned(),
+        generation: Some(3),
+        since: Timestamp::from_second(9_000).unwrap(),
+    };
+    let resize = ResizeState { allocations: 1, pending: Some(pending) };
+    scene.pod = AdmittedPod::resized(scene.pod.object().clone(), resize);
+    let under_way = |error: Option<&str>| {
+        let resize = ResizeUnderWay { generation: Some(2), error: error.map(str::to_owned) };
+        Some(Actuated { resize: Some(resize), ..Actuated::default() })
+    };
+    scene.actuated = under_way(None);
+    let resizes = |status: ApiPodStatus| -> Vec<_> {
+        let conditions = status.conditions.unwrap().into_iter();
+        let resizes = conditions.filter(|c| RESIZE.contains(&c.type_.as_str()));
+        let told = resizes.map(|c| {
+            let since = c.last_transition_time.unwrap().0.as_second();
+            (c.reason.unwrap_or_default(), c.message.unwrap_or_default(), c.observed_generation, since)
+        });
+        told.collect()
+    };
+    let deferred = ("Deferred".to_owned(), "later".to_owned(), Some(3), 9_000);
+    let at = |second, error: &str| {
+        let reason = if error.is_empty() { "" } else { "Error" };
+        (reason.to_owned(), error.to_owned(), Some(2), second)
+    };
+    assert_eq!(resizes(scene.step()), [deferred.clone(), at(10_000, "")]);
+    assert_eq!(resizes(scene.step()), [deferred.clone(), at(10_000, "")]);
+    scene.actuated = under_way(Some("no"));
+    assert_eq!(resizes(scene.step()), [deferred.clone(), at(10_120, "no")]);
+    scene.actuated = None;
+    assert_eq!(resizes(scene.step()), [deferred]);
+    scene.observed.containers = vec![exited("c", 0, 0)];
+    scene.edit(|pod| pod.spec.as_mut().unwrap().restart_policy = Some("Never".to_owned()));
+    assert_eq!(resizes(scene.step()), []);
 }
 
 #[test]

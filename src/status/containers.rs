@@ -132,9 +132,12 @@ impl OneContainer<'_> {
 
     fn seen(&self, newest: &ContainerStatus, before: Option<&ContainerStatus>) -> ApiStatus {
         let mut status = self.converted(newest);
-        let resources = self.container.resources.clone().unwrap_or_default();
-        status.allocated_resources = resources.requests.clone();
-        status.resources = Some(resources);
+        let allocated = self.container.resources.clone().unwrap_or_default();
+        // What does not run is started with the allocated resources.
+        let actuated = self.input.actuated.filter(|_| newest.state == ContainerState::Running);
+        let enforced = actuated.and_then(|actuated| actuated.containers.get(&self.container.name));
+        status.allocated_resources = allocated.requests.clone();
+        status.resources = Some(enforced.map_or(allocated.clone(), |enforced| enforced.shown_in(&allocated)));
         if let Some(before) = before {
             status.last_state = self.converted(before).state;
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::{ImagePull, LifecycleSummary};
 use crate::cri::SandboxStatus;
 use crate::pleg::PodStatus;
+use crate::pod::resources::Actuated;
 use crate::pod::{StatusOverride, WaitingReason};
 use crate::types::ContainerId;
 
@@ -65,6 +66,8 @@ pub struct PodFacts {
     pub post_starting: BTreeSet<ContainerId>,
     /// Containers whose start was requested, and the response lost (see [`with_actual_outcomes`](super::with_actual_outcomes)).
     pub lost_starts: BTreeSet<ContainerId>,
+    /// What is enforced of its resources while a resize is under way.
+    pub actuated: Option<Arc<Actuated>>,
     /// Whether its runtime handler supports recursive read-only mounts.
     pub recursive_read_only: bool,
     /// It has terminated and released its resources on the host.

@@ -25,6 +25,8 @@ pub fn generate(input: &StatusInput<'_>) -> ApiPodStatus {
     let all: Vec<ContainerStatus> = init_statuses.iter().chain(&statuses).cloned().collect();
     let (phase, reason, message) = outcome(input, &all);
     let resources = whole_resources(input.pod);
+    let enforced = input.actuated.and_then(|actuated| actuated.pod);
+    let actual = enforced.map_or_else(|| resources.clone(), |enforced| enforced.shown_in(&resources));
     let ips = pod_ips(input);
     let texts = |ips: &[IpAddr]| ips.iter().map(IpAddr::to_string).collect::<Vec<_>>();
     let previous = input.previous.cloned().unwrap_or_default();
@@ -43,7 +45,7 @@ pub fn generate(input: &StatusInput<'_>) -> ApiPodStatus {
         pod_ips: list(texts(&ips), |ip| PodIP { ip }),
         qos_class: Some(input.pod.qos.as_str().to_owned()),
         reason,
-        resources: Some(resources),
+        resources: Some(actual),
         start_time: previous.start_time.clone().or_else(|| Some(whole_seconds(earliest_start(input)))),
         // Fields that others than the kubelet write.
         ..previous_of_others(previous)

@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::PodStatus as ApiPodStatus;
 
 use super::ImagePull;
 use crate::pleg::PodStatus;
+use crate::pod::resources::Actuated;
 use crate::pod::{AdmittedPod, PodProbes, StatusOverride, WaitingReason};
 use crate::types::ContainerId;
 
@@ -50,6 +51,8 @@ pub struct StatusInput<'a> {
     pub setup_error: Option<&'a str>,
     /// By the container that waits for it: an image that is being pulled.
     pub pulling: &'a BTreeMap<String, ImagePull>,
+    /// What is enforced of its resources while a resize is under way; otherwise, what is allocated.
+    pub actuated: Option<&'a Actuated>,
     /// Whether its runtime handler supports recursive read-only mounts.
     pub recursive_read_only: bool,
     /// The phase of its lifecycle.

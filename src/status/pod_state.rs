@@ -97,6 +97,7 @@ impl PodState {
             probes: &node.probes.of(&pod.reference.uid),
             setup_error: facts.setup_error.as_deref(),
             pulling: &facts.pulling,
+            actuated: facts.actuated.as_deref(),
             recursive_read_only: facts.recursive_read_only,
             lifecycle,
             status_override: facts.progress.status_override(),

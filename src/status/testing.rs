@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::{Pod, PodStatus as ApiPodStatus};
 use super::{ImagePull, LifecycleSummary, StatusGates, StatusInput, generate};
 use crate::cri::{ContainerStatus, SandboxState};
 use crate::pleg::PodStatus;
+use crate::pod::resources::Actuated;
 use crate::pod::{AdmittedPod, PodProbes, StatusOverride, WaitingReason, pod_ref, testing};
 use crate::types::ContainerId;
 
@@ -23,6 +24,7 @@ pub(super) struct Scene {
     pub(super) probes: PodProbes,
     pub(super) setup_error: Option<String>,
     pub(super) pulling: BTreeMap<String, ImagePull>,
+    pub(super) actuated: Option<Actuated>,
     pub(super) recursive_read_only: bool,
     pub(super) lifecycle: LifecycleSummary,
     pub(super) status_override: Option<StatusOverride>,
@@ -50,6 +52,7 @@ impl Scene {
             probes: PodProbes::default(),
             setup_error: None,
             pulling: BTreeMap::new(),
+            actuated: None,
             recursive_read_only: false,
             lifecycle: LifecycleSummary::Active,
             status_override: None,
@@ -94,6 +97,7 @@ impl Scene {
             probes: &self.probes,
             setup_error: self.setup_error.as_deref(),
             pulling: &self.pulling,
+            actuated: self.actuated.as_ref(),
             recursive_read_only: self.recursive_read_only,
             lifecycle: self.lifecycle,
             status_override: self.status_override.as_ref(),

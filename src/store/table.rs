@@ -14,6 +14,8 @@ pub enum Table {
     Restarts,
     /// Restart back-offs of a pod's containers.
     CrashLoops,
+    /// What was last enforced of a pod's resources.
+    Actuated,
     /// Pull back-offs of a pod's images.
     ImagePulls,
     /// Pulls that have begun, by image.
@@ -46,12 +48,13 @@ pub(super) enum Pace {
 }
 
 impl Table {
-    pub(super) const ALL: [Self; 12] = [
+    pub(super) const ALL: [Self; 13] = [
         Self::AdmittedPods,
         Self::RequestedStarts,
         Self::PreStops,
         Self::Restarts,
         Self::CrashLoops,
+        Self::Actuated,
         Self::ImagePulls,
         Self::PullIntents,
         Self::PulledImages,
@@ -70,6 +73,7 @@ impl Table {
             Self::PreStops => "pre-stops/1",
             Self::Restarts => "restarts/1",
             Self::CrashLoops => "crash-loops/1",
+            Self::Actuated => "actuated/1",
             Self::ImagePulls => "image-pulls/1",
             Self::PullIntents => "pull-intents/1",
             Self::PulledImages => "pulled-images/1",
@@ -90,6 +94,8 @@ impl Table {
             Self::PullIntents | Self::PulledImages => Pace::Soon,
             // Losing the latest change makes a container that has just become ready unready for the time of a probe. They rarely change.
             Self::ProbeResults => Pace::Soon,
+            // Written with the allocation that follows. Losing the latest change repeats an update.
+            Self::Actuated => Pace::Soon,
             // Losing the latest change makes a container or a pull wait for the wrong time once. Writing each would never
             // stop on a host where every container crashes.
             Self::CrashLoops | Self::ImagePulls => Pace::Seldom,

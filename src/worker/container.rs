@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Container, LifecycleHandler};
 
+use super::actuated::ActuatedRecord;
 use super::context::WorkerContext;
 use super::env_files::file_values;
 use super::handler::handler_of;
@@ -31,6 +32,7 @@ use crate::cri_config::{
 use crate::gate::Permit;
 use crate::image::ImageError;
 use crate::pleg::PodStatus;
+use crate::pod::resources::Enforced;
 use crate::pod::validation::unsupported_ephemeral;
 use crate::pod::{AdmittedPod, ContainerKind};
 use crate::status::Activity;
@@ -62,6 +64,7 @@ pub(super) struct ContainerStarter<'a> {
     pub(super) images: &'a mut ImageVolumes,
     pub(super) reporter: &'a mut Reporter,
     pub(super) starts: &'a mut StartRecord,
+    pub(super) actuated: &'a mut ActuatedRecord,
     pub(super) env: &'a mut EnvNeeds,
     pub(super) pull_secrets: &'a PodPullSecrets,
     pub(super) pulls: &'a PodPulls,
@@ -203,6 +206,8 @@ impl ContainerStarter<'_> {
         if let Some(replaced) = replaced {
             self.remove_replaced(replaced).await?;
         }
+        // Also if the response is lost.
+        self.actuated.set_container(&self.container.name, Enforced::of(self.pod, self.container));
         let (runtime, sandbox) = (self.context.runtime.service.clone(), self.sandbox.id.clone());
         let within = self.sandbox.config.clone();
         let call = async move { runtime.create_container(&sandbox, config, within).await };

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use super::hook_metrics::HookMetrics;
 use super::image_volume_metrics::ImageVolumeMetrics;
 use super::reporter::ReportSinks;
+use super::resize_metrics::ResizeTimes;
 use super::restarts::RestartRequests;
 use crate::cgroup::Cgroups;
 use crate::cri::{RuntimeService, RuntimeStatus};
@@ -91,6 +92,8 @@ pub struct WorkerContext {
     pub hook_metrics: HookMetrics,
     /// Counts the mounts of images.
     pub image_volume_metrics: ImageVolumeMetrics,
+    /// Observes how long resizes take.
+    pub resize_times: ResizeTimes,
     /// Longest pause of a crash loop.
     pub crash_loop_cap: Duration,
 }

@@ -1,5 +1,6 @@
 //! The worker of one pod: plans a step and performs it. Knows no other pod and does not decide about the lifecycle.
 
+mod actuated;
 mod cleanup;
 mod container;
 mod context;
@@ -23,6 +24,8 @@ mod pull_account;
 mod pull_secrets;
 mod reporter;
 mod requested_starts;
+mod resize;
+mod resize_metrics;
 mod restarts;
 mod same_cause;
 mod sandbox;
@@ -42,6 +45,7 @@ pub use deadline::{DEADLINE_EXCEEDED, PAST_DEADLINE};
 pub use hook_metrics::HookMetrics;
 pub use image_volume_metrics::ImageVolumeMetrics;
 pub use reporter::ReportSinks;
+pub use resize_metrics::ResizeTimes;
 pub use restarts::RestartRequests;
 pub use state::WorkerState;
 pub use task::{Job, PodSyncer, Report, panic_text, run};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::EnvNeeds;
+use super::actuated::ActuatedRecord;
 use super::context::WorkerContext;
 use super::pod_pulls::PodPulls;
 use super::pull_secrets::PodPullSecrets;
@@ -20,6 +21,8 @@ pub struct WorkerState {
     pub(super) reporter: Reporter,
     /// The starts of its containers.
     pub(super) starts: StartRecord,
+    /// What was last enforced of its resources.
+    pub(super) actuated: ActuatedRecord,
     /// The objects that its containers' environments refer to.
     pub(super) env: EnvNeeds,
     /// The Secrets for the pulls of its images.
@@ -41,6 +44,7 @@ impl WorkerState {
         Self {
             reporter: Reporter::new(pod.clone(), context.reports.clone()),
             starts: StartRecord::read(context, pod),
+            actuated: ActuatedRecord::read(context, pod),
             env: EnvNeeds::default(),
             pull_secrets: PodPullSecrets::default(),
             pulls: PodPulls::default(),

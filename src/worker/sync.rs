@@ -19,17 +19,17 @@ use super::image_needs::image_needs;
 use super::image_volumes::ImageVolumes;
 use super::plan::{Kill, Plan, PlanInput, Reset, SandboxPlan, plan};
 use super::pod_pulls::PodPuller;
+use super::resize::{PodResize, ResizeError, cgroup_settings};
 use super::sandbox::{PodSandbox, Sandboxes};
 use super::stopping::{ContainerStop, Stopping};
 use super::{Outcome, Retry, WorkerState};
-use crate::cgroup::PodResources;
 use crate::cri::CriError;
 use crate::cri_config::{container_hash, make_pod_dir};
 use crate::gate::StartPriority;
 use crate::image::ERR_IMAGE_PULL;
 use crate::pleg::PodStatus;
-use crate::pod::AdmittedPod;
-use crate::pod::resources::pod_resources;
+use crate::pod::resources::Enforced;
+use crate::pod::{AdmittedPod, resize_message};
 use crate::status::{Activity, PodProgress};
 use crate::sys::file_work;
 use crate::types::{PodEvent, error_chain, go_duration};
@@ -91,12 +91,14 @@ impl PodSync<'_> {
         };
         let now = self.state.reporter.now();
         let restarts = self.context.restarts.due(&observed);
+        self.state.actuated.work_begins(self.pod, &observed);
         let plan = plan(&PlanInput {
             pod: self.pod,
             observed: &observed,
             crash_loops: self.state.starts.crash_loops(),
             restarts: &restarts,
             probes: &self.context.probes.of(&self.pod.reference.uid),
+            actuated: self.state.actuated.get(),
             hash: container_hash,
             now,
         });
@@ -108,6 +110,7 @@ impl PodSync<'_> {
         if !plan.has_starts() {
             self.state.reporter.facts.setup_error = None;
         }
+        self.report_resize(plan.resize.is_under_way);
         self.state.reporter.publish_facts();
         if plan.has_ended {
             return Outcome::PodEnded;
@@ -125,7 +128,13 @@ impl PodSync<'_> {
         self.state.settled = Some(Instant::now());
         drop((at_work, pending));
         match performed {
-            Ok(()) => Outcome::Done { due: self.next_restart(&plan) },
+            Ok(()) => {
+                if plan.resize.is_under_way {
+                    self.report_resize(false);
+                    self.state.reporter.publish_facts();
+                }
+                Outcome::Done { due: self.next_restart(&plan) }
+            }
             Err(retry) => {
                 self.state.reporter.publish_facts();
                 Outcome::Failed(retry)
@@ -162,6 +171,24 @@ impl PodSync<'_> {
         reporter.publish_retries();
     }
 
+    /// Reports whether a resize is under way; if none is anymore, it has completed.
+    fn report_resize(&mut self, is_under_way: bool) {
+        let WorkerState { actuated, reporter, .. } = &mut *self.state;
+        match is_under_way {
+            true => actuated.resizes(self.pod),
+            false => {
+                if let Some(completed) = actuated.completed() {
+                    let message = resize_message("completed", self.pod, completed.generation, "");
+                    reporter.announce(None, &PodEvent::normal("ResizeCompleted", message));
+                }
+            }
+        }
+        let is_known = reporter.facts.actuated.as_deref() == Some(actuated.get());
+        if !is_known || !is_under_way {
+            reporter.facts.actuated = is_under_way.then(|| Arc::new(actuated.get().clone()));
+        }
+    }
+
     /// When the first container in back-off may start again.
     fn next_restart(&self, plan: &Plan) -> Option<Instant> {
         let containers = plan.backing_off.iter().map(|wait| wait.until);
@@ -172,8 +199,11 @@ impl PodSync<'_> {
 
     /// Performs a plan as far as possible. Failures are reported where they happen; the error is when to retry.
     async fn perform(&mut self, observed: &PodStatus, plan: &Plan) -> Result<(), Retry> {
-        if !self.state.is_prepared || matches!(plan.sandbox, SandboxPlan::Create { .. }) {
-            let prepared = self.prepare_host().await;
+        let is_new = matches!(plan.sandbox, SandboxPlan::Create { .. });
+        if !self.state.is_prepared || is_new {
+            // What runs keeps its resources until it is resized, in order.
+            let kept = self.state.actuated.get().pod.filter(|_| !is_new);
+            let prepared = self.prepare_host(kept.unwrap_or_else(|| Enforced::of_pod(self.pod))).await;
             prepared.inspect_err(|_| self.state.reporter.setup_failed())?;
             self.state.is_prepared = true;
         }
@@ -181,10 +211,11 @@ impl PodSync<'_> {
             return self.reset(&plan.reset).await;
         }
         let mut images = self.pull_images(observed, plan).await;
-        let mut result = Ok(());
         let ready = self.sandbox(observed, plan).await;
-        if let Some((sandbox, volumes)) = ready.inspect_err(|_| self.state.reporter.setup_failed())? {
-            result = self.start_containers(observed, plan, &sandbox, &volumes, &mut images).await;
+        let ready = ready.inspect_err(|_| self.state.reporter.setup_failed())?;
+        let mut result = self.resize(plan).await;
+        if let Some((sandbox, volumes)) = ready {
+            result = self.start_containers(observed, plan, &sandbox, &volumes, &mut images).await.and(result);
         }
         let cleanup = Cleanup { context: self.context, reporter: &self.state.reporter };
         if let Err(error) = cleanup.leftovers(observed, &plan.leftovers).await {
@@ -266,6 +297,32 @@ impl PodSync<'_> {
         }
     }
 
+    /// Enforces the resources that were allocated to what runs. A failure does not prevent containers from starting.
+    async fn resize(&mut self, plan: &Plan) -> Result<(), Retry> {
+        let SandboxPlan::Keep(sandbox) = &plan.sandbox else { return Ok(()) };
+        if plan.resize.steps.is_empty() {
+            return Ok(());
+        }
+        let (context, pod) = (self.context, self.pod);
+        let mut resizing = PodResize { context, pod, sandbox, actuated: &mut self.state.actuated };
+        let began = Instant::now();
+        let resized = resizing.run(&plan.resize).await;
+        context.resize_times.observe(began.elapsed(), resized.is_ok());
+        let Err(error) = resized else { return Ok(()) };
+        let WorkerState { actuated, reporter, .. } = &mut *self.state;
+        let text = error_chain(&error);
+        if let Some(generation) = actuated.failed(&text) {
+            let message = resize_message("error", pod, generation, &text);
+            reporter.announce(None, &PodEvent::warning("ResizeError", message));
+        }
+        reporter.failed(text);
+        reporter.facts.actuated = Some(Arc::new(actuated.get().clone()));
+        Err(match &error {
+            ResizeError::Runtime(error) => Retry::after(error),
+            _ => Retry::BackOff,
+        })
+    }
+
     fn sandboxes(&mut self) -> Sandboxes<'_> {
         let WorkerState { reporter, starts, env, .. } = &mut *self.state;
         Sandboxes { context: self.context, pod: self.pod, reporter, starts, env }
@@ -283,7 +340,7 @@ impl PodSync<'_> {
         let (mut result, mut has_failed_pull) = (Ok(()), false);
         for start in &plan.start {
             let Some(container) = self.pod.container(&start.container) else { continue };
-            let WorkerState { reporter, starts, env, pull_secrets, pulls, .. } = &mut *self.state;
+            let WorkerState { reporter, starts, actuated, env, pull_secrets, pulls, .. } = &mut *self.state;
             let mut starter = ContainerStarter {
                 context: self.context,
                 pod: self.pod,
@@ -294,6 +351,7 @@ impl PodSync<'_> {
                 images,
                 reporter,
                 starts,
+                actuated,
                 env,
                 pull_secrets,
                 pulls,
@@ -329,13 +387,13 @@ impl PodSync<'_> {
         }
     }
 
-    /// Creates what must exist before anything of the pod runs: its cgroup and its directory.
-    async fn prepare_host(&mut self) -> Result<(), Retry> {
+    /// Creates what must exist before anything of the pod runs: its cgroup with these resources, and its directory.
+    async fn prepare_host(&mut self, whole: Enforced) -> Result<(), Retry> {
         let (host, uid) = (&self.context.host, &self.pod.reference.uid);
         if let Some(cgroups) = host.cgroups.clone() {
-            let (uid, pod) = (uid.clone(), self.pod.clone());
-            let resources = self.cgroup_resources();
-            let made = file_work(move || cgroups.ensure_pod(&uid, pod.qos, &resources));
+            let (uid, qos) = (uid.clone(), self.pod.qos);
+            let resources = cgroup_settings(self.context, self.pod, &whole);
+            let made = file_work(move || cgroups.ensure_pod(&uid, qos, &resources));
             let problem = match made.await {
                 Ok(Ok(())) => None,
                 Ok(Err(error)) => Some(error_chain(&error)),
@@ -347,6 +405,7 @@ impl PodSync<'_> {
                 return Err(Retry::BackOff);
             }
         }
+        self.state.actuated.set_pod(whole);
         make_pod_dir(uid.as_str(), &host.settings).await.map_err(|error| {
             let text = format!("error making pod data directories: {}", error_chain(&error));
             self.state.reporter.event(None, PodEvent::warning("FailedMakePodDataDirectories", text));
@@ -354,16 +413,10 @@ impl PodSync<'_> {
         })
     }
 
-    /// The settings of the pod's cgroup.
-    fn cgroup_resources(&self) -> PodResources {
-        let settings = &self.context.host.settings;
-        pod_resources(self.pod, settings.cpu_cfs_quota_period, settings.memory_qos.as_ref())
-    }
-
     /// Sets up or updates the pod's volumes, and reports their problems.
     async fn set_up_volumes(&mut self) -> PodVolumes {
         let host = &self.context.host;
-        let memory_limit = self.cgroup_resources().memory_limit.and_then(|bytes| u64::try_from(bytes).ok());
+        let memory_limit = u64::try_from(Enforced::of_pod(self.pod).memory_limit).ok().filter(|it| *it > 0);
         match host.volumes.set_up(VolumeOwner { pod: self.pod.clone(), memory_limit }).await {
             Ok(volumes) => {
                 self.state.reporter.volume_problems(&volumes.problems);

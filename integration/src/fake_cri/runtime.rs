@@ -223,6 +223,29 @@ impl RuntimeService for Runtimes {
         })
     }
 
+    async fn update_pod_sandbox_resources(
+        &self,
+        request: Request<wire::UpdatePodSandboxResourcesRequest>,
+    ) -> Outcome<wire::UpdatePodSandboxResourcesResponse> {
+        let wire::UpdatePodSandboxResourcesRequest { pod_sandbox_id, overhead, resources } =
+            request.into_inner();
+        let (resources, overhead) = (resources.unwrap_or_default(), overhead.unwrap_or_default());
+        answer(self.fake.update_sandbox(&pod_sandbox_id.into(), resources, overhead).await, |()| {
+            wire::UpdatePodSandboxResourcesResponse {}
+        })
+    }
+
+    async fn update_container_resources(
+        &self,
+        request: Request<wire::UpdateContainerResourcesRequest>,
+    ) -> Outcome<wire::UpdateContainerResourcesResponse> {
+        let request = request.into_inner();
+        let (id, resources) = (request.container_id.into(), request.linux.unwrap_or_default());
+        answer(self.fake.update_container(&id, resources).await, |()| {
+            wire::UpdateContainerResourcesResponse {}
+        })
+    }
+
     async fn exec_sync(&self, request: Request<wire::ExecSyncRequest>) -> Outcome<wire::ExecSyncResponse> {
         let wire::ExecSyncRequest { container_id, cmd, timeout } = request.into_inner();
         let timeout = Duration::from_secs(timeout.unsigned_abs());

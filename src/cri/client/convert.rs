@@ -99,6 +99,7 @@ pub(in crate::cri) fn container_stats(wire: wire::ContainerStats) -> Option<Cont
     Some(ContainerStats {
         id: attributes.id.into(),
         name: attributes.metadata?.name.into(),
+        memory: wire.memory.and_then(|memory| memory.usage_bytes).map(|bytes| bytes.value),
         writable_layer: wire.writable_layer.and_then(layer),
     })
 }

@@ -125,6 +125,21 @@ impl RuntimeService for CriClient {
         )
     }
 
+    async fn update_sandbox(
+        &self,
+        id: &SandboxId,
+        resources: wire::LinuxContainerResources,
+        overhead: wire::LinuxContainerResources,
+    ) -> Result<(), CriError> {
+        let request = wire::UpdatePodSandboxResourcesRequest {
+            pod_sandbox_id: id.to_string(),
+            overhead: Some(overhead),
+            resources: Some(resources),
+        };
+        let call = async { self.runtime().update_pod_sandbox_resources(request).await };
+        self.call(Operation::UpdateSandbox, CallSubject::Sandbox(id.clone()), call).await.map(drop)
+    }
+
     async fn sandbox_status(&self, id: &SandboxId) -> Result<SandboxStatus, CriError> {
         let request = wire::PodSandboxStatusRequest { pod_sandbox_id: id.to_string(), verbose: false };
         let call = async { self.runtime().pod_sandbox_status(request).await };
@@ -196,6 +211,20 @@ impl RuntimeService for CriClient {
         ignore_not_found(
             self.call(Operation::RemoveContainer, CallSubject::Container(id.clone()), call).await.map(drop),
         )
+    }
+
+    async fn update_container(
+        &self,
+        id: &ContainerId,
+        resources: wire::LinuxContainerResources,
+    ) -> Result<(), CriError> {
+        let request = wire::UpdateContainerResourcesRequest {
+            container_id: id.to_string(),
+            linux: Some(resources),
+            ..wire::UpdateContainerResourcesRequest::default()
+        };
+        let call = async { self.runtime().update_container_resources(request).await };
+        self.call(Operation::UpdateContainer, CallSubject::Container(id.clone()), call).await.map(drop)
     }
 
     async fn container_status(&self, id: &ContainerId) -> Result<ContainerStatus, CriError> {

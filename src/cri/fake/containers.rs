@@ -111,6 +111,23 @@ impl World {
         Ok(id)
     }
 
+    /// Changes the resources of a container that was created or runs; of its configuration, as containerd keeps them.
+    pub(super) fn update_container(
+        &mut self,
+        id: &ContainerId,
+        resources: wire::LinuxContainerResources,
+    ) -> Result<(), CriError> {
+        let operation = Operation::UpdateContainer;
+        let Some(record) = self.containers.get_mut(id) else { return Err(no_container(operation, id)) };
+        if !matches!(record.life, Life::Created | Life::Running { .. }) {
+            let message = format!("container \"{id}\" is in {} state", state_name(&record.life));
+            return Err(CriError::Failed { operation, message });
+        }
+        record.config.linux.get_or_insert_default().resources = Some(resources);
+        self.touch();
+        Ok(())
+    }
+
     /// Starts a created container, which then follows its script.
     pub(super) fn start_container(&mut self, id: &ContainerId, now: Instant) -> Result<(), CriError> {
         let operation = Operation::StartContainer;

@@ -76,6 +76,11 @@ impl FakeRuntime {
         self.with(|world, _| world.written.insert(id.clone(), bytes));
     }
 
+    /// Sets the memory that a container uses, bytes.
+    pub fn set_memory(&self, id: &ContainerId, bytes: u64) {
+        self.with(|world, _| world.memory.insert(id.clone(), bytes));
+    }
+
     /// OOM-kills a running container's process.
     pub fn oom_kill_container(&self, id: &ContainerId) {
         self.with(|world, now| world.exit(id, now, 137, "OOMKilled"));

@@ -7,7 +7,8 @@ use async_trait::async_trait;
 
 use super::super::client::convert;
 use super::super::wire::{
-    AuthConfig, ContainerConfig, ContainerFilter, ContainerStatsFilter, PodSandboxConfig, PodSandboxFilter,
+    AuthConfig, ContainerConfig, ContainerFilter, ContainerStatsFilter, LinuxContainerResources,
+    PodSandboxConfig, PodSandboxFilter,
 };
 use super::super::{
     Container, ContainerStats, ContainerStatus, CriError, EventStream, ExecOutput, ImageInfo, ImageService,
@@ -85,6 +86,27 @@ impl RuntimeService for FakeRuntime {
         .await
     }
 
+    async fn update_sandbox(
+        &self,
+        id: &SandboxId,
+        resources: LinuxContainerResources,
+        overhead: LinuxContainerResources,
+    ) -> Result<(), CriError> {
+        let operation = Operation::UpdateSandbox;
+        let request = self.about_sandbox(operation, id);
+        let id = id.clone();
+        self.call(request, move |world, _| {
+            let Some(record) = world.sandboxes.get_mut(&id) else {
+                let message = format!("an error occurred when try to find sandbox \"{id}\": not found");
+                return Err(CriError::NotFound { operation, message });
+            };
+            let linux = record.config.linux.get_or_insert_default();
+            (linux.resources, linux.overhead) = (Some(resources), Some(overhead));
+            Ok(())
+        })
+        .await
+    }
+
     async fn sandbox_status(&self, id: &SandboxId) -> Result<SandboxStatus, CriError> {
         let operation = Operation::SandboxStatus;
         let request = self.about_sandbox(operation, id);
@@ -150,6 +172,16 @@ impl RuntimeService for FakeRuntime {
             Ok(())
         })
         .await
+    }
+
+    async fn update_container(
+        &self,
+        id: &ContainerId,
+        resources: LinuxContainerResources,
+    ) -> Result<(), CriError> {
+        let request = self.about_container(Operation::UpdateContainer, id);
+        let id = id.clone();
+        self.call(request, move |world, _| world.update_container(&id, resources)).await
     }
 
     async fn container_status(&self, id: &ContainerId) -> Result<ContainerStatus, CriError> {

@@ -66,6 +66,10 @@ pub(super) fn container_stats(
             labels: record.config.labels.clone(),
             annotations: record.config.annotations.clone(),
         }),
+        memory: world.memory.get(id).map(|bytes| wire::MemoryUsage {
+            usage_bytes: Some(wire::UInt64Value { value: *bytes }),
+            ..wire::MemoryUsage::default()
+        }),
         writable_layer: Some(wire::FilesystemUsage {
             timestamp: record.created_at,
             fs_id: Some(wire::FilesystemIdentifier { mountpoint: "/".to_owned() }),

@@ -36,6 +36,8 @@ pub(super) struct World {
     pub(super) execs: HashMap<Vec<String>, Exec>,
     /// Bytes in writable layers.
     pub(super) written: HashMap<ContainerId, u64>,
+    /// Bytes of memory in use.
+    pub(super) memory: HashMap<ContainerId, u64>,
     /// Number of starts by pod and container name.
     pub(super) starts: HashMap<(PodUid, String), usize>,
     /// Scheduled exits. An entry is valid only if its container has the same time.
@@ -72,6 +74,7 @@ impl World {
             scripts: HashMap::new(),
             execs: HashMap::new(),
             written: HashMap::new(),
+            memory: HashMap::new(),
             starts: HashMap::new(),
             exits: BTreeSet::new(),
             version: Version {

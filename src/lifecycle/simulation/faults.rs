@@ -17,7 +17,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const DAY: i64 = 86_400;
 
 /// Calls with faults.
-const OPERATIONS: [Operation; 13] = [
+const OPERATIONS: [Operation; 14] = [
     Operation::RunSandbox,
     Operation::StopSandbox,
     Operation::RemoveSandbox,
@@ -27,6 +27,7 @@ const OPERATIONS: [Operation; 13] = [
     Operation::StartContainer,
     Operation::StopContainer,
     Operation::RemoveContainer,
+    Operation::UpdateContainer,
     Operation::ContainerStatus,
     Operation::ListContainers,
     Operation::ContainerEvents,
@@ -36,7 +37,7 @@ const OPERATIONS: [Operation; 13] = [
 /// Containers by behavior: `deaf` ignores SIGTERM, `slow` exits late, `crash` fails repeatedly.
 /// Init containers and sidecars of pods; many have none.
 const INITS: [&[&str]; 6] = [&[], &[], &[], &["setup"], &["proxy", "setup"], &["setup", "proxy", "retry"]];
-const NAMES: [&str; 4] = ["calm", "deaf", "slow", "crash"];
+pub(super) const NAMES: [&str; 4] = ["calm", "deaf", "slow", "crash"];
 
 impl World {
     /// Performs a random step.
@@ -70,6 +71,7 @@ impl World {
             }
             880..900 => self.restart_runtime(),
             900..910 => self.set_clock(),
+            910..940 => self.resize(),
             // Only time passes.
             _ => self.trace.step("tick".to_owned()),
         }
@@ -93,7 +95,7 @@ impl World {
             let uid = format!("u{slot}-{}", self.versions);
             let name = format!("pod{slot}");
             let inits = INITS.choose(&mut self.random).map(|inits| inits.to_vec()).unwrap_or_default();
-            self.put(slot, Wish { name, uid, policy, containers, inits, version: 0 });
+            self.put(slot, Wish { name, uid, policy, containers, inits, version: 0, memory: 64 });
         }
         self.set_desired();
     }
@@ -103,6 +105,15 @@ impl World {
         let slot = self.slot();
         let Some(wish) = self.wishes.get(&slot).cloned() else { return };
         self.put(slot, Wish { version: wish.version + 1, ..wish });
+        self.set_desired();
+    }
+
+    /// Changes the memory of a pod.
+    fn resize(&mut self) {
+        let slot = self.slot();
+        let Some(wish) = self.wishes.get(&slot).cloned() else { return };
+        let memory = 16 * self.random.random_range(1..=8);
+        self.put(slot, Wish { memory, ..wish });
         self.set_desired();
     }
 
@@ -151,7 +162,8 @@ impl World {
             1 => Fault::Fail { after: self.duration(2 * MINUTE), failure: Failure::TimedOut },
             2 => Fault::Fail { after: Duration::ZERO, failure: Failure::Unreachable },
             3 => Fault::Delay(self.duration(MINUTE)),
-            4 => Fault::LateSuccess {
+            // A runtime updates a container one after the other: none takes effect after a later one.
+            4 if operation != Operation::UpdateContainer => Fault::LateSuccess {
                 answer_after: self.duration(30 * SECOND),
                 failure: Failure::TimedOut,
                 lands_after: self.duration(MINUTE),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::faults::NAMES;
 use super::world::World;
 use crate::cri::Operation;
 use crate::status::Activity;
@@ -40,6 +41,16 @@ impl World {
             names.clear();
         }
         let running: Vec<String> = node.running(uid).into_iter().map(|(name, _)| name).collect();
+        let wanted = self.wishes.values().find(|wish| wish.uid == uid).map(|wish| wish.memory << 20);
+        let memory = |id: &str| node.runtime.container_config(&id.into())?.linux?.resources;
+        let running_mains =
+            node.containers().into_iter().filter(|c| c.uid == uid && c.runs && NAMES.contains(&&*c.name));
+        for container in running_mains {
+            let enforced = memory(&container.id).map(|resources| resources.memory_limit_in_bytes);
+            if enforced != wanted {
+                return Some(format!("{container:?} should have {wanted:?} bytes, not {enforced:?}"));
+            }
+        }
         let ready = node.sandboxes().into_iter().filter(|(owner, _, ready)| owner == uid && *ready).count();
         let (phase, activity) = (node.phase(uid), node.activity(uid));
         let expected = if is_job { (0, "Succeeded") } else { (1, "Running") };

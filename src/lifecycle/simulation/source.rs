@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{EnvVar, Pod};
+use k8s_openapi::api::core::v1::{EnvVar, Pod, ResourceRequirements};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::super::testing::pod_with;
 use crate::admission::AdoptedPod;
@@ -28,6 +29,8 @@ pub(super) struct Wish {
     pub(super) inits: Vec<&'static str>,
     /// Part of the definition of its containers.
     pub(super) version: usize,
+    /// The limit of memory of each main container, MiB, which is resized in place.
+    pub(super) memory: i64,
 }
 
 impl Wish {
@@ -44,14 +47,16 @@ impl Wish {
         for container in pod.spec.iter_mut().flat_map(|spec| &mut spec.containers) {
             let value = Some(self.version.to_string());
             container.env = Some(vec![EnvVar { name: "VERSION".to_owned(), value, value_from: None }]);
+            let limits = [("memory".to_owned(), Quantity(format!("{}Mi", self.memory)))].into();
+            container.resources = Some(ResourceRequirements { limits: Some(limits), ..Default::default() });
         }
         Arc::new(pod)
     }
 
     fn manifest(&self) -> String {
         let containers: Vec<String> = self.containers.iter().map(|name| {
-            let version = self.version;
-            format!("{{name: {name}, image: img, imagePullPolicy: IfNotPresent, env: [{{name: VERSION, value: \"{version}\"}}]}}")
+            let (version, memory) = (self.version, self.memory);
+            format!("{{name: {name}, image: img, imagePullPolicy: IfNotPresent, env: [{{name: VERSION, value: \"{version}\"}}], resources: {{limits: {{memory: {memory}Mi}}}}}}")
         }).collect();
         let inits = self.inits.iter().map(|name| {
             let policy = if SIDECARS.contains(name) { ", restartPolicy: Always" } else { "" };

@@ -12,7 +12,11 @@ use crate::sys::Machine;
 use crate::types::ResourceList;
 
 /// Features without which the scheduler gives a pod that uses them to no node (KEP-5328), sorted.
-const DECLARED_FEATURES: [&str; 1] = ["RestartAllContainersOnContainerExits"];
+const DECLARED_FEATURES: [&str; 3] = [
+    "InPlacePodLevelResourcesVerticalScaling",
+    "InPlacePodVerticalScalingInitContainers",
+    "RestartAllContainersOnContainerExits",
+];
 
 /// Brings `status` up to date and returns the events of its changes. Heartbeats of existing conditions stay: see
 /// [`set_heartbeats`].

@@ -30,7 +30,7 @@ impl Amounts {
     }
 
     /// The requests of a container or pod.
-    pub(super) fn requested(resources: Option<&ResourceRequirements>) -> Self {
+    pub fn requested(resources: Option<&ResourceRequirements>) -> Self {
         Self::of(resources.and_then(|resources| resources.requests.as_ref()))
     }
 

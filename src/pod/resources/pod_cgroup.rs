@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 
+use super::Enforced;
 use super::amounts::{Amounts, Together, containers_limit};
 use super::{pod_limits, pod_requests, qos_class, requested_resources};
 use crate::cgroup::{MIN_SHARES, PodResources, cpu_quota, cpu_shares};
@@ -12,15 +13,9 @@ use crate::pod::view::PodView;
 use crate::types::resources::HUGE_PAGES;
 use crate::types::{MemoryQos, QosClass, Quantity, ResourceList};
 
-/// The settings of the pod's cgroup, with CPU quota over `period`. CPU and memory are limited only if all containers have a
-/// limit or the pod has one: otherwise a container without a limit would be limited to what the others leave. Without
-/// `memory_qos` no memory is protected.
-pub fn pod_resources(pod: &Pod, period: Duration, memory_qos: Option<&MemoryQos>) -> PodResources {
-    let qos = qos_class(pod);
-    let huge_pages = huge_pages(&requested_resources(pod));
-    if qos == QosClass::BestEffort {
-        return PodResources { cpu_shares: MIN_SHARES, huge_pages, ..PodResources::default() };
-    }
+/// CPU and memory of the pod as a whole, including overhead. They are limited only if all containers have a limit or the pod has
+/// one: otherwise a container without a limit would be limited to what the others leave.
+pub(super) fn whole_pod(pod: &Pod) -> Enforced {
     let own = Amounts::limited(PodView::from(pod).spec.resources.as_ref());
     let (limits, everywhere) = (pod_limits(pod), containers_limit(pod).1);
     let overhead = overhead(pod);
@@ -31,12 +26,34 @@ pub fn pod_resources(pod: &Pod, period: Duration, memory_qos: Option<&MemoryQos>
     };
     let cpu = limit(limits.milli_cpu, overhead.milli_cpu, everywhere.cpu, own.milli_cpu);
     let memory = limit(limits.memory, overhead.memory, everywhere.memory, own.memory);
-    let request = pod_memory_request(pod);
+    Enforced {
+        cpu_request: pod_cpu_request(pod),
+        cpu_limit: cpu.unwrap_or(0),
+        memory_request: pod_memory_request(pod),
+        memory_limit: memory.unwrap_or(0),
+    }
+}
+
+/// The settings of the pod's cgroup for this CPU and memory of the whole pod, with CPU quota over `period`. Without `memory_qos` no
+/// memory is protected.
+pub fn pod_resources(
+    pod: &Pod,
+    whole: &Enforced,
+    period: Duration,
+    memory_qos: Option<&MemoryQos>,
+) -> PodResources {
+    let qos = qos_class(pod);
+    let huge_pages = huge_pages(&requested_resources(pod));
+    if qos == QosClass::BestEffort {
+        return PodResources { cpu_shares: MIN_SHARES, huge_pages, ..PodResources::default() };
+    }
+    let limit = |amount: i64| Some(amount).filter(|amount| *amount > 0);
+    let (memory, request) = (limit(whole.memory_limit), whole.memory_request);
     // The containers of other pods are throttled one by one.
     let throttled = memory_qos.filter(|_| is_whole(pod) && memory != Some(request));
     PodResources {
-        cpu_shares: cpu_shares(pod_cpu_request(pod)),
-        cpu_quota: cpu.and_then(|milli_cpu| cpu_quota(milli_cpu, period)),
+        cpu_shares: cpu_shares(whole.cpu_request),
+        cpu_quota: limit(whole.cpu_limit).and_then(|milli_cpu| cpu_quota(milli_cpu, period)),
         memory_limit: memory,
         memory_protection: memory_qos.map(|rules| rules.protection(qos, request)).unwrap_or_default(),
         memory_high: throttled.and_then(|rules| rules.throttled_above(request, memory?)),
@@ -85,7 +102,8 @@ mod tests {
     const PERIOD: Duration = Duration::from_millis(100);
 
     fn of(spec: Value) -> PodResources {
-        pod_resources(&pod(spec), PERIOD, None)
+        let pod = pod(spec);
+        pod_resources(&pod, &Enforced::of_pod(&pod), PERIOD, None)
     }
 
     fn limited(name: &str, limits: Value) -> Value {
@@ -164,7 +182,10 @@ mod tests {
     #[test]
     fn memory_is_protected_by_class_and_throttled_for_the_pod_as_a_whole() {
         let rules = MemoryQos { has_tiered_reservation: true, throttling_factor: Some(0.5) };
-        let of = |spec: Value| pod_resources(&pod(spec), PERIOD, Some(&rules));
+        let of = |spec: Value| {
+            let pod = pod(spec);
+            pod_resources(&pod, &Enforced::of_pod(&pod), PERIOD, Some(&rules))
+        };
         let memory = |memory: &str| json!({"cpu": "1", "memory": memory});
         let container = |requests: Value, limits: Value| json!({"name": "a", "resources": {"requests": requests, "limits": limits}});
         let guaranteed = of(json!({"containers": [container(memory("4Mi"), memory("4Mi"))]}));

@@ -76,6 +76,8 @@ fn check<'s>(
     if let Some(requirements) = &container.resources {
         resources::check(requirements, &path.child("resources"), errors);
     }
+    let policies = list(&container.resize_policy);
+    resources::check_resize_policy(spec, policies, &path.child("resizePolicy"), errors);
     volumes::check_mounts(container, list(&spec.volumes), path, errors);
     handlers::check(container, spec, path, errors);
     if let Some(context) = &container.security_context {

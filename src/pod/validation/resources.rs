@@ -1,17 +1,21 @@
 //! Requests and limits: names, amounts, and that no request exceeds its limit.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::core::v1::{Pod, PodSpec, ResourceRequirements};
+use k8s_openapi::api::core::v1::{ContainerResizePolicy, Pod, PodSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as WireQuantity;
 
-use super::{Errors, FieldError, FieldPath, each_invalid, names};
+use super::{Errors, FieldError, FieldPath, each_invalid, names, required};
 use crate::pod::resources::{limited_resources, requested_resources};
 use crate::types::Quantity;
 use crate::types::resources::HUGE_PAGES;
 
 /// The resources of every node. All others are devices or other extended resources.
 const STANDARD: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
+
+/// The resources that can be resized, and upstream's policies for it.
+const RESIZABLE: [&str; 2] = ["cpu", "memory"];
+const RESIZE_POLICIES: [&str; 2] = ["NotRequired", "RestartContainer"];
 
 pub(super) fn check(requirements: &ResourceRequirements, path: &FieldPath, errors: &mut Errors) {
     let limits = parsed(requirements.limits.iter().flatten(), &path.child("limits"), errors);
@@ -43,6 +47,32 @@ pub(super) fn check(requirements: &ResourceRequirements, path: &FieldPath, error
         && !has("memory")
     {
         errors.push(FieldError::forbidden(path, "HugePages require cpu or memory"));
+    }
+}
+
+/// Checks what a resize of a container does to it.
+pub(super) fn check_resize_policy(
+    spec: &PodSpec,
+    policies: &[ContainerResizePolicy],
+    path: &FieldPath,
+    errors: &mut Errors,
+) {
+    let mut taken = BTreeSet::new();
+    for (index, policy) in policies.iter().enumerate() {
+        let (resource, restart) = (policy.resource_name.as_str(), policy.restart_policy.as_str());
+        if !taken.insert(resource) {
+            errors.push(FieldError::duplicate(&path.index(index), resource));
+        }
+        if required(errors, path, resource) && !RESIZABLE.contains(&resource) {
+            errors.push(FieldError::unsupported(path, resource, &RESIZABLE));
+        }
+        if required(errors, path, restart) && !RESIZE_POLICIES.contains(&restart) {
+            errors.push(FieldError::unsupported(path, restart, &RESIZE_POLICIES));
+        }
+        if spec.restart_policy.as_deref() == Some("Never") && restart != "NotRequired" {
+            let rule = "must be 'NotRequired' when pod `restartPolicy` is 'Never'";
+            errors.push(FieldError::invalid(path, restart, rule));
+        }
     }
 }
 

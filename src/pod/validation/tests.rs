@@ -475,12 +475,11 @@ fn unsupported_fields_are_reported_one_by_one() {
         &container(json!({
             "livenessProbe": handler, "readinessProbe": handler, "startupProbe": handler,
             "envFrom": [{"secretRef": {"name": "s"}}], "restartPolicy": "Always",
-            "resizePolicy": [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}],
             "env": [{"name": "B", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}],
             "resources": {"limits": {"cpu": "1", "ephemeral-storage": "1Gi", "hugepages-2Mi": "2Mi", "a.b/gpu": "1"}},
             "securityContext": {"appArmorProfile": {"type": "Localhost", "localhostProfile": "x"}}
         })),
-        &["spec.containers[0].resizePolicy[0]"],
+        &[],
     );
 }
 
@@ -503,6 +502,40 @@ fn a_stop_signal_is_one_of_the_pods_operating_system() {
     assert_errors(&of(json!({"name": "linux"}), "TERM"), &[&first]);
     let both = unsupported("SIGINT", r#""SIGKILL", "SIGTERM""#);
     assert_errors(&of(json!({"name": "windows"}), "SIGINT"), &[&both]);
+}
+
+#[test]
+fn resize_policies() {
+    let of = |restart: &str, policies: Value| {
+        let container = json!({"name": "c", "image": "a", "resizePolicy": policies});
+        pod(json!({"restartPolicy": restart, "containers": [container]}))
+    };
+    let policy = |resource: &str, policy: &str| json!({"resourceName": resource, "restartPolicy": policy});
+    let both = json!([policy("cpu", "NotRequired"), policy("memory", "RestartContainer")]);
+    assert_errors(&of("Always", both), &[]);
+    let path = "spec.containers[0].resizePolicy";
+    for (restart, wrong, error) in [
+        (
+            "Never",
+            policy("cpu", "RestartContainer"),
+            "Invalid value: \"RestartContainer\": must be 'NotRequired' when pod `restartPolicy` is 'Never'",
+        ),
+        (
+            "Always",
+            policy("a.b/gpu", "NotRequired"),
+            "Unsupported value: \"a.b/gpu\": supported values: \"cpu\", \"memory\"",
+        ),
+        (
+            "Always",
+            policy("cpu", "Maybe"),
+            "Unsupported value: \"Maybe\": supported values: \"NotRequired\", \"RestartContainer\"",
+        ),
+        ("Always", policy("cpu", ""), "Required value"),
+    ] {
+        assert_errors(&of(restart, json!([wrong])), &[&format!("{path}: {error}")]);
+    }
+    let twice = of("Always", json!([policy("cpu", "NotRequired"), policy("cpu", "NotRequired")]));
+    assert_errors(&twice, &[&format!("{path}[1]: Duplicate value: \"cpu\"")]);
 }
 
 #[test]

@@ -117,10 +117,6 @@ fn check_container(container: &Container, path: &FieldPath, found: &mut Found) {
         &path.child("volumeDevices"),
         "volumes are mounted as filesystems only, not as block devices",
     );
-    for (index, policy) in list(&container.resize_policy).iter().enumerate() {
-        let set = policy.restart_policy != "NotRequired";
-        found.add(set, &path.child("resizePolicy").index(index), "containers are not resized in place");
-    }
     if let Some(requirements) = &container.resources {
         check_claims(requirements, &path.child("resources"), found);
     }

@@ -3,7 +3,6 @@
 mod pods;
 #[cfg(test)]
 mod pods_tests;
-mod resize;
 mod task;
 #[cfg(test)]
 mod task_tests;

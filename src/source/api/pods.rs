@@ -11,7 +11,6 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use kube::runtime::watcher::Event;
 
-use super::resize::keep_resources;
 use crate::pod::PodPhase;
 use crate::pod::pod_uid;
 use crate::pod::validation::{FieldError, unsupported};
@@ -34,7 +33,7 @@ pub struct ApiState {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApiPod {
     /// The pod, with the annotations of its source. Identical until a part changes that affects what runs or its readiness; its
-    /// status is from that time. Its resources are the original ones: a later resize shows as the condition `PodResizePending`.
+    /// status is from that time.
     pub pod: Arc<Pod>,
     /// Its current status on the API server.
     pub status: Arc<PodStatus>,
@@ -42,8 +41,6 @@ pub struct ApiPod {
     pub version: String,
     /// The unsupported fields that it uses; if there are any, a new pod is rejected with these errors.
     pub unsupported: Vec<FieldError>,
-    /// The event message of a requested resize, which is not supported; `None` if none is requested.
-    pub resize: Option<String>,
 }
 
 /// The mirror of a static pod.
@@ -78,8 +75,7 @@ impl ApiPods {
         for pod in known {
             let status = Arc::new(pod.status.clone().unwrap_or_default());
             let unsupported = unsupported(&pod);
-            let known =
-                ApiPod { pod: pod.clone(), status, version: String::new(), unsupported, resize: None };
+            let known = ApiPod { pod: pod.clone(), status, version: String::new(), unsupported };
             state.pods.insert(pod_uid(&pod), Arc::new(known));
         }
         Self { state, listing: None }
@@ -159,7 +155,6 @@ impl ApiPods {
         let annotations = pod.metadata.annotations.get_or_insert_default();
         annotations.insert(CONFIG_SOURCE_ANNOTATION.to_owned(), "api".to_owned());
         annotations.insert(CONFIG_SEEN_ANNOTATION.to_owned(), seen);
-        let resize = before.as_ref().and_then(|before| keep_resources(&mut pod, &before.pod, now));
         let (pod, unsupported) = match before {
             Some(before) if is_effectively_equal(&before.pod, &pod) && !has_news(&pod, &before) => {
                 (before.pod.clone(), before.unsupported.clone())
@@ -169,7 +164,7 @@ impl ApiPods {
                 (Arc::new(pod), unsupported)
             }
         };
-        self.state.pods.insert(uid, Arc::new(ApiPod { pod, status, version, unsupported, resize }));
+        self.state.pods.insert(uid, Arc::new(ApiPod { pod, status, version, unsupported }));
     }
 }
 

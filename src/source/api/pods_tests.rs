@@ -93,45 +93,15 @@ fn a_readiness_gate_replaces_the_pod_and_another_condition_does_not() {
 }
 
 #[test]
-fn a_resize_stays_pending_and_the_pod_keeps_its_resources() {
-    let sized = |version, generation: i64, cpu: &str| {
+fn a_requested_resize_replaces_the_pod() {
+    let sized = |version, cpu: &str| {
         let containers = json!([{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]);
-        let change = json!({"/spec/containers": containers, "/metadata/generation": generation, "/status": {"phase": "Running"}});
-        pod("a", version, change)
+        pod("a", version, json!({"/spec/containers": containers}))
     };
-    let pending = |state: &ApiPods| {
-        let known = of(state, "a");
-        let status = known.pod.status.clone().unwrap();
-        let requests =
-            known.pod.spec.as_ref().unwrap().containers[0].resources.clone().unwrap().requests.unwrap();
-        let condition = status.conditions.into_iter().flatten().find(|c| c.type_ == "PodResizePending");
-        (requests["cpu"].0.clone(), condition)
-    };
-    let mut state = listed([sized(1, 1, "1")]);
-    assert_eq!(pending(&state), ("1".to_owned(), None));
-    state.apply(Event::Apply(sized(2, 2, "2")), at(2));
-    let (cpu, condition) = pending(&state);
-    let condition = condition.unwrap();
-    assert_eq!(
-        (cpu.as_str(), condition.status.as_str(), condition.observed_generation),
-        ("1", "True", Some(2))
-    );
-    assert_eq!(condition.reason.as_deref(), Some("Infeasible"));
-    assert_eq!(condition.message.as_deref(), Some("In-place pod resize is not supported on this node"));
-    assert_eq!(
-        of(&state, "a").resize.as_deref(),
-        Some(
-            r#"Pod resize Infeasible: {"containers":[{"name":"c","resources":{"requests":{"cpu":"2"}}}],"generation":2,"error":"In-place pod resize is not supported on this node"}"#
-        )
-    );
-    // Also with the next daemon, which has the stored pod.
-    let mut next = ApiPods::restored([of(&state, "a").pod.clone()]);
-    relist(&mut next, [sized(2, 2, "2")], 9);
-    assert!(pending(&next).1.is_some());
-    assert_eq!(pending(&next).0, "1");
-    state.apply(Event::Apply(sized(3, 3, "1")), at(3));
-    assert_eq!(pending(&state), ("1".to_owned(), None), "it was taken back");
-    assert_eq!(of(&state, "a").resize, None);
+    let mut state = listed([sized(1, "1")]);
+    state.apply(Event::Apply(sized(2, "2")), at(2));
+    let spec = of(&state, "a").pod.spec.clone().unwrap();
+    assert_eq!(spec.containers[0].resources.clone().unwrap().requests.unwrap()["cpu"].0, "2");
 }
 
 #[test]

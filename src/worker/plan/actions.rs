@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::leftovers::Leftovers;
+use super::resize::Resize;
 use crate::pleg::PodStatus;
 use crate::pod::ContainerRef;
 use crate::types::{ContainerId, SandboxId};
@@ -92,6 +93,8 @@ pub(in crate::worker) struct Plan {
     pub(in crate::worker) sandbox: SandboxPlan,
     /// Containers to stop in a sandbox that is kept.
     pub(in crate::worker) kill: Vec<Kill>,
+    /// The resources to enforce for what runs.
+    pub(in crate::worker) resize: Resize,
     /// Containers to start, in order.
     pub(in crate::worker) start: Vec<Start>,
     /// Containers that start once those before them are ready, in order. Nothing is done about them but to pull their images.
@@ -113,6 +116,7 @@ impl Plan {
             reset: Vec::new(),
             sandbox,
             kill: Vec::new(),
+            resize: Resize::default(),
             start: Vec::new(),
             later: Vec::new(),
             backing_off: Vec::new(),
@@ -143,6 +147,7 @@ impl Plan {
         sandbox_is_fine
             && self.reset.is_empty()
             && self.kill.is_empty()
+            && !self.resize.is_under_way
             && self.start.is_empty()
             && self.leftovers == Leftovers::default()
     }

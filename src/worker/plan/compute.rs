@@ -7,6 +7,7 @@ use super::init::{Progress, add_inits};
 use super::input::PlanInput;
 use super::leftovers::{leftovers, strays};
 use super::reset::resets;
+use super::resize::resize;
 use super::sandbox::{is_forbidden, sandbox_plan};
 use crate::pod::{ContainerRef, PodContainer};
 use crate::types::SandboxId;
@@ -85,6 +86,7 @@ fn in_sandbox(input: &PlanInput<'_>, id: &SandboxId) -> Plan {
         }
     }
     plan.kill.extend(strays(input));
+    plan.resize = resize(input, id, &plan.kill);
     plan
 }
 

@@ -165,12 +165,25 @@ impl PlanInput<'_> {
             let message = format!("Container {name} definition changed, will be restarted");
             return ContainerAction::Replace(self.kill(status, message, None));
         }
-        let Some((kind, probe)) = self.failed_probe(container, status) else { return ContainerAction::Run };
+        let Some((kind, probe)) = self.failed_probe(container, status) else {
+            return self.running_well(container, status);
+        };
         let message = format!("Container {name} failed {kind} probe");
         if self.restarts_when_killed(container) {
             self.replace_failed(status, self.kill(status, format!("{message}, will be restarted"), probe))
         } else {
             ContainerAction::Stop(self.kill(status, message, probe))
+        }
+    }
+
+    /// What to do with an instance that runs as it should: it is replaced if its resize policy demands that.
+    pub(super) fn running_well(&self, container: &Container, status: &ContainerStatus) -> ContainerAction {
+        match self.restarts_to_resize(container) {
+            true => {
+                let message = format!("Container {} resize requires restart", container.name);
+                ContainerAction::Replace(self.kill(status, message, None))
+            }
+            false => ContainerAction::Run,
         }
     }
 

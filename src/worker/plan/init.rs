@@ -130,7 +130,7 @@ fn run_sidecar(
                 return (ContainerAction::Replace(kill), gate);
             }
             let Some((kind, probe)) = input.failed_probe(container, status) else {
-                return (ContainerAction::Run, gate);
+                return (input.running_well(container, status), gate);
             };
             let kill = input.kill(status, format!("Init container {name} failed {kind} probe"), probe);
             (input.replace_failed(status, kill), gate)

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Container;
 
 use crate::pleg::PodStatus;
+use crate::pod::resources::Actuated;
 use crate::pod::{AdmittedPod, PodProbes};
 use crate::types::ContainerId;
 use crate::worker::crash_loop::CrashLoops;
@@ -23,6 +24,8 @@ pub(in crate::worker) struct PlanInput<'a> {
     pub(in crate::worker) restarts: &'a BTreeSet<ContainerId>,
     /// What its probes have found.
     pub(in crate::worker) probes: &'a PodProbes,
+    /// What was last enforced of its resources.
+    pub(in crate::worker) actuated: &'a Actuated,
     /// Computes the hash of a container of the spec.
     pub(in crate::worker) hash: fn(&Container) -> u32,
     /// The time of day.

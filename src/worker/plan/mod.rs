@@ -7,6 +7,9 @@ mod init;
 mod input;
 mod leftovers;
 mod reset;
+mod resize;
+#[cfg(test)]
+mod resize_tests;
 mod sandbox;
 #[cfg(test)]
 mod testing;
@@ -19,3 +22,4 @@ pub(super) use actions::{Kill, Plan, Reset, SandboxPlan, Start};
 pub(super) use compute::plan;
 pub(super) use input::PlanInput;
 pub(super) use leftovers::{Leftovers, leftovers};
+pub(super) use resize::{LowerLimit, Resize, ResizeStep};

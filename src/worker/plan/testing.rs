@@ -8,6 +8,7 @@ use super::actions::{Plan, SandboxPlan, Start};
 use super::{PlanInput, plan};
 use crate::cri::{ContainerState, ContainerStatus, SandboxState, SandboxStatus};
 use crate::pleg::PodStatus;
+use crate::pod::resources::{Actuated, Enforced};
 use crate::pod::testing::{container, sandbox};
 use crate::pod::{AdmittedPod, PodProbes};
 use crate::types::testing::at;
@@ -27,11 +28,19 @@ pub(super) struct Scene {
     pub(super) loops: CrashLoops,
     pub(super) restarts: BTreeSet<ContainerId>,
     pub(super) probes: PodProbes,
+    pub(super) actuated: Actuated,
 }
 
 impl Scene {
     pub(super) fn of(pod: &Arc<AdmittedPod>) -> Self {
-        Self { pod: pod.clone(), loops: loops(), restarts: BTreeSet::new(), probes: PodProbes::default() }
+        let actuated = enforced(pod);
+        Self {
+            pod: pod.clone(),
+            loops: loops(),
+            restarts: BTreeSet::new(),
+            probes: PodProbes::default(),
+            actuated,
+        }
     }
 
     pub(super) fn plan(&self, observed: &PodStatus) -> Plan {
@@ -41,10 +50,17 @@ impl Scene {
             crash_loops: &self.loops,
             restarts: &self.restarts,
             probes: &self.probes,
+            actuated: &self.actuated,
             hash: |_| HASH,
             now: at(NOW),
         })
     }
+}
+
+/// Everything of a pod is enforced as its spec has it.
+pub(super) fn enforced(pod: &AdmittedPod) -> Actuated {
+    let containers = pod.containers().map(|c| (c.spec.name.clone(), Enforced::of(pod, c.spec)));
+    Actuated { containers: containers.collect(), pod: Some(Enforced::of_pod(pod)), resize: None }
 }
 
 pub(super) fn observed(sandboxes: Vec<SandboxStatus>, containers: Vec<ContainerStatus>) -> PodStatus {
