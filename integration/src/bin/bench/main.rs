@@ -41,13 +41,14 @@ In a real cluster, on a node beside one with the stock kubelet, taking turns:
   cluster-110       110 pods at once: created -> Ready, deleted -> gone
   cluster-probed    the same with a readiness probe and a sidecar each
   cluster-pull      first start with a pull from a registry: created -> Ready
+  cluster-resize    resize of a running pod: requested -> in its cgroup, in its status
   cluster-idle      memory and CPU with 110 pods
   cluster-dra       ResourceSlices of a DRA driver; hostlet only
   cluster           all of these
 Without a scenario: all of them.";
 
 /// The scenarios, in the order they run.
-const SCENARIOS: [&str; 18] = [
+const SCENARIOS: [&str; 19] = [
     "start",
     "end",
     "restart",
@@ -64,6 +65,7 @@ const SCENARIOS: [&str; 18] = [
     "cluster-110",
     "cluster-probed",
     "cluster-pull",
+    "cluster-resize",
     "cluster-idle",
     "cluster-dra",
 ];
@@ -150,6 +152,7 @@ async fn scenario(name: &str, lab: &Lab, cluster: Option<&ClusterLab>) -> Result
         "cluster-110" => cluster::many(lab, cluster()?).await,
         "cluster-probed" => cluster::probed(lab, cluster()?).await,
         "cluster-pull" => cluster::pull(lab, cluster()?).await,
+        "cluster-resize" => cluster::resize(cluster()?).await,
         "cluster-idle" => cluster::idle(cluster()?).await,
         "cluster-dra" => cluster::dra().await,
         _ => bail!("no scenario {name}"),

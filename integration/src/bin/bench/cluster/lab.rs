@@ -70,6 +70,11 @@ impl ClusterLab {
         &self.tenant.nodes[side.index]
     }
 
+    /// The measured pods on the API server.
+    pub(super) fn api(&self) -> &Api<Pod> {
+        &self.api
+    }
+
     /// The API server's audit log.
     pub(super) fn audit_log(&self) -> std::path::PathBuf {
         self.tenant.cluster().audit_log()

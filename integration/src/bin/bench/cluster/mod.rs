@@ -9,6 +9,7 @@ mod pods;
 mod probed;
 mod pull;
 mod requests;
+mod resize;
 mod single;
 
 pub(crate) use dra::dra;
@@ -18,4 +19,5 @@ pub(crate) use many::many;
 pub(crate) use probed::probed;
 pub(crate) use pull::pull;
 pub(crate) use requests::requests;
+pub(crate) use resize::resize;
 pub(crate) use single::{end, restart, start};
