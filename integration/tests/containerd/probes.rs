@@ -95,6 +95,83 @@ async fn a_container_whose_liveness_probe_fails_is_restarted() {
     assert!(events.contains("Liveness probe failed: cat: can't open '/v/well'"), "{events}");
 }
 
+/// The status of the pod's only init container.
+fn sidecar(pod: &Pod) -> ContainerStatus {
+    let statuses = pod.status.as_ref().and_then(|status| status.init_container_statuses.clone());
+    statuses.unwrap_or_default().pop().unwrap_or_default()
+}
+
+/// Whether a condition of the pod is true.
+fn is_true(pod: &Pod, condition: &str) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    conditions.iter().any(|found| found.type_ == condition && found.status == "True")
+}
+
+#[tokio::test]
+async fn the_probes_of_a_sidecar_delay_main_containers_count_for_the_pod_and_restart_it_alone() {
+    let host = RealHost::start().await.unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    let mut manifest: Value = serde_json::from_str(&probed("meshed", IDLE, &json!({}))).unwrap();
+    let mut proxy = manifest["spec"]["containers"][0].clone();
+    proxy["name"] = json!("proxy");
+    proxy["restartPolicy"] = json!("Always");
+    // Every instance is well and ready, and has started when it is told to.
+    proxy["command"] = json!(["sh", "-c", format!("rm -f /v/ill; touch /v/ready; {IDLE}")]);
+    proxy["startupProbe"] = by("test -e /v/up");
+    proxy["startupProbe"]["failureThreshold"] = json!(1000);
+    proxy["readinessProbe"] = by("cat /v/ready");
+    proxy["livenessProbe"] = by("test ! -e /v/ill");
+    manifest["spec"]["initContainers"] = json!([proxy]);
+    host.write_manifest("meshed.json", &manifest.to_string()).unwrap();
+    let tell = |command: &str| {
+        let told = exec(&daemon, "meshed", &["--container", "proxy"], &["sh", "-c", command]);
+        assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    };
+
+    // The main container waits for the startup probe.
+    let runs = |pod: &Pod| sidecar(pod).state.is_some_and(|state| state.running.is_some());
+    wait_for_pod(&daemon, "meshed", SOON, runs).await.unwrap();
+    wait_for("failed startup probes", SOON, async || {
+        let events = daemon.cli(&["events", "meshed"])?;
+        Ok(if events.contains("Startup probe failed") { Look::Done(()) } else { Look::NotYet(events) })
+    })
+    .await
+    .unwrap();
+    let starting = pod(&daemon, "meshed").unwrap().unwrap();
+    let waiting = status(&starting).state.and_then(|state| state.waiting).and_then(|waiting| waiting.reason);
+    assert_eq!(waiting.as_deref(), Some("PodInitializing"));
+    assert_eq!((sidecar(&starting).started, sidecar(&starting).ready), (Some(false), false));
+    assert!(!is_true(&starting, "Initialized"));
+    tell("touch /v/up");
+    let is_whole = |pod: &Pod| is_true(pod, "Ready") && sidecar(pod).ready && status(pod).ready;
+    let ready = wait_for_pod(&daemon, "meshed", SOON, is_whole).await.unwrap();
+    assert_eq!(sidecar(&ready).started, Some(true));
+    let (main, proxy) = (status(&ready).container_id, sidecar(&ready).container_id);
+
+    // Its readiness counts for the pod, and restarts nothing.
+    tell("rm /v/ready");
+    let unready = wait_for_pod(&daemon, "meshed", SOON, |pod| !is_true(pod, "Ready")).await.unwrap();
+    assert_eq!((sidecar(&unready).ready, status(&unready).ready), (false, true));
+    assert!(!is_true(&unready, "ContainersReady") && is_true(&unready, "Initialized"));
+    tell("touch /v/ready");
+    let ready = wait_for_pod(&daemon, "meshed", SOON, is_whole).await.unwrap();
+    assert_eq!(sidecar(&ready).container_id, proxy);
+
+    // Its liveness restarts it alone. It is probed like the first time, and the main container runs on.
+    tell("rm /v/up; touch /v/ill");
+    let restarted = |pod: &Pod| sidecar(pod).restart_count == 1 && sidecar(pod).started == Some(false);
+    let restarted = wait_for_pod(&daemon, "meshed", LATER, restarted).await.unwrap();
+    assert!(!is_true(&restarted, "Ready"));
+    let events = daemon.cli(&["events", "meshed"]).unwrap();
+    assert!(events.contains("Init container proxy failed liveness probe"), "{events}");
+    wait_for_pod(&daemon, "meshed", LATER, runs).await.unwrap();
+    tell("touch /v/up");
+    let ready = wait_for_pod(&daemon, "meshed", LATER, is_whole).await.unwrap();
+    assert_eq!((status(&ready).container_id, status(&ready).restart_count), (main, 0));
+    assert_eq!(sidecar(&ready).restart_count, 1);
+    assert_ne!(sidecar(&ready).container_id, proxy);
+}
+
 #[tokio::test]
 async fn a_command_that_exceeds_its_time_limit_is_gone() {
     let host = RealHost::start().await.unwrap();

@@ -271,6 +271,21 @@ async fn a_changed_node_address_is_written_to_pods_that_already_ran() {
     }
 }
 
+/// The node controller says so of every pod on a node whose lease was renewed late.
+#[tokio::test(start_paused = true)]
+async fn readiness_that_another_client_withdrew_is_written_again_at_once() {
+    let setup = Setup::new();
+    setup.running_pod().await;
+    for patches in [2, 3] {
+        let mut live: Pod = setup.api.get(POD).unwrap();
+        live.status = Some(serde_json::from_value(ready("False")).unwrap());
+        setup.api.put(POD, &live);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(setup.shown().unwrap().conditions.unwrap()[0].status, "True");
+        assert_eq!(setup.patches(), patches);
+    }
+}
+
 /// A proxy answers 404 once although the pod exists.
 #[tokio::test(start_paused = true)]
 async fn a_stray_404_does_not_stop_a_pods_status() {
