@@ -243,10 +243,18 @@ mod tests {
     }
 
     #[test]
-    fn storage_that_is_not_isolated_is_unlimited() {
+    fn storage_that_is_not_isolated_can_not_be_requested() {
         let mut node = node();
         node.allocatable = node.allocatable.only(|name| name != EPHEMERAL_STORAGE);
-        assert_eq!(fit(&requesting(json!({"ephemeral-storage": "2Gi"})), &node, &[]), Ok(()));
+        let rejection =
+            |requests| fit(&requesting(requests), &node, &[]).err().and_then(|unfit| unfit.rejection());
+        let lacking =
+            "Node didn't have enough resource: ephemeral-storage, requested: 1048576, used: 0, capacity: 0";
+        let storage = rejection(json!({"ephemeral-storage": "1Mi"})).unwrap();
+        assert_eq!((&*storage.reason, &*storage.message), ("OutOfephemeral-storage", lacking));
+        for requests in [json!({"ephemeral-storage": "0"}), json!({"cpu": "1"})] {
+            assert_eq!(rejection(requests), None);
+        }
     }
 
     #[test]

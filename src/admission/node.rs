@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Node, Taint};
 
 use crate::node::Pressures;
 use crate::types::ResourceList;
-use crate::types::resources::{EPHEMERAL_STORAGE, is_extended};
+use crate::types::resources::is_extended;
 
 /// The properties of the node that admission checks a pod against.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -49,9 +49,8 @@ impl NodeView {
 
     /// Whether requests for this resource are checked against the allocatable amount. An extended resource that the node does
     /// not list belongs to the cluster (a license, a DRA device) and is the scheduler's concern (upstream
-    /// `removeMissingExtendedResources`). Ephemeral storage is unlimited where local storage is not isolated.
+    /// `removeMissingExtendedResources`). Of ephemeral storage there is none where local storage is not isolated.
     pub(super) fn counts(&self, resource: &str) -> bool {
-        let may_be_missing = is_extended(resource) || resource == EPHEMERAL_STORAGE;
-        !may_be_missing || self.allocatable.contains(resource)
+        !is_extended(resource) || self.allocatable.contains(resource)
     }
 }

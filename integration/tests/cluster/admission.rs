@@ -49,6 +49,29 @@ async fn pods_that_do_not_fit_fail_with_upstreams_reasons() {
 }
 
 #[tokio::test]
+async fn storage_that_is_not_isolated_can_neither_be_requested_nor_does_a_limit_of_a_volume_apply() {
+    let no_isolation = json!({"localStorageCapacityIsolation": false});
+    let tenant = Tenant::with("unisolated", 1, &no_isolation).await.unwrap();
+    let node = Api::<Node>::all(tenant.client()).get(tenant.nodes[0].name()).await.unwrap();
+    let status = node.status.unwrap_or_default();
+    for amounts in [status.capacity, status.allocatable] {
+        assert!(!amounts.unwrap_or_default().contains_key("ephemeral-storage"));
+    }
+    for (name, resources) in [
+        ("requests", json!({"requests": {"ephemeral-storage": "1Mi"}})),
+        ("limits", json!({"limits": {"ephemeral-storage": "1Mi"}})),
+    ] {
+        let mut stored = pod(name, IDLE);
+        stored["spec"]["containers"][0]["resources"] = resources;
+        rejected(&tenant, stored, "rejected-storage").await;
+    }
+    let mut full = pod("full", &format!("dd if=/dev/zero of=/data/file bs=1M count=3; {IDLE}"));
+    full["spec"]["volumes"] = json!([{"name": "data", "emptyDir": {"sizeLimit": "1Mi"}}]);
+    full["spec"]["containers"][0]["volumeMounts"] = json!([{"name": "data", "mountPath": "/data"}]);
+    run(&tenant, full).await.unwrap();
+}
+
+#[tokio::test]
 async fn admission_uses_a_label_added_to_the_node_just_before() {
     let tenant = Tenant::new("labelled", 1).await.unwrap();
     let name = tenant.nodes[0].name().to_owned();
