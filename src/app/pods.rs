@@ -175,7 +175,7 @@ impl Parts {
             cgroups: cgroups.clone(),
             user_namespaces: user_namespaces.clone(),
             logs: logs.clone(),
-            volumes,
+            volumes: volumes.clone(),
             mounts: mounts.clone(),
         };
         let reports = ReportSinks {
@@ -208,6 +208,7 @@ impl Parts {
             quiet_period,
             root_dir: config.root_dir.clone(),
             mounts,
+            volumes,
             logs,
             cgroups,
             memory_qos: config.cgroups.memory_qos,

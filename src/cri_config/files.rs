@@ -341,7 +341,7 @@ mod tests {
             ("host", of("/tmp/golden-host", false, false)),
         ];
         let mounted = mounted.map(|(name, volume)| (name.to_owned(), volume)).into();
-        let volumes = PodVolumes { mounted, problems: Vec::new() };
+        let volumes = PodVolumes { mounted, ..PodVolumes::default() };
         let kernel = crate::cri_config::KernelFacts { selinux: true, ..Default::default() };
         let host = HostSettings { kernel, ..host() };
         let container = &pod.spec.as_ref().unwrap().containers[0];
@@ -389,7 +389,7 @@ mod tests {
         let of = |mounts: serde_json::Value, recursive_read_only| {
             let pod = pod(json!({"containers": [{"name": "c", "volumeMounts": mounts}]}));
             let volume = crate::volume::Mounted { host_path: "/v".into(), read_only: false, relabel: false };
-            let volumes = PodVolumes { mounted: [("v".to_owned(), volume)].into(), problems: Vec::new() };
+            let volumes = PodVolumes { mounted: [("v".to_owned(), volume)].into(), ..PodVolumes::default() };
             let support = MountSupport { recursive_read_only };
             let container = &pod.spec.as_ref().unwrap().containers[0];
             let (images, parts) = (BTreeMap::new(), BTreeMap::new());

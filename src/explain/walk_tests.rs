@@ -792,6 +792,11 @@ fn steps_that_only_an_event_reports() {
             "claimName",
         ),
         (
+            "no manifest defines the PersistentVolumeClaim ns/data",
+            "no manifest defines the claim",
+            "directory of static pods",
+        ),
+        (
             "found PV object v but it belongs to the claim default/b",
             "belongs to another claim",
             "spec.volumeName",

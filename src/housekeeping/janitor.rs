@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::future::join_all;
 use tokio::task::JoinError;
 use tokio::time::Instant;
 
@@ -21,7 +22,7 @@ use crate::pod::resources::{pod_cpu_request, pod_memory_request};
 use crate::status::StatusCache;
 use crate::sys::{Mounts, file_work};
 use crate::types::{ContainerId, MemoryProtection, MemoryQos, PodUid, QosClass, QuietPeriod, error_chain};
-use crate::volume;
+use crate::volume::Volumes;
 
 /// How long listing the host may be deferred until a quiet period: every pod that starts or terminates requests it.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -34,6 +35,8 @@ pub struct HostJanitor {
     pub quiet_period: QuietPeriod,
     /// The host's mounts.
     pub mounts: Arc<dyn Mounts>,
+    /// Tears down volumes.
+    pub volumes: Volumes,
     /// The layout of container logs.
     pub logs: LogLayout,
     /// Pod cgroups; `None` with `cgroupsPerQOS: false`.
@@ -65,30 +68,29 @@ impl Janitor for HostJanitor {
     }
 
     async fn remove(&self, removed: HashSet<PodUid>, running: HashSet<ContainerId>) {
-        let (root, mounts) = (self.root_dir.clone(), self.mounts.clone());
-        let (logs, cgroups, users) = (self.logs.clone(), self.cgroups.clone(), self.user_namespaces.clone());
+        let (root, of) = (self.root_dir.clone(), removed.clone());
+        let list = move || {
+            let all = listed("directories", pod_dirs(&root)).into_iter();
+            all.filter(|uid| of.contains(uid)).collect::<Vec<_>>()
+        };
+        let directories = async {
+            let uids = or_default(file_work(list).await);
+            join_all(uids.iter().map(|uid| self.remove_directory(uid))).await
+        };
+        let (logs, cgroups) = (self.logs.clone(), self.cgroups.clone());
         let remove = move || {
-            let of_removed = |uids: Vec<PodUid>| uids.into_iter().filter(|uid| removed.contains(uid));
-            for uid in of_removed(listed("directories", pod_dirs(&root))) {
-                match volume::tear_down(&root, &uid, &*mounts) {
-                    Ok(()) => {
-                        let freed = users.release(&uid);
-                        let removed = freed.and_then(|()| remove_pod_dir(&root, &uid, &*mounts));
-                        log_removal(&uid, "directory", removed);
-                    }
-                    failed => log_removal(&uid, "volumes", failed),
-                }
-            }
             let failed = logs.remove_pods(&removed).failed;
             for error in failed.into_iter().chain(logs.remove_dangling_links(&running).failed) {
                 tracing::warn!(error = error_chain(&error), "cannot remove the logs of a removed pod");
             }
             let Some(cgroups) = cgroups else { return };
-            for uid in of_removed(listed("cgroups", cgroups.list_pods())) {
+            let all = listed("cgroups", cgroups.list_pods()).into_iter();
+            for uid in all.filter(|uid| removed.contains(uid)) {
                 log_removal(&uid, "cgroup", cgroups.remove_pod(&uid));
             }
         };
-        or_default(file_work(remove).await);
+        let (_, others) = tokio::join!(directories, file_work(remove));
+        or_default(others);
     }
 
     async fn share(&self, active: Vec<Arc<AdmittedPod>>) {
@@ -109,6 +111,24 @@ impl Janitor for HostJanitor {
     fn forget(&self, known: &HashSet<PodUid>) {
         self.status_cache.retain(known);
         self.admitted.retain(known);
+    }
+}
+
+impl HostJanitor {
+    /// Removes the volumes and the directory of a removed pod. A volume on a server that does not respond delays the sweep as long
+    /// as a pod waits for one, and keeps only this directory.
+    async fn remove_directory(&self, uid: &PodUid) {
+        if let Err(error) = self.volumes.tear_down(uid).await {
+            return log_removal(uid, "volumes", Err(error));
+        }
+        let (root, mounts, users) =
+            (self.root_dir.clone(), self.mounts.clone(), self.user_namespaces.clone());
+        let of = uid.clone();
+        let remove = move || users.release(&of).and_then(|()| remove_pod_dir(&root, &of, &*mounts));
+        match file_work(remove).await {
+            Ok(removed) => log_removal(uid, "directory", removed),
+            Err(error) => tracing::error!(%uid, %error, "cleaning up the host panicked"),
+        }
     }
 }
 

@@ -43,6 +43,14 @@ pub enum ClaimError {
     /// The claim could not be read.
     #[error("failed to fetch PVC from API server: {0}")]
     FetchClaim(ObjectError),
+    /// On a host without an API server, no manifest defines the claim or its volume.
+    #[error("no manifest defines the {kind} {name}")]
+    Undefined {
+        /// What is not defined.
+        kind: &'static str,
+        /// Its name, of a claim with its namespace.
+        name: String,
+    },
     /// The claim is being deleted, and nothing delays that.
     #[error("PVC is being deleted")]
     Deleted,

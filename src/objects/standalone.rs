@@ -114,16 +114,15 @@ impl Files {
     /// that one, else for the first claim by namespace and name that names it.
     fn bound(&self, claim: &ClaimRef) -> Result<&Arc<PersistentVolume>, ClaimError> {
         let Some(named) = self.claims.get(claim) else {
-            let text = format!("persistentvolumeclaims {:?} not found", claim.name);
-            return Err(ClaimError::FetchClaim(ObjectError::NotFound(text)));
+            let name = format!("{}/{}", claim.namespace, claim.name);
+            return Err(ClaimError::Undefined { kind: "PersistentVolumeClaim", name });
         };
         let Some(name) = named else {
             let fits = |volume: &&Arc<PersistentVolume>| claim_of(volume).as_ref() == Some(claim);
             return self.volumes.values().find(fits).ok_or(ClaimError::NotBound);
         };
         let Some(volume) = self.volumes.get(name) else {
-            let error = ObjectError::NotFound(format!("persistentvolumes {name:?} not found"));
-            return Err(ClaimError::FetchVolume { name: name.clone(), error });
+            return Err(ClaimError::Undefined { kind: "PersistentVolume", name: name.clone() });
         };
         let first = || self.claims.iter().find(|(_, named)| named.as_ref() == Some(name));
         let owner = claim_of(volume).or_else(|| first().map(|(claim, _)| claim.clone()));
@@ -249,10 +248,10 @@ mod tests {
         assert_eq!(bound(two, "a"), Ok("v1".into()));
         assert_eq!(bound(vec![claim("a", Some("v")), volume("v", of("a"))], "a"), Ok("v".into()));
         let error = |objects, name| bound(objects, name).unwrap_err();
-        let absent = "failed to fetch PVC from API server: persistentvolumeclaims \"a\" not found";
+        let absent = "no manifest defines the PersistentVolumeClaim default/a";
         assert_eq!(error(vec![], "a"), absent);
         assert_eq!(error(vec![claim("a", None), volume("v", Value::Null)], "a"), "PVC is not bound");
-        let absent = "failed to fetch PV v from API server: persistentvolumes \"v\" not found";
+        let absent = "no manifest defines the PersistentVolume v";
         assert_eq!(error(vec![claim("a", Some("v"))], "a"), absent);
         let taken = "found PV object v but it belongs to the claim default/b";
         assert_eq!(error(vec![claim("a", Some("v")), volume("v", of("b"))], "a"), taken);

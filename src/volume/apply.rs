@@ -35,6 +35,8 @@ pub struct PodVolumes {
     pub mounted: BTreeMap<String, Mounted>,
     /// Problems: of volumes that are not ready, and of those that are not up to date.
     pub problems: Vec<VolumeProblem>,
+    /// Volumes that were mounted just now although other pods have them with another group.
+    pub shared: Vec<String>,
 }
 
 /// Work on a path that others named: on its own thread, as the path may not respond.
@@ -45,6 +47,9 @@ pub(super) enum PathTask {
     /// Mounts a volume.
     Mount(External),
 }
+
+/// The results of work on paths, by volume: the volume, and a warning about it.
+pub(super) type PathResults = Vec<(String, Result<(Mounted, Option<String>), VolumeProblem>)>;
 
 /// A pod's volumes after the part that cannot block for long.
 #[derive(Debug, Default)]
@@ -65,11 +70,14 @@ impl Applied {
     }
 
     /// The result, with those of the remaining work by volume.
-    pub(super) fn finish(self, results: Vec<(String, Result<Mounted, VolumeProblem>)>) -> PodVolumes {
+    pub(super) fn finish(self, results: PathResults) -> PodVolumes {
         let mut volumes = self.volumes;
         for (name, result) in results {
             match result {
-                Ok(mounted) => drop(volumes.mounted.insert(name, mounted)),
+                Ok((mounted, warning)) => {
+                    volumes.mounted.insert(name, mounted);
+                    volumes.shared.extend(warning);
+                }
                 Err(problem) => volumes.problems.push(problem),
             }
         }
@@ -184,17 +192,18 @@ fn set_up_own(
 }
 
 /// Performs work on a path. Blocks, possibly forever on a filesystem whose server does not respond. `root` is the daemon's directory,
-/// `name` the name of the volume in the pod.
+/// `name` the name of the volume in the pod. Returns a warning about it.
 pub(super) fn perform(
     task: &PathTask,
     name: &str,
     root: &Path,
     layout: &PodLayout,
     mounts: &dyn Mounts,
-) -> Result<(), VolumeProblem> {
+) -> Result<Option<String>, VolumeProblem> {
     match task {
         PathTask::Check { path, path_type, .. } => {
-            check_host_path(path, *path_type).map_err(|error| VolumeProblem::new(name, &error))
+            let checked = check_host_path(path, *path_type);
+            checked.map(|()| None).map_err(|error| VolumeProblem::new(name, &error))
         }
         PathTask::Mount(external) => external.set_up(root, layout, mounts),
     }

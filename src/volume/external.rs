@@ -2,7 +2,7 @@
 //! long. Interrupted work is completed by the next attempt. Never deletes anything of theirs.
 
 use std::fs::{self, DirBuilder};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::actual::{failed, found_at};
@@ -25,7 +25,7 @@ pub(super) struct External {
     /// Mount options without those of hostlet, sorted.
     pub(super) options: Vec<String>,
     pub(super) read_only: bool,
-    /// The group that its files are given to.
+    /// The group that its files are given to, unless it is read-only.
     pub(super) group: Option<(u32, GroupChange)>,
     /// Whether only one pod may use it at a time.
     pub(super) is_exclusive: bool,
@@ -48,13 +48,13 @@ impl External {
         table.at(&dir).next().is_some()
     }
 
-    /// Sets it up.
+    /// Sets it up. Returns a warning if it is mounted now, but not with the group that was requested.
     pub(super) fn set_up(
         &self,
         root: &Path,
         layout: &PodLayout,
         mounts: &dyn Mounts,
-    ) -> Result<(), VolumeProblem> {
+    ) -> Result<Option<String>, VolumeProblem> {
         let problem = |step, error: HostError| VolumeProblem::at(step, &self.name, &error);
         self.check_source().map_err(|error| problem(VolumeStep::NewMounter, error))?;
         self.mount(root, layout, mounts).map_err(|error| problem(VolumeStep::SetUp, error))
@@ -63,7 +63,7 @@ impl External {
     /// The problem if setting it up takes too long.
     pub(super) fn delayed(&self, layout: &PodLayout, table: &MountTable, error: PathError) -> VolumeProblem {
         let is_slow = matches!(error, PathError::Stuck { .. });
-        let is_owning = is_slow && self.group.is_some() && self.is_mounted(layout, table);
+        let is_owning = is_slow && self.group_to_set().is_some() && self.is_mounted(layout, table);
         let error =
             if is_owning { HostError::Owning { path: self.dir(layout) } } else { HostError::Path(error) };
         VolumeProblem::new(&self.name, &error)
@@ -85,14 +85,23 @@ impl External {
         }
     }
 
-    fn mount(&self, root: &Path, layout: &PodLayout, mounts: &dyn Mounts) -> Result<(), HostError> {
+    fn mount(
+        &self,
+        root: &Path,
+        layout: &PodLayout,
+        mounts: &dyn Mounts,
+    ) -> Result<Option<String>, HostError> {
         let table = mounts.table()?;
         let is_shared = self.is_used_by_others(root, layout, &table);
         if self.is_exclusive && is_shared {
             return Err(HostError::InUse);
         }
         let (dir, meta) = (self.dir(layout), layout.meta(self.kind, &self.name));
+        let mut warning = None;
         if !self.is_mounted(layout, &table) {
+            if is_shared {
+                warning = self.group_warning()?;
+            }
             // A marker of an earlier boot.
             unmark(&meta)?;
             let made = DirBuilder::new().recursive(true).mode(POD_MODE).create(&dir);
@@ -107,10 +116,29 @@ impl External {
             mounts.mount(&call)?;
         }
         // A group that others rely on is not changed, as upstream.
-        if let (Some((group, change)), false) = (self.group, is_shared) {
+        if let (Some((group, change)), false) = (self.group_to_set(), is_shared) {
             set_group_of_tree(&dir, group, change)?;
         }
-        mark(&meta)
+        mark(&meta)?;
+        Ok(warning)
+    }
+
+    /// The group that its files are given to.
+    fn group_to_set(&self) -> Option<(u32, GroupChange)> {
+        self.group.filter(|_| !self.read_only)
+    }
+
+    /// Upstream's warning about a volume that other pods have mounted already with another group.
+    fn group_warning(&self) -> Result<Option<String>, HostError> {
+        let Some((group, _)) = self.group else { return Ok(None) };
+        let source = Path::new(&self.source);
+        let existing = fs::metadata(source).map_err(failed("look at", source))?.gid();
+        let name = &self.name;
+        Ok((existing != group).then(|| {
+            format!(
+                "The requested fsGroup is {group}, but the volume {name} has GID {existing}. The volume may not be shareable."
+            )
+        }))
     }
 
     /// Whether the volume is mounted for another pod.

@@ -1,5 +1,7 @@
 //! Mounts of what outlives the pod: their calls, what is done again and what is not, and that nothing of theirs is deleted.
 
+use std::os::unix::fs::PermissionsExt;
+
 use super::*;
 use crate::volume::apply::tear_down;
 use crate::volume::testing::{Host, UID};
@@ -29,7 +31,7 @@ impl Host {
 
     fn mount(&self, external: &External, uid: &str) -> Result<(), String> {
         let done = external.set_up(self.root.path(), &self.pod(uid), &self.mounts);
-        done.map_err(|problem| problem.to_string())
+        done.map(drop).map_err(|problem| problem.to_string())
     }
 
     fn is_ready(&self, external: &External, uid: &str) -> bool {
@@ -151,7 +153,6 @@ fn a_volume_for_one_pod_is_not_mounted_for_another() {
 
 #[test]
 fn a_group_is_set_once_and_not_while_another_pod_uses_the_volume() {
-    use std::os::unix::fs::PermissionsExt;
     let host = Host::new();
     let disk = tempfile::tempdir().unwrap();
     let mut volume = local(disk.path());
@@ -162,4 +163,28 @@ fn a_group_is_set_once_and_not_while_another_pod_uses_the_volume() {
     assert_eq!(mode(UID) & 0o2770, 0o2770);
     host.mount(&volume, "uid-2").unwrap();
     assert_ne!(mode("uid-2") & 0o2770, 0o2770);
+    volume.read_only = true;
+    tear_down(host.root.path(), &"uid-2".into(), &host.mounts).unwrap();
+    tear_down(host.root.path(), &UID.into(), &host.mounts).unwrap();
+    host.mount(&volume, "uid-3").unwrap();
+    assert_ne!(fs::metadata(volume.dir(&host.pod("uid-3"))).unwrap().permissions().mode() & 0o2770, 0o2770);
+}
+
+#[test]
+fn a_volume_that_others_have_with_another_group_is_told_when_it_is_mounted() {
+    let host = Host::new();
+    let disk = tempfile::tempdir().unwrap();
+    let (mut volume, existing) = (local(disk.path()), fs::metadata(disk.path()).unwrap().gid());
+    let warning =
+        |volume: &External, uid: &str| volume.set_up(host.root.path(), &host.pod(uid), &host.mounts).unwrap();
+    volume.group = Some((existing, GroupChange::Always));
+    assert_eq!(warning(&volume, UID), None);
+    assert_eq!(warning(&volume, "uid-2"), None, "the same group");
+    volume.group = Some((existing + 1, GroupChange::Always));
+    let expected = format!(
+        "The requested fsGroup is {}, but the volume pv-1 has GID {existing}. The volume may not be shareable.",
+        existing + 1
+    );
+    assert_eq!(warning(&volume, "uid-3"), Some(expected));
+    assert_eq!(warning(&volume, "uid-3"), None, "it is mounted already");
 }

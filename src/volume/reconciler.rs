@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::apply::{self, Applied, Mounted, PathTask, PodVolumes};
+use super::apply::{self, Applied, PathResults, PathTask, PodVolumes};
 use super::desired::{Context, NodeAmounts, desired};
 use super::error::{VolumeError, VolumeProblem};
 use super::layout::{Kind, PodLayout};
@@ -65,13 +65,24 @@ pub(super) struct VolumeReconciler {
     subject: Option<VolumeOwner>,
     /// The problems of the last setup.
     problems: Vec<VolumeProblem>,
+    /// Warnings about volumes with another group, which the worker has not been told yet.
+    shared_volumes: Vec<String>,
     retry: Option<Backoff<Instant>>,
 }
 
 impl VolumeReconciler {
     pub(super) fn new(uid: PodUid, layout: PodLayout, shared: Arc<Shared>) -> Self {
         let sources = Sources::new(shared.objects.clone());
-        Self { uid, layout, shared, sources, subject: None, problems: Vec::new(), retry: None }
+        Self {
+            uid,
+            layout,
+            shared,
+            sources,
+            subject: None,
+            problems: Vec::new(),
+            shared_volumes: Vec::new(),
+            retry: None,
+        }
     }
 
     /// Runs until the volumes are torn down or no more requests can come.
@@ -122,7 +133,9 @@ impl VolumeReconciler {
             // Cancel-safe: see above.
             results = work_on_paths(&applied.tasks, &self.layout, &self.shared) => results,
         };
-        let _ = reply.send(self.finish(applied, results));
+        let mut volumes = self.finish(applied, results);
+        volumes.shared = std::mem::take(&mut self.shared_volumes);
+        let _ = reply.send(volumes);
     }
 
     /// Updates the volumes after a change of their sources.
@@ -179,6 +192,7 @@ impl VolumeReconciler {
             Backoff::next(self.retry, &RETRY, now, now)
         });
         self.problems = volumes.problems.clone();
+        self.shared_volumes.extend(volumes.shared.iter().cloned());
         volumes
     }
 
@@ -211,9 +225,6 @@ impl VolumeReconciler {
     }
 }
 
-/// The results of work on paths, by volume.
-type PathResults = Vec<(String, Result<Mounted, VolumeProblem>)>;
-
 /// Performs work on paths that others named. A path on a server that does not respond delays only this pod.
 async fn work_on_paths(
     tasks: &[(String, PathTask)],
@@ -237,7 +248,7 @@ async fn work_on_paths(
             Ok(done) => done,
             Err(error) => Err(apply::delayed(task, name, layout, &mount_table(shared).await, error)),
         };
-        (name.clone(), done.map(|()| task.mounted(layout)))
+        (name.clone(), done.map(|warning| (task.mounted(layout), warning)))
     });
     join_all(works).await
 }

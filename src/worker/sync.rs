@@ -420,6 +420,10 @@ impl PodSync<'_> {
         match host.volumes.set_up(VolumeOwner { pod: self.pod.clone(), memory_limit }).await {
             Ok(volumes) => {
                 self.state.reporter.volume_problems(&volumes.problems);
+                for warning in &volumes.shared {
+                    let event = PodEvent::warning("AlreadyMountedVolume", warning);
+                    self.state.reporter.announce(None, &event);
+                }
                 volumes
             }
             Err(error) => {

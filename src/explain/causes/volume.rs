@@ -37,6 +37,11 @@ pub(super) const RULES: &[Rule] = &[
          retries automatically",
     ),
     rule(
+        &["error processing pvc", "no manifest defines"],
+        "no manifest defines the claim of a volume, or the PersistentVolume that the claim names",
+        "add it to the directory of static pods, or correct the name; hostlet retries automatically",
+    ),
+    rule(
         &["error processing pvc"],
         "the API server did not return the claim of a volume or its PersistentVolume",
         "check that this node can reach the API server and may read them; hostlet retries automatically",

@@ -112,7 +112,7 @@ fn local(external: External, source: &LocalVolumeSource, context: &Context<'_>) 
     }
     // Upstream takes a relative path as one from the root.
     let path = if source.path.starts_with('/') { source.path.clone() } else { format!("/{}", source.path) };
-    let group = context.group().filter(|_| !external.read_only);
+    let group = context.group();
     DesiredVolume::External(External {
         kind: Kind::LocalVolume,
         unit: path.clone().into(),

@@ -76,7 +76,7 @@ fn a_host_path_has_its_type_and_is_read_only_if_the_pod_says_so() {
 }
 
 #[test]
-fn a_local_volume_has_options_and_a_group_unless_it_is_read_only() {
+fn a_local_volume_has_options_and_a_group() {
     let spec = json!({"local": {"path": "/mnt/disk1"}, "mountOptions": ["nosuid", "noatime", "nosuid"]});
     let local = external(spec.clone());
     assert_eq!(
@@ -94,7 +94,7 @@ fn a_local_volume_has_options_and_a_group_unless_it_is_read_only() {
     let group = |policy, read_only| external_of(pod(policy), spec.clone(), read_only).group;
     assert_eq!(group(Value::Null, false), Some((3000, GroupChange::Always)));
     assert_eq!(group(json!("OnRootMismatch"), false), Some((3000, GroupChange::OnRootMismatch)));
-    assert_eq!(group(Value::Null, true), None);
+    assert_eq!(group(Value::Null, true), group(Value::Null, false));
     assert!(external(json!({"local": {"path": "/mnt"}, "accessModes": ["ReadWriteOncePod"]})).is_exclusive);
     let two = json!({"local": {"path": "/mnt"}, "accessModes": ["ReadWriteOncePod", "ReadWriteOnce"]});
     assert!(!external(two).is_exclusive, "as upstream: the pod may mean the other");
