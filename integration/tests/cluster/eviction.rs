@@ -4,11 +4,15 @@ use hostlet_integration::cluster::{Tenant, check};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
-use crate::support::{IDLE, LATER, assert_undisturbed, phase, pod, run, wait_for_object};
+use crate::support::{LATER, assert_undisturbed, phase, pod, run, wait_for_object};
+
+/// A script that sleeps until SIGTERM and then fails: the stock kubelet forgets an eviction whose containers all exit with 0, and
+/// reports the phase Succeeded.
+const FAILING: &str = "trap 'exit 1' TERM; sleep 100000 & wait";
 
 /// A pod that writes this many MiB to `path`.
 fn writer(name: &str, path: &str, mib: u32) -> Value {
-    pod(name, &format!("dd if=/dev/zero of={path} bs=1M count={mib}; {IDLE}"))
+    pod(name, &format!("dd if=/dev/zero of={path} bs=1M count={mib}; {FAILING}"))
 }
 
 fn with_limit(mut pod: Value, amount: &str) -> Value {
@@ -34,7 +38,7 @@ async fn pods_beyond_their_storage_limits_are_evicted_as_by_the_stock_kubelet() 
     let mut sidecar = with_limit(writer("container", "/file", 9), "4Mi");
     let mut roomy = sidecar["spec"]["containers"][0].clone();
     roomy["name"] = json!("roomy");
-    roomy["command"] = json!(["sh", "-c", IDLE]);
+    roomy["command"] = json!(["sh", "-c", FAILING]);
     roomy["resources"] = json!({"limits": {"ephemeral-storage": "100Mi"}});
     sidecar["spec"]["containers"].as_array_mut().unwrap().push(roomy);
 
