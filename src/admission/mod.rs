@@ -6,6 +6,7 @@ mod admitted_tests;
 mod admitter;
 mod affinity;
 mod app_armor;
+mod counts;
 mod fit;
 mod metrics;
 mod node;

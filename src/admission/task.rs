@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::admitter::{AdmissionInput, Admitter, Decisions, PREEMPTED, PREEMPTING, unsupported_message};
+use super::counts::{CountedPods, RejectionCounts};
 use super::node::NodeView;
 use super::rejection::RejectedPod;
 use super::reread::Reread;
@@ -81,6 +82,7 @@ pub struct Admission {
     /// Rereads the Node for pods that do not match it as last seen.
     reread: Reread,
     heartbeat: Heartbeat,
+    rejections: RejectionCounts,
 }
 
 /// The state that decisions are made from, apart from which pods have terminated.
@@ -125,12 +127,21 @@ impl Admission {
             is_waiting: false,
             reread,
             heartbeat: Heartbeat::default(),
+            rejections: RejectionCounts::default(),
         }
     }
 
     /// Counts in these metrics.
     pub fn counted_in(self, metrics: &Metrics) -> Self {
         self.admitter.metrics.register(metrics);
+        self.rejections.register(metrics);
+        let pods = CountedPods {
+            desired_pods: self.outputs.desired_pods.subscribe(),
+            rejected: self.outputs.rejected.subscribe(),
+            api: self.inputs.api.clone(),
+            status_cache: self.inputs.status_cache.clone(),
+        };
+        pods.register(metrics);
         self
     }
 
@@ -231,6 +242,7 @@ impl Admission {
                 let (reason, message) = (&*event.reason, &event.message);
                 tracing::warn!(%pod, uid = %pod.uid, reason, message, "pod was rejected");
                 (self.outputs.events)(&pod, None, &event);
+                self.rejections.rejected(reason);
             }
         }
         for uid in &decisions.newly_preempted {

@@ -20,7 +20,7 @@ use crate::config::Config;
 use crate::cri_config::{HostSettings, KernelFacts, SubordinateIds, UserNamespaces};
 use crate::eviction::{Eviction, EvictionSources};
 use crate::gate::{StartGate, StopGate};
-use crate::housekeeping::{HostJanitor, LeftoverShims, PodsLimit};
+use crate::housekeeping::{HostJanitor, LeftoverShims, PodsLimit, ProtectedMemory};
 use crate::image::preload::{self, Containerd, PreloadConfig};
 use crate::lifecycle::PodTable;
 use crate::log::LogLayout;
@@ -34,10 +34,7 @@ use crate::status::{StatusGates, StatusHandle, StatusSources, StatusTask};
 use crate::sys::KernelMounts;
 use crate::types::{WallClock, architecture};
 use crate::volume::{VolumeSettings, Volumes};
-use crate::worker::{
-    EnvAccess, HookMetrics, HostAccess, ImageVolumeMetrics, ReportSinks, ResizeTimes, RuntimeAccess,
-    WorkerContext,
-};
+use crate::worker::{EnvAccess, HostAccess, ReportSinks, RuntimeAccess, WorkerContext, WorkerMetrics};
 
 /// Maximum wait of the first pods for the node's addresses.
 const FIRST_ADDRESSES: Duration = Duration::from_secs(1);
@@ -72,6 +69,7 @@ impl Parts {
             open_cgroups(&opening, driver, page_sizes, Path::new(PROC), Path::new(CGROUP_MOUNT))
         });
         let (cgroup_version, cgroups) = opened.await??;
+        cgroup_version.register(&self.metrics);
         match cgroup_version {
             CgroupVersion::V1 => (self.node_events)(NodeEvent::cgroup_v1()),
             CgroupVersion::V2 => {}
@@ -146,6 +144,7 @@ impl Parts {
         let prober = Prober::new(prober, StdRng::from_os_rng()).with_heartbeat(tasks.heartbeat("probes"));
         tasks.spawn(Stage::Support, "probes", |cancel| prober.run(cancel));
         let status_task = StatusTask::new(sources, self.status_cache.clone());
+        status_task.register(&self.metrics);
         let status_task = status_task.with_heartbeat(tasks.heartbeat("statuses"));
         tasks.spawn(Stage::Support, "statuses", |cancel| status_task.run(cancel));
         let quiet_period = self.runtime.calls.quiet_period();
@@ -184,12 +183,8 @@ impl Parts {
             events: self.events.clone(),
             clock: WallClock::system(),
         };
-        let hook_metrics = HookMetrics::default();
-        hook_metrics.register(&self.metrics);
-        let image_volume_metrics = ImageVolumeMetrics::default();
-        image_volume_metrics.register(&self.metrics);
-        let resize_times = ResizeTimes::default();
-        resize_times.register(&self.metrics);
+        let worker_metrics = WorkerMetrics::default();
+        worker_metrics.register(&self.metrics);
         let context = WorkerContext {
             runtime,
             host,
@@ -199,11 +194,16 @@ impl Parts {
             restarts: self.restarts,
             probes,
             hook_client: HttpClient::default(),
-            hook_metrics,
-            image_volume_metrics,
-            resize_times,
+            metrics: worker_metrics,
             crash_loop_cap: config.pods.max_restart_wait,
         };
+        // The kernel protects memory on cgroup v2 alone.
+        let has_protection = matches!(cgroup_version, CgroupVersion::V2);
+        let (memory_qos, protected_memory) =
+            (config.cgroups.memory_qos.filter(|_| has_protection), ProtectedMemory::default());
+        if config.cgroups.memory_qos.is_some() {
+            protected_memory.register(&self.metrics);
+        }
         let janitor = HostJanitor {
             quiet_period,
             root_dir: config.root_dir.clone(),
@@ -211,7 +211,8 @@ impl Parts {
             volumes,
             logs,
             cgroups,
-            memory_qos: config.cgroups.memory_qos,
+            memory_qos,
+            protected_memory,
             pods_limit,
             user_namespaces,
             admitted: self.admitted,
@@ -233,6 +234,7 @@ impl Parts {
             .at(self.addresses)
             .reporting(events)
             .after(self.adopted.into_iter().map(|adopted| AdmittedPod::new(adopted.pod)));
+        table.register(&self.metrics);
         let sources = ShutdownSources {
             logind: Arc::new(SystemBus),
             desired_pods,

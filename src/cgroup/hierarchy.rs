@@ -8,6 +8,7 @@ use procfs::FromRead;
 use procfs::process::{MountInfo, MountInfos};
 
 use super::{CgroupError, CgroupSettings, files};
+use crate::telemetry::Metrics;
 
 /// The controllers of cgroups(7), by the names of their v1 mount options.
 const V1_CONTROLLERS: [&str; 13] = [
@@ -36,6 +37,18 @@ pub enum CgroupVersion {
     V1,
     /// The unified hierarchy.
     V2,
+}
+
+impl CgroupVersion {
+    /// Registers it as a metric, under upstream's name.
+    pub fn register(self, metrics: &Metrics) {
+        let number = match self {
+            Self::V1 => 1,
+            Self::V2 => 2,
+        };
+        let help = "cgroup version on the hosts.";
+        metrics.register_gauge("kubelet_cgroup_version", help, move || vec![(Vec::new(), number)]);
+    }
 }
 
 impl fmt::Display for CgroupVersion {

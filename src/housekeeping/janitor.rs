@@ -12,6 +12,7 @@ use tokio::task::JoinError;
 use tokio::time::Instant;
 
 use super::pods_limit::PodsLimit;
+use super::protected_memory::ProtectedMemory;
 use crate::admission::AdmittedPods;
 use crate::cgroup::{Cgroups, ClassResources};
 use crate::cri_config::{UserNamespaces, pod_dirs, remove_pod_dir};
@@ -43,6 +44,8 @@ pub struct HostJanitor {
     pub cgroups: Option<Arc<Cgroups>>,
     /// Protection of memory; `None` without the feature gate `MemoryQoS`.
     pub memory_qos: Option<MemoryQos>,
+    /// Shows the protected memory.
+    pub protected_memory: ProtectedMemory,
     /// The limit of all pods together; `None` without one, or without `cgroups`.
     pub pods_limit: Option<Arc<PodsLimit>>,
     /// The ID ranges of pods with user namespaces.
@@ -96,6 +99,7 @@ impl Janitor for HostJanitor {
     async fn share(&self, active: Vec<Arc<AdmittedPod>>) {
         let Some(cgroups) = self.cgroups.clone() else { return };
         let resources = class_resources(&active, self.memory_qos.as_ref());
+        self.protected_memory.set(&resources);
         let limit = self.pods_limit.clone();
         let update = move || {
             if let Err(error) = cgroups.update_qos(&resources) {
@@ -178,6 +182,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::telemetry::Metrics;
 
     #[test]
     fn classes_have_the_memory_of_their_pods() {
@@ -196,6 +201,12 @@ mod tests {
         assert_eq!(resources.burstable_milli_cpu, 200);
         assert_eq!(resources.all_memory, MemoryProtection { min: 20 << 10, low: 16 << 10 });
         assert_eq!(resources.burstable_memory, MemoryProtection { min: 0, low: 16 << 10 });
+        let (metrics, shown) = (Metrics::default(), ProtectedMemory::default());
+        shown.register(&metrics);
+        shown.set(&resources);
+        let text = metrics.encode();
+        assert!(text.contains("\nkubelet_memory_qos_node_memory_min_bytes 4096\n"), "{text}");
+        assert!(text.contains("\nkubelet_memory_qos_node_memory_low_bytes 16384\n"), "{text}");
         assert_eq!(
             class_resources(&active, Some(&MemoryQos::default())).all_memory,
             MemoryProtection::default()

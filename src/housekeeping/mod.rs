@@ -6,6 +6,7 @@ mod janitor;
 mod leftover_shims;
 mod other_kubelets;
 mod pods_limit;
+mod protected_memory;
 
 pub use iptables::{
     Family, IPTABLES, IptablesChains, IptablesError, has_iptables_chains, remove_iptables_chains,
@@ -14,3 +15,4 @@ pub use janitor::HostJanitor;
 pub use leftover_shims::LeftoverShims;
 pub use other_kubelets::OtherKubelets;
 pub use pods_limit::PodsLimit;
+pub use protected_memory::ProtectedMemory;

@@ -14,6 +14,9 @@ mod kills;
 #[cfg(test)]
 mod life_tests;
 mod lifecycles;
+mod metrics;
+#[cfg(test)]
+mod metrics_tests;
 #[cfg(test)]
 mod objects_tests;
 #[cfg(test)]

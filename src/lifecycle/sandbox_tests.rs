@@ -103,4 +103,5 @@ async fn an_orphan_that_cannot_be_inspected_is_removed_by_its_listed_ids() {
     node.until("nor on the disk", 2 * MINUTE, |n| n.directories().iter().all(|name| !name.contains("u1")))
         .await;
     assert_eq!(node.running("u2").len(), 1, "one that is wanted is left alone");
+    assert!(node.metrics.encode().contains("\nkubelet_orphaned_runtime_pods_total 1\n"));
 }

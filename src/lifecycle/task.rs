@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::kills::Kills;
 use super::lifecycles::{Effect, LifecycleView, PodLifecycles};
+use super::metrics::LifecycleMetrics;
 use super::state::{PodUpdate, UpdateKind, UpdateSubject};
 use super::sweep::{Sweep, Swept};
 use super::workers::{WorkerEvent, Workers};
@@ -22,7 +23,7 @@ use crate::node::NodeAddresses;
 use crate::pleg::PlegHandle;
 use crate::pod::{AdmittedPod, DesiredPods, PodEvents};
 use crate::status::StatusHandle;
-use crate::telemetry::Heartbeat;
+use crate::telemetry::{Heartbeat, Metrics};
 use crate::types::{ContainerId, PodEvent, PodRef, PodUid, sleep_until};
 use crate::worker::{Outcome, PodSyncer, Report, Retry};
 
@@ -83,6 +84,7 @@ pub struct PodTable {
     /// Receives what is desired and which pods changed in the runtime.
     statuses: StatusHandle,
     heartbeat: Heartbeat,
+    metrics: LifecycleMetrics,
 }
 
 impl PodTable {
@@ -113,6 +115,7 @@ impl PodTable {
             addresses: NodeAddresses::fixed([]),
             statuses: StatusHandle::default(),
             heartbeat: Heartbeat::default(),
+            metrics: LifecycleMetrics::default(),
         }
     }
 
@@ -120,6 +123,11 @@ impl PodTable {
     pub fn with_statuses(mut self, statuses: StatusHandle) -> Self {
         self.statuses = statuses;
         self
+    }
+
+    /// Adds its metrics.
+    pub fn register(&self, metrics: &Metrics) {
+        self.metrics.register(metrics);
     }
 
     /// Answers as this heartbeat.
@@ -397,13 +405,25 @@ impl PodTable {
         }
         self.housekeeping = Instant::now() + HOUSEKEEPING_PERIOD;
         let desired: HashSet<PodUid> = self.desired.keys().cloned().collect();
+        let has_ended = |uid: &&PodUid| self.lifecycles.phase(uid) == Some(LifecycleView::Finished);
+        let ended: Vec<PodUid> = desired.iter().filter(has_ended).cloned().collect();
         let effects = self.lifecycles.sync_known(&desired);
         self.carry_out(effects);
+        self.count_restarts(&ended);
         self.create_missing();
         self.terminate_orphans();
         let known: HashSet<PodUid> = self.lifecycles.all().map(|(pod, _)| pod.uid.clone()).collect();
         self.janitor.forget(&known);
         self.sweep.begin();
+    }
+
+    /// Counts those of the desired pods that had ended and were forgotten, because they were created again.
+    fn count_restarts(&self, ended: &[PodUid]) {
+        for uid in ended.iter().filter(|uid| self.lifecycles.phase(uid).is_none()) {
+            if let Some(pod) = self.desired.get(uid) {
+                self.metrics.restarted(pod.is_static);
+            }
+        }
     }
 
     /// Creates the desired pods without a lifecycle.
@@ -459,6 +479,7 @@ impl PodTable {
     }
 
     fn reap(&mut self, pod: PodRef, grace_seconds: Option<i64>) {
+        self.metrics.orphan();
         let subject = UpdateSubject::Runtime { pod, grace_seconds };
         let effects = self.lifecycles.update(PodUpdate { kind: UpdateKind::Kill, subject, kill: None });
         self.carry_out(effects);

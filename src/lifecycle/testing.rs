@@ -27,7 +27,7 @@ use crate::cri::{Operation, RuntimeCondition, RuntimeStatus};
 use crate::cri_config::testing::host;
 use crate::cri_config::{HostSettings, SubordinateIds, UserNamespaces};
 use crate::gate::{StartGate, StopGate};
-use crate::housekeeping::HostJanitor;
+use crate::housekeeping::{HostJanitor, ProtectedMemory};
 use crate::image::credentials::Credentials;
 use crate::image::{Images, PullLimits};
 use crate::log::LogLayout;
@@ -47,12 +47,12 @@ use crate::status::{
 };
 use crate::store::Store;
 use crate::sys::KernelMounts;
-use crate::telemetry::Heartbeats;
+use crate::telemetry::{Heartbeats, Metrics};
 use crate::types::{CONFIG_SEEN_ANNOTATION, POD_UID_LABEL, PodUid, QuietPeriod, WallClock};
 use crate::volume::{NodeAmounts, VolumeSettings, Volumes};
 use crate::worker::{
-    EnvAccess, HookMetrics, HostAccess, ImageVolumeMetrics, PodSyncer, ReportSinks, ResizeTimes,
-    RestartRequests, RuntimeAccess, WorkerContext,
+    EnvAccess, HostAccess, PodSyncer, ReportSinks, RestartRequests, RuntimeAccess, WorkerContext,
+    WorkerMetrics,
 };
 
 /// Poll interval of tests.
@@ -112,6 +112,8 @@ pub(super) struct Node {
     disk: Store,
     /// All events so far.
     events: Arc<Mutex<Vec<Reported>>>,
+    /// The metrics of all daemons.
+    pub(super) metrics: Metrics,
     /// The limits on pulls of the next daemon.
     pub(super) pull_limits: PullLimits,
     wanted: DesiredPods,
@@ -175,6 +177,7 @@ impl Node {
             chance: StdRng::seed_from_u64(seed),
             disk: Store::default(),
             events: Arc::default(),
+            metrics: Metrics::default(),
             pull_limits: PullLimits { serialize: false, max_parallel: None, qps: 0, burst: 0 },
             wanted: DesiredPods { ready: true, ..DesiredPods::default() },
             status: watch::Sender::new(Some(ready())),
@@ -234,6 +237,8 @@ impl Node {
         };
         let ids = SubordinateIds { user: "no-such-user".to_owned(), program: "/none".into() };
         let user_namespaces = Arc::new(UserNamespaces::new(root.to_owned(), 65_536, 110, ids));
+        let worker_metrics = WorkerMetrics::default();
+        worker_metrics.register(&self.metrics);
         let context = WorkerContext {
             runtime: RuntimeAccess {
                 service: runtime.clone(),
@@ -271,9 +276,7 @@ impl Node {
             restarts: RestartRequests::new(store.clone()),
             probes: self.probes.clone(),
             hook_client: HttpClient::default(),
-            hook_metrics: HookMetrics::default(),
-            image_volume_metrics: ImageVolumeMetrics::default(),
-            resize_times: ResizeTimes::default(),
+            metrics: worker_metrics,
             crash_loop_cap: Duration::from_secs(300),
         };
         let janitor = HostJanitor {
@@ -284,6 +287,7 @@ impl Node {
             logs: self.logs(),
             cgroups: None,
             memory_qos: None,
+            protected_memory: ProtectedMemory::default(),
             pods_limit: None,
             user_namespaces,
             admitted: admitted.clone(),
@@ -303,6 +307,7 @@ impl Node {
             .at(self.addresses.1.clone())
             .reporting(events)
             .after(adopted.into_iter().map(|adopted| AdmittedPod::new(adopted.pod)));
+        table.register(&self.metrics);
         let heartbeats = Heartbeats::default();
         let table = table.with_heartbeat(heartbeats.register("pods"));
         let pleg = pleg.with_heartbeat(heartbeats.register("pleg"));

@@ -82,6 +82,16 @@ impl Cache {
         self.lock().entries.values().filter_map(Entry::listed).collect()
     }
 
+    /// What is known of each pod that the runtime has something of: its last status, or its listing if it cannot be inspected.
+    pub(super) fn last_known(&self) -> Vec<Arc<PodStatus>> {
+        let state = self.lock();
+        let known = |entry: &Entry| match &entry.observed {
+            Ok(status) => Some(status.clone()),
+            Err(_) => entry.failing.as_ref().and_then(|failing| failing.listed.clone()),
+        };
+        state.entries.values().filter_map(known).collect()
+    }
+
     /// Whether the runtime may have something of the pod: it was listed, even if its inspection is outstanding or failed.
     pub fn may_have(&self, uid: &PodUid) -> bool {
         let state = self.lock();

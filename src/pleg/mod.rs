@@ -14,6 +14,7 @@ mod lists;
 mod lists_tests;
 mod metrics;
 mod records;
+mod running;
 mod status;
 mod task;
 

@@ -19,7 +19,7 @@ use super::inspect::Pods;
 use super::lists::{Listed, Lists};
 use super::metrics::PlegMetrics;
 use super::records::{Records, Todo};
-use super::{Cache, ChangeQueue, PodStatus, inspect};
+use super::{Cache, ChangeQueue, PodStatus, inspect, running};
 use crate::cri::{CriError, EventStream, FIRST_ANSWER_RETRY, RuntimeHint, RuntimeService};
 use crate::telemetry::{Heartbeat, Metrics};
 use crate::types::PodRef;
@@ -88,9 +88,10 @@ impl PlegHandle {
         &self.changes
     }
 
-    /// Adds the metrics of the relist.
+    /// Adds the metrics of the relist and of what runs.
     pub fn register(&self, metrics: &Metrics) {
         self.metrics.register(metrics);
+        running::register(metrics, &self.cache);
     }
 
     /// The health of the relist.

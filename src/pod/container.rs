@@ -26,6 +26,15 @@ impl ContainerKind {
         }
     }
 
+    /// Its name in the labels of upstream's metrics.
+    pub fn metric_label(self) -> &'static str {
+        match self {
+            Self::Init | Self::Sidecar => "init_container",
+            Self::Main => "container",
+            Self::Ephemeral => "ephemeral_container",
+        }
+    }
+
     /// The kind of a container in `spec.initContainers`.
     pub fn of_init(container: &Container) -> Self {
         match container.restart_policy.as_deref() {

@@ -62,16 +62,17 @@ impl StatusCache {
         self.doing.lock()
     }
 
-    /// Sets the status of a pod. Only the status task calls it.
-    pub(super) fn put(&self, entry: PodStatusEntry) {
-        self.lock().insert(entry.pod.reference.uid.clone(), entry);
+    /// Sets the status of a pod, and returns the one before. Only the status task calls it.
+    pub(super) fn put(&self, entry: PodStatusEntry) -> Option<PodStatusEntry> {
+        let before = self.lock().insert(entry.pod.reference.uid.clone(), entry);
         self.version.send_modify(|version| *version += 1);
+        before
     }
 
     /// Sets the status of a pod, for tests of readers.
     #[cfg(test)]
     pub fn report(&self, entry: PodStatusEntry) {
-        self.put(entry);
+        drop(self.put(entry));
     }
 
     /// Marks a pod as released, for tests of readers.

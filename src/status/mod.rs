@@ -18,6 +18,7 @@ mod pod_state;
 mod restart;
 mod summary;
 mod task;
+mod terminations;
 #[cfg(test)]
 mod testing;
 pub mod timeline;

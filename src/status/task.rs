@@ -3,6 +3,7 @@
 //! each pod's separately, so that a slow disk delays only that pod. Decides nothing about pods.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -13,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::handle::{StatusUpdate, Unread};
 use super::pod_state::{NodeInputs, PodState};
+use super::terminations::TerminationMetrics;
 use super::timeline::{Timeline, TimelineStep};
 use super::{StatusCache, StatusGates, StatusHandle};
 use crate::cri::ContainerStatus;
@@ -21,7 +23,7 @@ use crate::node::NodeAddresses;
 use crate::pleg::Cache;
 use crate::pod::ProbeResults;
 use crate::sys::file_work;
-use crate::telemetry::Heartbeat;
+use crate::telemetry::{Heartbeat, Metrics};
 use crate::types::{ContainerId, PodRef, PodUid, WallClock, sleep_until};
 
 /// How long a change in the runtime waits for the facts of the pod's worker. The worker is usually idle and publishes them
@@ -71,6 +73,7 @@ pub struct StatusTask {
     due: VecDeque<(Instant, PodUid)>,
     reads: FuturesUnordered<BoxFuture<'static, (PodUid, Messages)>>,
     heartbeat: Heartbeat,
+    terminations: TerminationMetrics,
 }
 
 impl StatusTask {
@@ -85,7 +88,13 @@ impl StatusTask {
             due: VecDeque::new(),
             reads: FuturesUnordered::new(),
             heartbeat: Heartbeat::default(),
+            terminations: TerminationMetrics::default(),
         }
+    }
+
+    /// Adds its metrics.
+    pub fn register(&self, metrics: &Metrics) {
+        self.terminations.register(metrics);
     }
 
     /// Answers as this heartbeat.
@@ -183,7 +192,13 @@ impl StatusTask {
                 gates: self.sources.gates,
             };
             if let Some(report) = entry.state.report(&observed, &node) {
-                self.status_cache.put(report);
+                let (pod, now) = (report.pod.clone(), report.status.clone());
+                // An earlier daemon may have seen it terminate.
+                let before = match self.status_cache.put(report) {
+                    Some(before) => before.status,
+                    None => Arc::new(pod.status.clone().unwrap_or_default()),
+                };
+                self.terminations.count(&before, &now);
             }
         }
         entry.waiting.clear();

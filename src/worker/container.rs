@@ -190,7 +190,7 @@ impl ContainerStarter<'_> {
         replaced: Option<&ContainerStatus>,
     ) -> Result<ContainerId, NotStarted> {
         let mounted_images = self.mounted_images().await?;
-        let metrics = &self.context.image_volume_metrics;
+        let metrics = &self.context.metrics.image_volumes;
         metrics.requested(mounted_images.len());
         let image = self.image().await?;
         self.check_stop_signal().await;

@@ -5,10 +5,8 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::hook_metrics::HookMetrics;
-use super::image_volume_metrics::ImageVolumeMetrics;
+use super::metrics::WorkerMetrics;
 use super::reporter::ReportSinks;
-use super::resize_metrics::ResizeTimes;
 use super::restarts::RestartRequests;
 use crate::cgroup::Cgroups;
 use crate::cri::{RuntimeService, RuntimeStatus};
@@ -88,12 +86,8 @@ pub struct WorkerContext {
     pub probes: ProbeResults,
     /// Sends the requests of lifecycle hooks.
     pub hook_client: HttpClient,
-    /// Counts what hooks do.
-    pub hook_metrics: HookMetrics,
-    /// Counts the mounts of images.
-    pub image_volume_metrics: ImageVolumeMetrics,
-    /// Observes how long resizes take.
-    pub resize_times: ResizeTimes,
+    /// The metrics.
+    pub metrics: WorkerMetrics,
     /// Longest pause of a crash loop.
     pub crash_loop_cap: Duration,
 }

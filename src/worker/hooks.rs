@@ -68,7 +68,7 @@ impl HookTarget<'_> {
         } else if let Some(get) = &handler.http_get {
             self.http_get(get).await
         } else if let Some(pause) = &handler.sleep {
-            let under_way = self.context.hook_metrics.pause();
+            let under_way = self.context.metrics.hooks.pause();
             sleep(Duration::from_secs(u64::try_from(pause.seconds).unwrap_or(0))).await;
             under_way.finish();
             Ok(())
@@ -122,7 +122,7 @@ impl HookTarget<'_> {
         if self.send(&HttpRequest { is_anonymous: true, ..plain }).await.is_err() {
             return Err(error.into());
         }
-        self.context.hook_metrics.fell_back();
+        self.context.metrics.hooks.fell_back();
         let url = request.url.to_string();
         let host = url.split("://").nth(1).and_then(|rest| rest.split('/').next()).unwrap_or_default();
         let text =

@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::context::WorkerContext;
 use super::handler::handler_of;
 use super::reporter::Reporter;
@@ -174,8 +176,13 @@ impl Sandboxes<'_> {
         let permit = self.context.runtime.starts.enter(self.starts.priority(self.pod)).await;
         self.reporter.begin(Activity::MakingSandbox);
         let (runtime, request) = (self.context.runtime.service.clone(), config.clone());
-        let handler = handler.to_owned();
-        let call = async move { runtime.run_sandbox(request, &handler).await };
+        let (handler, metrics) = (handler.to_owned(), self.context.metrics.starts.clone());
+        let call = async move {
+            let began = Instant::now();
+            let created = runtime.run_sandbox(request, &handler).await;
+            metrics.sandbox(&handler, began.elapsed(), created.is_err());
+            created
+        };
         let created = self.starts.in_flight.keep(permit.during(call)).await;
         let id = created.inspect_err(|error| self.starts.failed(error))?;
         self.starts.succeeded();

@@ -215,7 +215,11 @@ impl PodSync<'_> {
         let ready = ready.inspect_err(|_| self.state.reporter.setup_failed())?;
         let mut result = self.resize(plan).await;
         if let Some((sandbox, volumes)) = ready {
-            result = self.start_containers(observed, plan, &sandbox, &volumes, &mut images).await.and(result);
+            let started = self.start_containers(observed, plan, &sandbox, &volumes, &mut images).await;
+            if started.is_err() && self.has_users() && matches!(plan.sandbox, SandboxPlan::Create { .. }) {
+                self.context.metrics.starts.pod_with_users_failed();
+            }
+            result = started.and(result);
         }
         let cleanup = Cleanup { context: self.context, reporter: &self.state.reporter };
         if let Err(error) = cleanup.leftovers(observed, &plan.leftovers).await {
@@ -283,7 +287,10 @@ impl PodSync<'_> {
                 }
                 self.stop_all(observed).await?;
                 let volumes = self.require_volumes().await?;
-                let (sandbox, status) = self.sandboxes().create(*attempt).await?;
+                let metrics = &self.context.metrics.starts;
+                metrics.pod(self.has_users());
+                let created = self.sandboxes().create(*attempt).await;
+                let (sandbox, status) = created.inspect_err(|_| metrics.pod_failed(self.has_users()))?;
                 self.state.reporter.facts.setup_error = None;
                 // Published now, as pulling images may take long.
                 self.state.reporter.facts.made_sandbox = Some(status);
@@ -307,7 +314,7 @@ impl PodSync<'_> {
         let mut resizing = PodResize { context, pod, sandbox, actuated: &mut self.state.actuated };
         let began = Instant::now();
         let resized = resizing.run(&plan.resize).await;
-        context.resize_times.observe(began.elapsed(), resized.is_ok());
+        context.metrics.resizes.observe(began.elapsed(), resized.is_ok());
         let Err(error) = resized else { return Ok(()) };
         let WorkerState { actuated, reporter, .. } = &mut *self.state;
         let text = error_chain(&error);
@@ -321,6 +328,11 @@ impl PodSync<'_> {
             ResizeError::Runtime(error) => Retry::after(error),
             _ => Retry::BackOff,
         })
+    }
+
+    /// Whether it has users of its own.
+    fn has_users(&self) -> bool {
+        self.pod.spec().host_users == Some(false)
     }
 
     fn sandboxes(&mut self) -> Sandboxes<'_> {
@@ -356,12 +368,16 @@ impl PodSync<'_> {
                 pull_secrets,
                 pulls,
             };
-            match starter.start(start).await {
+            let (kind, metrics) = (start.container.kind, &self.context.metrics.starts);
+            metrics.container(kind);
+            let started = starter.start(start).await;
+            match started {
                 Ok(()) => {
                     self.state.reporter.started(&start.container.name);
                     self.state.reporter.publish_started();
                 }
                 Err(NotStarted { reason, message, retry }) => {
+                    metrics.container_failed(kind, &reason);
                     has_failed_pull |= reason == ERR_IMAGE_PULL;
                     self.state.reporter.waits(&start.container.name, &reason, message);
                     result = Err(retry);

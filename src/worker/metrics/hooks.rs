@@ -6,14 +6,14 @@ use crate::telemetry::Metrics;
 
 /// The metrics. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct HookMetrics {
+pub(in crate::worker) struct HookMetrics {
     fallbacks: Counter,
     unfinished_pauses: Counter,
 }
 
 impl HookMetrics {
     /// Registers them.
-    pub fn register(&self, metrics: &Metrics) {
+    pub(super) fn register(&self, metrics: &Metrics) {
         metrics.register(
             "kubelet_lifecycle_handler_http_fallbacks",
             "The number of times lifecycle handlers successfully fell back to http from https",
@@ -27,25 +27,25 @@ impl HookMetrics {
     }
 
     /// Counts a request that succeeded without TLS after it failed with it.
-    pub(super) fn fell_back(&self) {
+    pub(in crate::worker) fn fell_back(&self) {
         self.fallbacks.inc();
     }
 
     /// A pause begins. It counts unless it is finished.
-    pub(super) fn pause(&self) -> Pause<'_> {
+    pub(in crate::worker) fn pause(&self) -> Pause<'_> {
         Pause { unfinished: Some(&self.unfinished_pauses) }
     }
 }
 
 /// A pause under way.
 #[must_use]
-pub(super) struct Pause<'a> {
+pub(in crate::worker) struct Pause<'a> {
     unfinished: Option<&'a Counter>,
 }
 
 impl Pause<'_> {
     /// It took its full time.
-    pub(super) fn finish(mut self) {
+    pub(in crate::worker) fn finish(mut self) {
         self.unfinished = None;
     }
 }

@@ -10,7 +10,7 @@ const MOUNT_FAILED: &str = "ImageVolumeMountFailed";
 
 /// The metrics. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct ImageVolumeMetrics {
+pub(in crate::worker) struct ImageVolumeMetrics {
     requested: Counter,
     mounted: Counter,
     failed: Counter,
@@ -18,7 +18,7 @@ pub struct ImageVolumeMetrics {
 
 impl ImageVolumeMetrics {
     /// Registers them.
-    pub fn register(&self, metrics: &Metrics) {
+    pub(super) fn register(&self, metrics: &Metrics) {
         let all = [
             ("kubelet_image_volume_requested", "Number of requested image volumes", &self.requested),
             (
@@ -34,13 +34,13 @@ impl ImageVolumeMetrics {
     }
 
     /// Counts the images of a container that is to be created with them.
-    pub(super) fn requested(&self, images: usize) {
+    pub(in crate::worker) fn requested(&self, images: usize) {
         self.requested.inc_by(images as u64);
     }
 
     /// Counts the mounts of images of a container. Unlike upstream's, those of a container that could not be created for another
     /// reason are neither.
-    pub(super) fn created<T>(&self, mounts: usize, created: &Result<T, CriError>) {
+    pub(in crate::worker) fn created<T>(&self, mounts: usize, created: &Result<T, CriError>) {
         match created {
             Ok(_) => {
                 self.mounted.inc_by(mounts as u64);

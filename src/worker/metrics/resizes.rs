@@ -11,7 +11,7 @@ type Label = [(&'static str, &'static str); 1];
 
 /// How long resizes took. Clones share it.
 #[derive(Clone, Debug)]
-pub struct ResizeTimes(Family<Label, Histogram, fn() -> Histogram>);
+pub(in crate::worker) struct ResizeTimes(Family<Label, Histogram, fn() -> Histogram>);
 
 impl Default for ResizeTimes {
     fn default() -> Self {
@@ -25,7 +25,7 @@ fn milliseconds() -> Histogram {
 
 impl ResizeTimes {
     /// Registers them.
-    pub fn register(&self, metrics: &Metrics) {
+    pub(super) fn register(&self, metrics: &Metrics) {
         metrics.register(
             "kubelet_pod_resize_duration_milliseconds",
             "Duration in milliseconds to actuate a pod resize",
@@ -34,7 +34,7 @@ impl ResizeTimes {
     }
 
     /// Observes an attempt to enforce the allocated resources of a pod.
-    pub(super) fn observe(&self, took: Duration, is_done: bool) {
+    pub(in crate::worker) fn observe(&self, took: Duration, is_done: bool) {
         let success = if is_done { "true" } else { "false" };
         self.0.get_or_create(&[("success", success)]).observe(took.as_secs_f64() * 1000.0);
     }

@@ -1,0 +1,32 @@
+//! The metrics of workers. Their names are upstream's.
+
+mod hooks;
+mod image_volumes;
+mod resizes;
+mod starts;
+
+use hooks::HookMetrics;
+use image_volumes::ImageVolumeMetrics;
+use resizes::ResizeTimes;
+use starts::StartMetrics;
+
+use crate::telemetry::Metrics;
+
+/// The metrics of all workers. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct WorkerMetrics {
+    pub(super) hooks: HookMetrics,
+    pub(super) image_volumes: ImageVolumeMetrics,
+    pub(super) resizes: ResizeTimes,
+    pub(super) starts: StartMetrics,
+}
+
+impl WorkerMetrics {
+    /// Registers them.
+    pub fn register(&self, metrics: &Metrics) {
+        self.hooks.register(metrics);
+        self.image_volumes.register(metrics);
+        self.resizes.register(metrics);
+        self.starts.register(metrics);
+    }
+}
