@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::{Container, EnvVar, HTTPGetAction, Lifecycle, Pr
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::{or_number, or_text};
+use crate::types::ImageReference;
 
 pub(super) fn set(container: &mut Container, host_network: bool) {
     let image = container.image.as_deref().unwrap_or_default();
@@ -30,17 +31,13 @@ pub(super) fn set(container: &mut Container, host_network: bool) {
     }
 }
 
-/// `Always` for `:latest` or an image with neither tag nor digest, otherwise `IfNotPresent`.
+/// `Always` for `:latest` or an image with neither tag nor digest, otherwise `IfNotPresent`, also for what is no reference.
 pub(super) fn default_pull_policy(image: &str) -> &'static str {
-    let (name, digest) = match image.split_once('@') {
-        Some((name, digest)) => (name, Some(digest)),
-        None => (image, None),
-    };
-    // A colon before the last slash precedes the registry's port.
-    let last = name.rsplit_once('/').map_or(name, |(_, last)| last);
-    match (last.split_once(':').map(|(_, tag)| tag), digest) {
-        (Some("latest"), _) | (None, None) => "Always",
-        (Some(_), _) | (None, Some(_)) => "IfNotPresent",
+    match ImageReference::parse(image) {
+        Ok(ImageReference { tag: Some("latest"), .. } | ImageReference { tag: None, digest: None, .. }) => {
+            "Always"
+        }
+        Ok(_) | Err(_) => "IfNotPresent",
     }
 }
 
@@ -94,14 +91,15 @@ mod tests {
 
     #[test]
     fn only_mutable_references_are_always_pulled() {
-        for image in
-            ["busybox", "busybox:latest", "reg:5000/busybox", "reg:5000/a/b:latest", "a:latest@sha256:0"]
-        {
+        let digest = format!("sha256:{}", "0".repeat(64));
+        let with_digest = |name: &str| format!("{name}@{digest}");
+        let latest = with_digest("a:latest");
+        for image in ["busybox", "busybox:latest", "reg:5000/busybox", "reg:5000/a/b:latest", &latest] {
             assert_eq!(default_pull_policy(image), "Always", "{image}");
         }
-        for image in
-            ["busybox:1", "reg:5000/busybox:1", "busybox@sha256:0", "reg:5000/a@sha256:0", "a:1@sha256:0"]
-        {
+        let digests = ["busybox", "reg:5000/a", "a:1"].map(with_digest);
+        let tags = ["busybox:1", "reg:5000/busybox:1", "", "Busybox", "a b"];
+        for image in tags.into_iter().chain(digests.iter().map(String::as_str)) {
             assert_eq!(default_pull_policy(image), "IfNotPresent", "{image}");
         }
     }

@@ -27,6 +27,10 @@ pub fn set_defaults(pod: &mut Pod) {
 }
 
 fn set_spec(spec: &mut PodSpec) {
+    // The deprecated name of the field.
+    if let Some(account) = spec.service_account.clone() {
+        or_text(&mut spec.service_account_name, &account);
+    }
     or_text(&mut spec.restart_policy, "Always");
     or_text(&mut spec.dns_policy, "ClusterFirst");
     or_text(&mut spec.scheduler_name, "default-scheduler");
@@ -106,6 +110,17 @@ mod tests {
         assert_eq!(spec["enableServiceLinks"], false);
         assert_eq!(spec["schedulerName"], "x");
         assert_eq!(spec["priority"], 7);
+    }
+
+    #[test]
+    fn the_old_name_of_the_service_account_counts_if_the_new_one_is_unset() {
+        let of = |spec| defaulted(spec)["serviceAccountName"].clone();
+        assert_eq!(of(json!({"containers": [], "serviceAccount": "old"})), "old");
+        assert_eq!(
+            of(json!({"containers": [], "serviceAccount": "old", "serviceAccountName": "new"})),
+            "new"
+        );
+        assert_eq!(of(json!({"containers": []})), Value::Null);
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! A container's environment: names, and exactly one source per variable.
 
 use k8s_openapi::api::core::v1::{
-    Container, EnvVar, EnvVarSource, FileKeySelector, ObjectFieldSelector, PodSpec,
+    Container, EnvVar, EnvVarSource, FileKeySelector, ObjectFieldSelector, PodSpec, ResourceFieldSelector,
 };
 
 use super::{Errors, FieldError, FieldPath, each_invalid, list, names, required, text};
+use crate::types::Quantity;
 
 /// The pod fields that a variable may refer to. Single labels and annotations are given as `metadata.labels['key']`.
-pub(super) const FIELDS: [&str; 9] = [
+const FIELDS: [&str; 9] = [
     "metadata.name",
     "metadata.namespace",
     "metadata.uid",
@@ -18,6 +19,21 @@ pub(super) const FIELDS: [&str; 9] = [
     "status.podIP",
     "status.podIPs",
 ];
+
+/// The resources of a container that a variable or a file may have, besides huge pages of any size.
+const RESOURCES: [&str; 6] = [
+    "limits.cpu",
+    "limits.ephemeral-storage",
+    "limits.memory",
+    "requests.cpu",
+    "requests.ephemeral-storage",
+    "requests.memory",
+];
+const HUGE_PAGES: [&str; 2] = ["limits.hugepages-", "requests.hugepages-"];
+
+/// The units of amounts in bytes.
+const DIVISORS: [&str; 13] =
+    ["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"];
 
 pub(super) fn check(container: &Container, spec: &PodSpec, path: &FieldPath, errors: &mut Errors) {
     for (index, variable) in list(&container.env).iter().enumerate() {
@@ -71,10 +87,10 @@ fn check_variable(variable: &EnvVar, spec: &PodSpec, path: &FieldPath, errors: &
 
 fn check_source(source: &EnvVarSource, spec: &PodSpec, path: &FieldPath, errors: &mut Errors) {
     if let Some(field) = &source.field_ref {
-        check_field(field, &path.child("fieldRef"), errors);
+        check_field(field, &FIELDS, &path.child("fieldRef"), errors);
     }
     if let Some(resource) = &source.resource_field_ref {
-        required(errors, &path.child("resourceFieldRef").child("resource"), &resource.resource);
+        check_resource(resource, &path.child("resourceFieldRef"), errors);
     }
     if let Some(key) = &source.config_map_key_ref {
         let path = path.child("configMapKeyRef");
@@ -113,7 +129,13 @@ fn check_file(file: &FileKeySelector, spec: &PodSpec, path: &FieldPath, errors: 
     }
 }
 
-fn check_field(field: &ObjectFieldSelector, path: &FieldPath, errors: &mut Errors) {
+/// Checks a reference to a field of the pod: one of `fields`, or a single label or annotation.
+pub(super) fn check_field(
+    field: &ObjectFieldSelector,
+    fields: &[&str],
+    path: &FieldPath,
+    errors: &mut Errors,
+) {
     let version = text(&field.api_version);
     if version != "v1" {
         errors.push(FieldError::invalid(&path.child("apiVersion"), version, "must be v1"));
@@ -131,8 +153,31 @@ fn check_field(field: &ObjectFieldSelector, path: &FieldPath, errors: &mut Error
         Some(_) => {
             errors.push(FieldError::invalid(&path, field_path, "does not support subscript"));
         }
-        None if FIELDS.contains(&field_path) => {}
-        None => errors.push(FieldError::unsupported(&path, field_path, &FIELDS)),
+        None if fields.contains(&field_path) => {}
+        None => errors.push(FieldError::unsupported(&path, field_path, fields)),
+    }
+}
+
+/// Checks a reference to the requests or limits of a container.
+pub(super) fn check_resource(selector: &ResourceFieldSelector, path: &FieldPath, errors: &mut Errors) {
+    let (resource, resource_path) = (selector.resource.as_str(), path.child("resource"));
+    let is_huge_pages = HUGE_PAGES.iter().any(|prefix| resource.starts_with(prefix));
+    if required(errors, &resource_path, resource) && !RESOURCES.contains(&resource) && !is_huge_pages {
+        errors.push(FieldError::unsupported(&resource_path, resource, &RESOURCES));
+    }
+    let divisor = selector.divisor.as_ref().and_then(|divisor| Quantity::parse(&divisor.0).ok());
+    let Some(divisor) = divisor.filter(|divisor| *divisor != Quantity::count(0)) else { return };
+    let (divisors, what): (&[&str], _) = match resource {
+        "limits.cpu" | "requests.cpu" => (&["1m", "1"], "cpu"),
+        "limits.memory" | "requests.memory" => (&DIVISORS, "memory"),
+        "limits.ephemeral-storage" | "requests.ephemeral-storage" => (&DIVISORS, "local ephemeral storage"),
+        _ if is_huge_pages => (&DIVISORS, "hugepages"),
+        _ => return,
+    };
+    if !divisors.contains(&divisor.to_string().as_str()) {
+        let listed = if what == "cpu" { "1m and 1".to_owned() } else { divisors.join(", ") };
+        let rule = format!("only divisor's values {listed} are supported with the {what} resource");
+        errors.push(FieldError::invalid(&path.child("divisor"), resource, rule));
     }
 }
 

@@ -1,6 +1,7 @@
 //! Validation of static pods as by the API server, and of fields that hostlet does not support yet. Reports all errors at
 //! once; changes nothing.
 
+mod affinity;
 mod containers;
 mod env;
 mod error;
@@ -14,6 +15,7 @@ mod spec;
 #[cfg(test)]
 mod tests;
 mod unsupported;
+mod volume_files;
 mod volumes;
 
 use k8s_openapi::api::core::v1::Pod;

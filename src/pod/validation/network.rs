@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{Container, ContainerPort, PodDNSConfig, PodSpec
 use super::{Errors, FieldError, FieldPath, each_invalid, list, names, one_of, required, text};
 
 const PORT_RULE: &str = "must be between 1 and 65535, inclusive";
+const IP_RULE: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 /// Limits of `resolv.conf(5)`, and the API server's limits on search domains.
 const NAMESERVERS_MOST: usize = 3;
 const SEARCHES_MOST: usize = 32;
@@ -30,10 +31,6 @@ pub(super) fn check_ports(container: &Container, host_network: bool, path: &Fiel
         }
         check_numbers(port, host_network, &path, errors);
         one_of(errors, &path.child("protocol"), port.protocol.as_deref(), &["SCTP", "TCP", "UDP"]);
-        let host_ip = text(&port.host_ip);
-        if !host_ip.is_empty() && !names::is_ip(host_ip) {
-            errors.push(FieldError::invalid(&path.child("hostIP"), host_ip, "must be a valid IP address"));
-        }
     }
 }
 
@@ -48,8 +45,8 @@ fn check_numbers(port: &ContainerPort, host_network: bool, path: &FieldPath, err
         errors.push(FieldError::invalid(&path.child("hostPort"), host_port, PORT_RULE));
     }
     if host_network && host_port != port.container_port {
-        let rule = "must match `hostPort` when `hostNetwork` is true";
-        errors.push(FieldError::invalid(&path.child("containerPort"), port.container_port, rule));
+        let rule = "must match `containerPort` when `hostNetwork` is true";
+        errors.push(FieldError::invalid(&path.child("hostPort"), host_port, rule));
     }
 }
 
@@ -82,7 +79,7 @@ pub(super) fn check_pod(spec: &PodSpec, path: &FieldPath, errors: &mut Errors) {
     for (index, alias) in list(&spec.host_aliases).iter().enumerate() {
         let path = path.child("hostAliases").index(index);
         if !names::is_ip(&alias.ip) {
-            errors.push(FieldError::invalid(&path.child("ip"), &alias.ip, "must be a valid IP address"));
+            errors.push(FieldError::invalid(&path.child("ip"), &alias.ip, IP_RULE));
         }
         for (index, name) in list(&alias.hostnames).iter().enumerate() {
             let path = path.child("hostnames").index(index);
@@ -117,7 +114,7 @@ fn check_dns_config(config: &PodDNSConfig, path: &FieldPath, errors: &mut Errors
     }
     for (index, server) in nameservers.iter().enumerate().filter(|(_, server)| !names::is_ip(server)) {
         let path = path_of("nameservers").index(index);
-        errors.push(FieldError::invalid(&path, server, "must be a valid IP address"));
+        errors.push(FieldError::invalid(&path, server, IP_RULE));
     }
     let searches = list(&config.searches);
     if searches.len() > SEARCHES_MOST {

@@ -115,7 +115,10 @@ fn check_app_armor(profile: Option<&AppArmorProfile>, path: &FieldPath, errors: 
 }
 
 fn check_profile(kind: &str, local: Option<&str>, what: &str, path: &FieldPath, errors: &mut Errors) {
-    if !required(errors, &path.child("type"), kind) {
+    if kind.is_empty() {
+        let field = if what == "seccomp" { "seccompProfile" } else { "appArmorProfile" };
+        let why = format!("type is required when {field} is set");
+        errors.push(FieldError::required(&path.child("type"), &why));
         return;
     }
     one_of(errors, &path.child("type"), Some(kind), &PROFILE_TYPES);

@@ -3,10 +3,13 @@
 use k8s_openapi::api::core::v1::{PodSpec, Toleration};
 
 use super::{
-    Errors, FieldError, FieldPath, containers, each_invalid, list, names, network, one_of, required,
-    resources, security, text, volumes,
+    Errors, FieldError, FieldPath, affinity, containers, each_invalid, list, names, network, one_of,
+    required, resources, security, text, volumes,
 };
 use crate::pod::defaults::SYSTEM_PRIORITY_CLASSES;
+
+/// Linux's limit of a host's name, in bytes.
+const HOSTNAME_MOST: usize = 64;
 
 pub(super) fn check(spec: &PodSpec, path: &FieldPath, errors: &mut Errors) {
     volumes::check_volumes(list(&spec.volumes), &path.child("volumes"), errors);
@@ -34,6 +37,10 @@ pub(super) fn check(spec: &PodSpec, path: &FieldPath, errors: &mut Errors) {
     }
     for (index, toleration) in list(&spec.tolerations).iter().enumerate() {
         check_toleration(toleration, &path.child("tolerations").index(index), errors);
+    }
+    let affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+    if let Some(affinity) = affinity {
+        affinity::check(affinity, &path.child("affinity").child("nodeAffinity"), errors);
     }
     network::check_pod(spec, path, errors);
     security::check_pod(spec, path, errors);
@@ -74,11 +81,28 @@ fn check_names(spec: &PodSpec, path: &FieldPath, errors: &mut Errors) {
             each_invalid(errors, &path.child(field), text(name), names::dns_label(text(name)));
         }
     }
+    if let Some(name) = &spec.hostname_override {
+        check_hostname_override(name, spec, &path.child("hostnameOverride"), errors);
+    }
     for (key, value) in spec.node_selector.iter().flatten() {
         let path = path.child("nodeSelector");
         each_invalid(errors, &path, key, names::qualified_name(key));
         each_invalid(errors, &path, value, names::label_value(value));
     }
+}
+
+/// The whole name of the pod's host (KEP-4762), which nothing else may determine.
+fn check_hostname_override(name: &str, spec: &PodSpec, path: &FieldPath, errors: &mut Errors) {
+    for (other, set) in [("setHostnameAsFQDN", spec.set_hostname_as_fqdn), ("hostNetwork", spec.host_network)]
+    {
+        if set == Some(true) {
+            errors.push(FieldError::forbidden(path, format!("may not be specified when {other} is true")));
+        }
+    }
+    if name.len() > HOSTNAME_MOST {
+        errors.push(FieldError::too_long(path, HOSTNAME_MOST));
+    }
+    each_invalid(errors, path, name, names::dns_subdomain(name));
 }
 
 fn check_priority(spec: &PodSpec, path: &FieldPath, errors: &mut Errors) {
@@ -113,6 +137,10 @@ fn check_toleration(toleration: &Toleration, path: &FieldPath, errors: &mut Erro
         let rule =
             "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
         errors.push(FieldError::invalid(&path.child("operator"), operator, rule));
+    }
+    if matches!(operator, "" | "Equal") {
+        let value = text(&toleration.value);
+        each_invalid(errors, &path.child("operator"), value, names::label_value(value));
     }
     if operator == "Exists" && !text(&toleration.value).is_empty() {
         let rule = "value must be empty when `operator` is 'Exists'";

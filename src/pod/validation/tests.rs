@@ -249,10 +249,6 @@ fn the_container_level_fields_are_checked() {
             "spec.containers[0].ports[0].protocol: Unsupported value",
         ),
         (
-            json!({"ports": [{"containerPort": 80, "hostIP": "x"}]}),
-            "spec.containers[0].ports[0].hostIP: Invalid value",
-        ),
-        (
             json!({"ports": [{"containerPort": 80, "name": "a"}, {"containerPort": 81, "name": "a"}]}),
             "spec.containers[0].ports[1].name: Duplicate value",
         ),
@@ -273,6 +269,14 @@ fn the_container_level_fields_are_checked() {
         (
             json!({"env": [{"name": "a", "valueFrom": {"fieldRef": {"fieldPath": "spec.x['a']"}}}]}),
             "spec.containers[0].env[0].valueFrom.fieldRef.fieldPath: Invalid value",
+        ),
+        (
+            json!({"env": [{"name": "a", "valueFrom": {"resourceFieldRef": {"resource": "limits.gpu"}}}]}),
+            "spec.containers[0].env[0].valueFrom.resourceFieldRef.resource: Unsupported value: \"limits.gpu\"",
+        ),
+        (
+            json!({"env": [{"name": "a", "valueFrom": {"resourceFieldRef": {"resource": "limits.memory", "divisor": "3Mi"}}}]}),
+            "spec.containers[0].env[0].valueFrom.resourceFieldRef.divisor: Invalid value: \"limits.memory\": only divisor's values 1, 1k,",
         ),
         (
             json!({"resources": {"limits": {"cpu": "x"}, "requests": {"cpu": "1"}}}),
@@ -369,7 +373,7 @@ fn ports_on_the_host_network_equal_host_ports() {
     assert_errors(
         &pod(json!({"hostNetwork": true, "containers": ports})),
         &[
-            "spec.containers[0].ports[0].containerPort: Invalid value: 80: must match `hostPort` when `hostNetwork` is true",
+            "spec.containers[0].ports[0].hostPort: Invalid value: 81: must match `containerPort` when `hostNetwork` is true",
         ],
     );
     let ports = json!([{"name": "c", "image": "a", "ports": [{"containerPort": 80}]}]);
@@ -389,6 +393,55 @@ fn host_ports_conflict_across_containers() {
         &["spec.containers[1].ports[0].hostPort: Duplicate value: \"TCP/127.0.0.1/80\""],
     );
     assert_errors(&both("127.0.0.1", "127.0.0.2"), &[]);
+}
+
+/// The API server does not check it.
+#[test]
+fn a_port_may_name_any_host_address() {
+    let ports = |ip: &str| json!([{"containerPort": 80, "hostPort": 80, "hostIP": ip}]);
+    for ip in ["127.0.0.1", "::", "010.0.0.1", "localhost"] {
+        assert_errors(&container(json!({"ports": ports(ip)})), &[]);
+    }
+}
+
+#[test]
+fn an_overriding_hostname_is_alone_and_at_most_64_bytes() {
+    let of = |name: &str, more: Value| {
+        let mut spec = more;
+        spec["hostnameOverride"] = json!(name);
+        pod(spec)
+    };
+    assert_errors(&of("my.host", json!({})), &[]);
+    let path = "spec.hostnameOverride";
+    assert_errors(&of("A", json!({})), &[&format!("{path}: Invalid value: \"A\"")]);
+    assert_errors(&of(&format!("{}.b", "a".repeat(63)), json!({})), &[&format!("{path}: Too long")]);
+    for field in ["hostNetwork", "setHostnameAsFQDN"] {
+        let why = format!("{path}: Forbidden: may not be specified when {field} is true");
+        assert_errors(&of("a", json!({(field): true})), &[&why]);
+    }
+}
+
+#[test]
+fn fields_of_newer_features_are_not_ignored() {
+    let item = json!({"key": "k", "path": "p", "user": 5});
+    let served = json!({"readinessProbe": {"httpGet": {"port": 80, "protocol": "HTTP2"}}});
+    not_served(&container(served), &[]);
+    not_served(
+        &pod(json!({
+            "evictionResponders": [{"name": "example.com/drain"}],
+            "volumes": [{"name": "e", "emptyDir": {"mode": 0o700}}, {"name": "s", "secret": {"secretName": "s", "defaultUser": 5}},
+                {"name": "c", "configMap": {"name": "c", "items": [item]}},
+                {"name": "p", "projected": {"sources": [{"serviceAccountToken": {"path": "t", "user": 5}}]}}],
+            "containers": [{"name": "c", "image": "a:1", "volumeMounts": [{"name": "e", "mountPath": "/e", "bindMountOptions": ["noexec"]}]}]
+        })),
+        &[
+            "spec.volumes[0].emptyDir.mode",
+            "spec.volumes[1].secret",
+            "spec.volumes[2].configMap",
+            "spec.volumes[3].projected",
+            "spec.containers[0].volumeMounts[0].bindMountOptions",
+        ],
+    );
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::core::v1::{Container, Volume, VolumeMount};
 use serde_json::Value;
 
-use super::{Errors, FieldError, FieldPath, each_invalid, list, names, one_of, required, text};
+use super::{Errors, FieldError, FieldPath, each_invalid, list, names, one_of, required, text, volume_files};
 use crate::types::{Quantity, json};
 
 pub(super) fn check_volumes(volumes: &[Volume], path: &FieldPath, errors: &mut Errors) {
@@ -67,12 +67,7 @@ fn check_source(volume: &Volume, path: &FieldPath, errors: &mut Errors) {
             Ok(_) => {}
         }
     }
-    if let Some(secret) = &volume.secret {
-        required(errors, &path.child("secret").child("secretName"), text(&secret.secret_name));
-    }
-    if let Some(config_map) = &volume.config_map {
-        required(errors, &path.child("configMap").child("name"), &config_map.name);
-    }
+    volume_files::check(volume, path, errors);
     if let Some(image) = &volume.image {
         let path = path.child("image");
         required(errors, &path.child("reference"), text(&image.reference));
