@@ -1,4 +1,5 @@
-//! The workloads in `samples/workloads/`: the pods that everybody runs, as shapes of well-known projects.
+//! The workloads in `samples/workloads/`, the pods that everybody runs, as shapes of well-known projects; the pods in
+//! `samples/fields.yaml`.
 
 use std::fs;
 use std::path::Path;
@@ -112,6 +113,18 @@ impl Workload {
             "spec": spec,
         })
     }
+}
+
+/// The pods in `samples/fields.yaml`, which together have almost every field.
+pub fn fields() -> Result<Vec<Value>> {
+    let path = integration_dir().join("samples/fields.yaml");
+    let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+    let mut pods: Vec<Value> = serde_saphyr::from_multiple(&text).context("samples/fields.yaml")?;
+    for pod in &mut pods {
+        pod["apiVersion"] = json!("v1");
+        pod["kind"] = json!("Pod");
+    }
+    Ok(pods)
 }
 
 /// The pod template of a controller; `None` for an object that has no pods.

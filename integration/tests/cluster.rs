@@ -44,5 +44,7 @@ mod static_pods;
 mod status;
 #[path = "cluster/support.rs"]
 mod support;
+#[path = "cluster/validation.rs"]
+mod validation;
 #[path = "cluster/volumes.rs"]
 mod volumes;

@@ -162,7 +162,9 @@ impl Drop for Tenant {
         let nodes: Vec<&str> =
             ["delete", "node", "--wait=false", "--ignore-not-found"].into_iter().chain(nodes).collect();
         let namespace = ["delete", "namespace", "--wait=false", "--ignore-not-found", &self.namespace];
-        for args in [&nodes[..], &namespace] {
+        // kubectl refuses to delete no node.
+        let skipped = usize::from(self.nodes.is_empty());
+        for args in [&nodes[..], &namespace].into_iter().skip(skipped) {
             if let Err(error) = self.cluster.kubectl(args) {
                 eprintln!("{} is not removed: {error:#}", self.namespace);
             }
