@@ -100,7 +100,7 @@ fn an_unchanged_status_is_not_written_again() {
 }
 
 #[test]
-fn readiness_and_phase_are_urgent_and_the_rest_is_not() {
+fn readiness_phase_and_resizes_are_urgent_and_the_rest_is_not() {
     let urgency = |there: Value, ours: Value| match plan(reported(&status(ours)), live(&status(there))) {
         Write::Patch(_, urgency) => urgency,
         other => panic!("{other:?}"),
@@ -111,6 +111,11 @@ fn readiness_and_phase_are_urgent_and_the_rest_is_not() {
     assert_eq!(urgency(pending.clone(), ready), Urgency::Now);
     let not_ready = json!({"phase": "Pending", "conditions": [condition("Ready", "False", EARLY)]});
     assert_eq!(urgency(pending.clone(), not_ready), Urgency::Soon);
+    let sized = |cpu: &str| json!({"phase": "Pending", "allocatedResources": {"cpu": cpu}});
+    assert_eq!(urgency(pending.clone(), sized("1")), Urgency::Soon);
+    assert_eq!(urgency(sized("1"), sized("2")), Urgency::Now);
+    let deferred = json!({"phase": "Pending", "conditions": [condition("PodResizePending", "True", EARLY)]});
+    assert_eq!(urgency(pending.clone(), deferred), Urgency::Now);
     assert_eq!(urgency(pending, json!({"phase": "Pending", "podIP": "10.0.0.1"})), Urgency::Soon);
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::merge::merged;
 use crate::api::patch::{self, Kind};
 use crate::pod::{PodPhase, may_restart_all, restarts_after};
-use crate::status::LifecycleSummary;
+use crate::status::{LifecycleSummary, RESIZE_PENDING};
 use crate::types::json::to_value;
 
 /// A pod as reported on this node.
@@ -34,7 +34,7 @@ pub(super) struct Live<'a> {
 /// How soon a write is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Urgency {
-    /// Others depend on it: phase, readiness, termination.
+    /// Others depend on it: phase, readiness, termination, resizes.
     Now,
     /// It can be delayed and combined with later changes.
     Soon,
@@ -77,7 +77,12 @@ fn is_urgent(live: &PodStatus, desired: &PodStatus) -> bool {
         let mut all = status.conditions.iter().flatten();
         all.find(|condition| condition.type_ == name).map(|condition| condition.status.clone())
     };
-    live.phase != desired.phase
+    // A pod that is new has none reported, and is not resized.
+    let is_resized = live.allocated_resources.is_some()
+        && (live.allocated_resources != desired.allocated_resources || live.resources != desired.resources);
+    is_resized
+        || condition(live, RESIZE_PENDING) != condition(desired, RESIZE_PENDING)
+        || live.phase != desired.phase
         || live.reason != desired.reason
         || condition(live, "Ready").unwrap_or_else(|| "False".to_owned())
             != condition(desired, "Ready").unwrap_or_else(|| "False".to_owned())
