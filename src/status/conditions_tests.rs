@@ -282,6 +282,20 @@ fn a_restart_of_all_containers_shows_until_they_are_removed() {
     assert_eq!(status.init_container_statuses.unwrap()[0].restart_count, 1);
 }
 
+/// A snapshot that was taken while the containers were removed: the init container is gone, the main one was seen before.
+#[test]
+fn an_init_container_is_counted_once_while_all_containers_restart() {
+    let mut scene = restarts_all_scene();
+    scene.observed.containers = vec![running("c"), exited("i", 0, 0)];
+    scene.step();
+    scene.observed.containers = vec![exited("c", 0, 9)];
+    for _ in 0..3 {
+        let init = scene.step().init_container_statuses.unwrap().remove(0);
+        assert!(init.state.unwrap().waiting.is_some(), "it has to run again");
+        assert_eq!(init.restart_count, 1);
+    }
+}
+
 proptest! {
     /// A transition time moves when the status does, to the time of that generation, and at no other time.
     #[test]

@@ -360,7 +360,11 @@ impl OneContainer<'_> {
                 .container(&container.name)
                 .is_some_and(|seen| seen.state != ContainerState::Unknown)
         };
-        self.kind == ContainerKind::Init && is_waiting && self.pod.spec().containers.iter().any(was_created)
+        // While all containers restart, it was removed to run again, and those seen were there before.
+        self.kind == ContainerKind::Init
+            && is_waiting
+            && !restarts_all(self.input)
+            && self.pod.spec().containers.iter().any(was_created)
     }
 
     fn will_be_started(&self, newest: Option<&ContainerStatus>) -> bool {
