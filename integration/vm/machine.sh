@@ -93,14 +93,17 @@ vm_drain() {
 # Runs a script in the VM, prints its output and returns its exit code; 255 if the VM does not answer.
 # usage: vm_try SECONDS SCRIPT
 vm_try() {
-  local limit=$1 script=$2 output id code end
+  local limit=$1 script=$2 line='' part output id code end
   # A subshell counts for itself; the nanoseconds keep its answers apart.
   VM_REQUEST=$(date +%s%N)
   printf '%s %s %s\n' "$VM_REQUEST" "$limit" "$(base64 -w 0 <<<"$script")" >&"$VM_IN"
   end=$((SECONDS + limit + 3))
   while [ "$SECONDS" -lt "$end" ]; do
     kill -0 "$VM_PID" 2>/dev/null || break
-    IFS=' ' read -r -t 1 -u "$VM_OUT" output id code || continue
+    # A line of a busy VM may take longer than this to arrive: what has arrived is kept.
+    IFS= read -r -t 1 -u "$VM_OUT" part || { line+=$part && continue; }
+    IFS=' ' read -r output id code <<<"$line$part"
+    line=''
     [ "$id" = "$VM_REQUEST" ] || continue
     [ "$output" = - ] || base64 -d <<<"$output"
     return "$code"
