@@ -21,6 +21,7 @@ async fn answer(probe: Value, port: u16) -> Attempt {
     .unwrap();
     set_defaults(&mut pod);
     let run = Run {
+        is_early: false,
         key: ProbeKey::FIRST,
         kind: ProbeKind::Readiness,
         pod: AdmittedPod::new(pod),

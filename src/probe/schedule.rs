@@ -3,6 +3,9 @@
 //! A probe first runs when its instance was seen running and its initial delay has passed, then once per period; one that takes longer than
 //! its period runs again at once. While the startup probe of an instance has not succeeded, its other probes wait, and they begin in the
 //! same moment. Upstream's probes tick on their own from the pod's admission on, so a container becomes ready up to a period later.
+//!
+//! The first run often comes before the program of a new instance listens. Until its readiness probe succeeds, it is therefore repeated
+//! sooner, in growing distances up to a period. Upstream likewise repeats it whenever it updates the status of a pod that is not ready.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -20,6 +23,9 @@ use crate::types::{ContainerId, Moment, PodUid};
 
 /// A new daemon probes instances that it found running within this time, so that not all are probed at once.
 const SPREAD: Duration = Duration::from_secs(2);
+
+/// After this time the readiness probe of a new instance first runs again; each further time is twice as long.
+const FIRST_RETRY: Duration = Duration::from_millis(250);
 
 /// The time on both clocks.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +54,8 @@ pub(super) struct Run {
     pub(super) id: ContainerId,
     /// The pod's first address; empty without one.
     pub(super) ip: String,
+    /// It is repeated before its period has passed. Another failure is no news.
+    pub(super) is_early: bool,
 }
 
 /// What follows from a run.
@@ -74,6 +82,10 @@ struct Slot {
     is_running: bool,
     /// The part of its first period to wait, so that probes that began together do not stay together.
     first_wait: f64,
+    /// When it is repeated after a failure, if sooner than after its period.
+    retry: Option<Duration>,
+    /// Its next run is such a repetition.
+    is_early: bool,
 }
 
 #[derive(Debug)]
@@ -173,8 +185,17 @@ impl Schedule {
             let key = ProbeKey(self.last_key);
             self.owners.insert(key, uid.clone());
             let first_wait = if is_adopted { 0.5 + chance() / 2.0 } else { 1.0 };
-            let state = ProbeState::new(kind, result);
-            slots.push(Slot { key, kind, state, due: None, is_running: false, first_wait });
+            let is_new = kind == ProbeKind::Readiness && !is_adopted && result.is_none();
+            slots.push(Slot {
+                key,
+                kind,
+                state: ProbeState::new(kind, result),
+                due: None,
+                is_running: false,
+                first_wait,
+                retry: is_new.then_some(FIRST_RETRY),
+                is_early: false,
+            });
         }
         Instance { seen, slots }
     }
@@ -251,6 +272,7 @@ impl Schedule {
             container: instance.seen.container.clone(),
             id: instance.seen.id.clone(),
             ip: watched.ip.clone(),
+            is_early: slot.is_early,
         })
     }
 
@@ -274,7 +296,11 @@ impl Schedule {
             let Some(container) = watched.pod.container(&seen.container) else { return Finish::Moot };
             let wait =
                 period(container.spec, slot.kind).mul_f64(std::mem::replace(&mut slot.first_wait, 1.0));
-            let due = (was_due + wait).max(now.instant);
+            let may_retry = verdict != Some(Verdict::Success) && !watched.is_ending;
+            let retry = slot.retry.take().filter(|retry| may_retry && *retry < wait);
+            slot.is_early = retry.is_some();
+            slot.retry = retry.map(|retry| retry * 2);
+            let due = (was_due + retry.unwrap_or(wait)).max(now.instant);
             slot.due = Some(due);
             self.due.push(Reverse((due, key)));
             let Some(verdict) = verdict else {

@@ -111,6 +111,24 @@ fn a_probe_runs_after_its_delay_and_then_each_period() {
 }
 
 #[test]
+fn the_readiness_of_a_new_instance_is_asked_for_again_soon() {
+    let pod = pod(|container| {
+        container.liveness_probe = probe(0, 30, 9);
+        container.readiness_probe = probe(0, 5, 3);
+    });
+    let mut bench = Bench::new();
+    bench.time = 50.0;
+    bench.see(seen(&pod, false, &[("a", 0, Some(BEGAN + 50))]));
+    assert_eq!(bench.step(false), (50.0, vec![Liveness, Readiness]));
+    let again: Vec<f64> = (0..6).map(|_| bench.step(false).0).collect();
+    assert_eq!(again, [50.25, 50.75, 51.75, 53.75, 57.75, 62.75], "then once per period");
+    assert_eq!((bench.step(true).0, bench.step(false).0, bench.step(false).0), (67.75, 72.75, 77.75));
+
+    bench.see(seen(&pod, false, &[("a", 1, Some(BEGAN + 77))]));
+    assert_eq!(bench.due().iter().map(|run| run.is_early).collect::<Vec<_>>(), [false, false]);
+}
+
+#[test]
 fn other_probes_begin_when_the_startup_probe_succeeds() {
     let pod = pod(|container| {
         container.startup_probe = probe(0, 3, 2);

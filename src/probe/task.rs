@@ -234,7 +234,9 @@ impl Prober {
         };
         let now = self.sources.clock.now();
         let event = PodEvent::warning(reason, message);
-        (self.sources.events)(pod, Some(&run.container), &event);
+        if !run.is_early {
+            (self.sources.events)(pod, Some(&run.container), &event);
+        }
         let uid = &pod.uid;
         if begins_to_fail {
             self.sources.status_cache.timeline().event(pod, Some(container), &event, now);
