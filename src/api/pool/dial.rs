@@ -2,6 +2,7 @@
 
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use hyper::client::conn::http2::Builder;
@@ -42,16 +43,25 @@ where
     while connection.current_max_send_streams() == UNKNOWN && Instant::now() < until {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    // Polled below and queried above; both are short, and neither calls the other.
-    let connection = Arc::new(Mutex::new(Box::pin(connection)));
+    // Polled below and queried here; both are short, and neither calls the other. None once it has ended: as long as it exists, its
+    // senders take requests that nobody sends.
+    let connection = Arc::new(Mutex::new(Some(Box::pin(connection))));
     let queried = connection.clone();
-    lane.add(Connection::new(sender, move || queried.lock().current_max_send_streams()));
+    let permitted =
+        move || queried.lock().as_ref().map_or(0, |connection| connection.current_max_send_streams());
+    lane.add(Connection::new(sender, permitted));
     // Without the lane, whose sender would keep the connection open after its client is dropped.
     let counts = lane.counts();
     counts.opened();
     // Finishes once its senders are dropped and its last stream is closed.
     TokioExecutor::new().execute(async move {
-        let ended = poll_fn(|context| connection.lock().as_mut().poll(context)).await;
+        let ended = poll_fn(|context| match connection.lock().as_mut() {
+            Some(connection) => connection.as_mut().poll(context),
+            None => Poll::Ready(Ok(())),
+        });
+        let ended = ended.await;
+        let connection = connection.lock().take();
+        drop(connection);
         if let Err(error) = &ended {
             let error = crate::types::error_chain(error);
             tracing::debug!(error, "a connection to the API server was lost");

@@ -42,6 +42,8 @@ struct Server {
     permitted: watch::Sender<u32>,
     /// Connections made before this number increased are silent.
     silence: watch::Sender<usize>,
+    /// Connections made before this number increased are closed gracefully, as idle ones.
+    farewell: watch::Sender<usize>,
 }
 
 impl Server {
@@ -54,6 +56,7 @@ impl Server {
             busiest: Arc::default(),
             permitted: watch::Sender::new(0),
             silence: watch::Sender::new(0),
+            farewell: watch::Sender::new(0),
         }
     }
 
@@ -76,6 +79,8 @@ impl Server {
 async fn serve(server: Server, far: DuplexStream) {
     let mut silence = server.silence.subscribe();
     let silenced = *silence.borrow();
+    let mut farewell = server.farewell.subscribe();
+    let said = *farewell.borrow();
     let open = Arc::new(AtomicUsize::new(0));
     let busiest = server.busiest.clone();
     let answer = hyper::service::service_fn(move |request: Request<Incoming>| {
@@ -95,7 +100,16 @@ async fn serve(server: Server, far: DuplexStream) {
     let served = async {
         if server.speaks_http2.load(Ordering::Relaxed) {
             let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
-            let _ = builder.max_concurrent_streams(server.streams).serve_connection(io, answer).await;
+            let connection = builder.max_concurrent_streams(server.streams).serve_connection(io, answer);
+            let mut connection = pin!(connection);
+            tokio::select! {
+                // Cancel-safe: the connection is kept.
+                _ = &mut connection => return,
+                // Cancel-safe: only reads a watch.
+                _ = farewell.wait_for(|times| *times > said) => {}
+            }
+            connection.as_mut().graceful_shutdown();
+            let _ = connection.await;
         } else {
             let _ = hyper::server::conn::http1::Builder::new().serve_connection(io, answer).await;
         }
@@ -123,8 +137,10 @@ async fn relay(client: DuplexStream, server: DuplexStream, mut permitted: watch:
         tokio::select! {
             // Cancel-safe: an incomplete read has read nothing.
             Ok(length @ 1..) = from_client.read(&mut asked) => {
-                if !is_said || asked[..length] != CONFIRMED {
-                    to_server.write_all(&asked[..length]).await.unwrap();
+                let is_for_server = !is_said || asked[..length] != CONFIRMED;
+                if is_for_server && to_server.write_all(&asked[..length]).await.is_err() {
+                    // The server has closed the connection.
+                    return;
                 }
             }
             Ok(length @ 1..) = from_server.read(&mut answered) => {
@@ -266,6 +282,24 @@ async fn a_silent_connection_is_replaced_within_ten_seconds() {
     assert!(since.elapsed() <= Duration::from_secs(10), "{:?}", since.elapsed());
     assert!(is_done(ask(&pool, "/lease").await).await);
     assert_eq!((server.dialed(), connections.counts()[0].lost), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_the_server_closed_gracefully_is_replaced_at_once() {
+    let server = Server::new(250);
+    let (pool, connections) = server.pool();
+    assert!(is_done(ask(&pool, "/pods").await).await);
+    server.farewell.send_modify(|times| *times += 1);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(open(&connections)[0], ("requests".to_owned(), 0, 0));
+    let start = Instant::now();
+    let asked = join_all((0..3).map(|_| ask(&pool, "/pods")));
+    let answers = timeout(Duration::from_secs(30), asked).await.expect("the requests are sent");
+    assert!(start.elapsed() < Duration::from_secs(2), "a dial takes one second: {:?}", start.elapsed());
+    for answer in answers {
+        assert!(is_done(answer).await);
+    }
+    assert_eq!((server.dialed(), connections.counts()[0].lost), (2, 0));
 }
 
 #[tokio::test(start_paused = true)]
