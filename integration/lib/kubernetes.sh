@@ -50,10 +50,11 @@ build_kubernetes() {
 # Builds one program of a Go module into a directory, as the builder. Uses a module that requires it, because `go
 # install` rejects modules that replace others, as Kubernetes does with its staging modules, which are published with
 # their own versions.
-# usage: build_go_program GO DIRECTORY NAME MODULE VERSION PACKAGE
+# With TAGS it is a program that is partly in C, built with these tags and static, so that it runs where the C library is older.
+# usage: build_go_program GO DIRECTORY NAME MODULE VERSION PACKAGE [TAGS]
 build_go_program() {
   as_builder bash -euo pipefail -s "$@" <<'BUILD'
-go=$1 dir=$2 name=$3 module=$4 version=$5 package=$module${6:+/$6}
+go=$1 dir=$2 name=$3 module=$4 version=$5 package=$module${6:+/$6} tags=${7:-}
 mkdir -p "$dir"
 exec 9>"$dir/.lock"
 flock 9
@@ -62,6 +63,7 @@ work=$(mktemp -d "$dir/.building.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 cd "$work"
 export CGO_ENABLED=0 GOFLAGS=-mod=mod
+[ -z "$tags" ] || CGO_ENABLED=1
 {
   "$go" mod init hostlet.dev/tests
   if [ "$module" = k8s.io/kubernetes ]; then
@@ -71,6 +73,7 @@ export CGO_ENABLED=0 GOFLAGS=-mod=mod
   "$go" get "$module@v$version"
 } >log 2>&1 || { cat log >&2; exit 1; }
 flags="-s -w"
+[ -z "$tags" ] || flags+=" -extldflags -static"
 if [ "$module" = k8s.io/kubernetes ]; then
   minor=${version#1.}
   for variables in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
@@ -78,7 +81,7 @@ if [ "$module" = k8s.io/kubernetes ]; then
     flags+=" -X $variables.gitTreeState=clean"
   done
 fi
-"$go" build -trimpath -ldflags "$flags" -o built "$package" 2>log || { cat log >&2; exit 1; }
+"$go" build -trimpath -tags "$tags" -ldflags "$flags" -o built "$package" 2>log || { cat log >&2; exit 1; }
 mv built "$dir/$name" # An incomplete program never has this name.
 BUILD
 }
