@@ -6,6 +6,8 @@
 //!
 //! The first run often comes before the program of a new instance listens. Until its readiness probe succeeds, it is therefore repeated
 //! sooner, in growing distances up to a period. Upstream likewise repeats it whenever it updates the status of a pod that is not ready.
+//!
+//! Periodic runs are due on a grid, so that the probes of a node with many pods share wake-ups and writes to the runtime.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -26,6 +28,9 @@ const SPREAD: Duration = Duration::from_secs(2);
 
 /// After this time the readiness probe of a new instance first runs again; each further time is twice as long.
 const FIRST_RETRY: Duration = Duration::from_millis(250);
+
+/// The grid of periodic runs: each is late by at most this, once. Periods are whole seconds, so a probe stays on its line.
+const GRID: Duration = Duration::from_millis(25);
 
 /// The time on both clocks.
 #[derive(Clone, Copy, Debug)]
@@ -113,12 +118,12 @@ pub(super) struct Schedule {
     running: usize,
     limit: usize,
     /// When the daemon began.
-    began: Timestamp,
+    began: Now,
 }
 
 impl Schedule {
     /// An empty schedule of a daemon that began at `began`, with at most `limit` probes running.
-    pub(super) fn new(limit: usize, began: Timestamp) -> Self {
+    pub(super) fn new(limit: usize, began: Now) -> Self {
         Self {
             pods: HashMap::new(),
             owners: HashMap::new(),
@@ -166,7 +171,7 @@ impl Schedule {
         known: &PodProbes,
         chance: &mut impl FnMut() -> f64,
     ) -> Instance {
-        let is_adopted = seen.running_since.is_some_and(|since| since < self.began);
+        let is_adopted = seen.running_since.is_some_and(|since| since < self.began.wall);
         let shown = ContainerProbes { started: seen.started, ready: seen.ready, failed: None };
         // Only for an instance that an earlier daemon probed may its status say more.
         let earlier = known.0.get(&seen.id).copied().or(is_adopted.then_some(shown)).unwrap_or_default();
@@ -300,7 +305,9 @@ impl Schedule {
             let retry = slot.retry.take().filter(|retry| may_retry && *retry < wait);
             slot.is_early = retry.is_some();
             slot.retry = retry.map(|retry| retry * 2);
-            let due = (was_due + retry.unwrap_or(wait)).max(now.instant);
+            let due =
+                retry.map_or_else(|| on_grid(was_due + wait, self.began.instant), |retry| was_due + retry);
+            let due = due.max(now.instant);
             slot.due = Some(due);
             self.due.push(Reverse((due, key)));
             let Some(verdict) = verdict else {
@@ -324,6 +331,13 @@ impl Schedule {
         let watched = self.pods.get(self.owners.get(&key)?)?;
         watched.instances.iter().flat_map(|instance| &instance.slots).find(|slot| slot.key == key)
     }
+}
+
+/// The next line of the grid from `time` on, or `time` itself.
+fn on_grid(time: Instant, origin: Instant) -> Instant {
+    let past = time.saturating_duration_since(origin).as_nanos() % GRID.as_nanos();
+    let wait = (GRID.as_nanos() - past) % GRID.as_nanos();
+    time + Duration::from_nanos(u64::try_from(wait).unwrap_or_default())
 }
 
 impl Instance {

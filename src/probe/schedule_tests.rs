@@ -48,7 +48,13 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        Self { schedule: Schedule::new(100, at(BEGAN)), start: Instant::now(), time: 0.0 }
+        Self::with_limit(100)
+    }
+
+    fn with_limit(limit: usize) -> Self {
+        let start = Instant::now();
+        let schedule = Schedule::new(limit, Now { instant: start, wall: at(BEGAN) });
+        Self { schedule, start, time: 0.0 }
     }
 
     fn now(&self) -> Now {
@@ -92,6 +98,22 @@ impl Bench {
 }
 
 use ProbeKind::{Liveness, Readiness, Startup};
+
+#[test]
+fn periodic_runs_of_different_pods_are_due_together() {
+    let pod = pod(|container| container.readiness_probe = probe(0, 1, 3));
+    let mut bench = Bench::new();
+    // Two that were first probed at other times, each at once.
+    bench.time = 10.003;
+    bench.see(seen(&pod, false, &[("a", 0, Some(BEGAN + 10))]));
+    assert_eq!(bench.step(true), (10.003, vec![Readiness]));
+    bench.time = 10.021;
+    bench.see(seen(&pod, false, &[("a", 0, Some(BEGAN + 10)), ("b", 0, Some(BEGAN + 10))]));
+    assert_eq!(bench.step(true), (10.021, vec![Readiness]));
+    // From then on one wake-up is for both, and they stay there.
+    assert_eq!(bench.step(true), (11.025, vec![Readiness, Readiness]));
+    assert_eq!(bench.step(true), (12.025, vec![Readiness, Readiness]));
+}
 
 #[test]
 fn a_probe_runs_after_its_delay_and_then_each_period() {
@@ -234,7 +256,7 @@ fn a_run_longer_than_its_period_is_followed_at_once_and_delays_no_other() {
 #[test]
 fn no_more_run_than_may() {
     let pod = pod(|container| container.readiness_probe = probe(0, 2, 1));
-    let mut bench = Bench { schedule: Schedule::new(1, at(BEGAN)), ..Bench::new() };
+    let mut bench = Bench::with_limit(1);
     bench.time = 10.0;
     bench.see(seen(&pod, false, &[("a", 0, Some(BEGAN + 10)), ("b", 0, Some(BEGAN + 10))]));
     let first = bench.due();

@@ -75,13 +75,17 @@ pub struct Prober {
     heartbeat: Heartbeat,
 }
 
+fn now(sources: &ProbeSources) -> Now {
+    Now { instant: Instant::now(), wall: sources.clock.now() }
+}
+
 impl Prober {
     /// A prober that goes on with the findings of an earlier daemon, which are in the results from now on.
     pub fn new(sources: ProbeSources, chance: StdRng) -> Self {
         stored::restore(&sources.store, &sources.results);
         Self {
             means: Arc::new(Means::new(sources.runtime.clone())),
-            schedule: Schedule::new(MAX_RUNNING, sources.clock.now()),
+            schedule: Schedule::new(MAX_RUNNING, now(&sources)),
             taken: HashMap::new(),
             running: FuturesUnordered::new(),
             chance,
@@ -118,10 +122,6 @@ impl Prober {
         }
     }
 
-    fn now(&self) -> Now {
-        Now { instant: Instant::now(), wall: self.sources.clock.now() }
-    }
-
     /// Takes in the statuses that changed.
     fn take_in(&mut self) {
         let entries = self.sources.status_cache.all();
@@ -151,7 +151,7 @@ impl Prober {
     fn see(&mut self, entry: &PodStatusEntry) {
         let uid = &entry.pod.reference.uid;
         let known = self.sources.results.of(uid);
-        let (now, chance) = (self.now(), &mut self.chance);
+        let (now, chance) = (now(&self.sources), &mut self.chance);
         self.schedule.see(SeenPod::new(entry), &known, now, || chance.random());
         self.publish(uid, &known);
     }
@@ -194,7 +194,7 @@ impl Prober {
             Ok(Answer::Failure(_)) => Some(Verdict::Failure),
             Err(_) => None,
         };
-        match self.schedule.finished(run.key, verdict, self.now()) {
+        match self.schedule.finished(run.key, verdict, now(&self.sources)) {
             // Its container is gone or going, which may be why.
             Finish::Moot => {}
             Finish::Counted { begins_to_fail, result } => {
