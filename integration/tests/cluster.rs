@@ -26,6 +26,8 @@ mod images;
 mod life;
 #[path = "cluster/many.rs"]
 mod many;
+#[path = "cluster/node_api.rs"]
+mod node_api;
 #[path = "cluster/nodes.rs"]
 mod nodes;
 #[path = "cluster/objects.rs"]

@@ -18,7 +18,10 @@ pub mod patch;
 mod pool;
 mod proxy;
 
-pub use certificates::{CertificateReport, CertificateSettings, ClientCertificateTask, register_certificate};
+pub use certificates::{
+    CertificateReport, CertificateSettings, ClientCertificateTask, IssuedCertificate, ServingCertificateTask,
+    ServingMetrics, ServingSettings, register_certificate,
+};
 pub use connect::{ConnectError, Connection, connect};
 pub use credentials::{Credentials, CredentialsSource, CredentialsTask};
 pub use error::{ApiErrorKind, error_kind, message};

@@ -45,6 +45,8 @@ pub(super) struct Cluster {
     client: Client,
     /// For the Node and its lease, which must not queue.
     node_client: Client,
+    /// For questions about the clients of the node's API, which must neither queue nor be made on the threads of others.
+    reviews: Client,
     recorder: EventRecorder,
     sink: EventSink,
     connections: Connections,
@@ -109,6 +111,7 @@ impl Cluster {
         let exposure = credentials.exposure();
         let client = connect(&connection(Purpose::Pods, joined.requests), credentials.clone())?;
         let node_client = connect(&connection(Purpose::Node, None), credentials.clone())?;
+        let reviews = connect(&connection(Purpose::Reviews, None), credentials.clone())?;
         let event_client = connect(&connection(Purpose::Events, joined.events), credentials.clone())?;
         let (recorder, sink) = recorder(event_client, node_name.to_owned(), WallClock::system());
         let bootstrap = joined.bootstrap_kubeconfig.clone();
@@ -130,12 +133,23 @@ impl Cluster {
             certificates,
             client,
             node_client,
+            reviews,
             recorder,
             sink,
             connections,
             exposure,
             certificate,
         })
+    }
+
+    /// The client for questions about the clients of the node's API.
+    pub(super) fn reviews(&self) -> Client {
+        self.reviews.clone()
+    }
+
+    /// The client for the Node and what is as urgent.
+    pub(super) fn node_client(&self) -> Client {
+        self.node_client.clone()
     }
 
     /// The connections to the API server.

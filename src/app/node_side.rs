@@ -76,8 +76,7 @@ fn settings(config: &Config, machine: &Machine) -> NodeSettings {
         name: config.node_name.clone(),
         node_ips: config.node_ips.clone(),
         max_pods: config.pods.most_pods(machine.cpus),
-        // hostlet has no network server yet.
-        server_port: None,
+        server_port: config.node_api.listen.map(|address| address.port()),
         node: config.node.clone(),
     }
 }

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::cluster::Cluster;
 use super::guard::Guard;
+use super::node_api::{NodeApiError, NodeApiSide};
 use super::node_side::NodeSide;
 use super::parts::Parts;
 use super::paths::{CONTAINER_LOGS, ROOT};
@@ -17,8 +18,9 @@ use super::startup::{StartupError, prepare};
 use super::tasks::{Stage, TaskEnded, Tasks};
 use crate::api::ConnectError;
 use crate::config::Config;
+use crate::kubelet_api::{Healthz, ListenError};
 use crate::ownership::Refusal;
-use crate::server::{ControlError, ControlServer, Healthz, HealthzError};
+use crate::server::{ControlError, ControlServer};
 use crate::store::Store;
 use crate::supervisor::{ConfigState, Notifier, Supervisor};
 use crate::sys::HostDirs;
@@ -41,7 +43,10 @@ pub enum AppError {
     Control(#[from] ControlError),
     /// The port of the health endpoint could not be opened.
     #[error(transparent)]
-    Healthz(#[from] HealthzError),
+    Healthz(#[from] ListenError),
+    /// The node's API could not be started.
+    #[error(transparent)]
+    NodeApi(#[from] NodeApiError),
     /// A task ended unexpectedly.
     #[error(transparent)]
     Task(#[from] TaskEnded),
@@ -66,9 +71,10 @@ pub async fn run(config: Config, reload: Reload, cancel: CancellationToken) -> R
     let listener = ControlServer::bind(&config.socket).await?;
     let socket = ControlServer::identity(&config.socket);
     let healthz = match config.healthz {
-        Some(address) => Some(Healthz::bind(address).await?),
+        Some(address) => Some(Healthz::bind(address)?),
         None => None,
     };
+    let node_api = NodeApiSide::open(&config, cluster.as_ref())?;
     // After opening the socket, so that a second daemon fails before it touches anything.
     let (store, writer) = Store::open(dirs.store()).await;
     let metrics = Metrics::default();
@@ -82,6 +88,9 @@ pub async fn run(config: Config, reload: Reload, cancel: CancellationToken) -> R
     if let Some(listener) = healthz {
         let healthz = Healthz::new(tasks.heartbeats().clone());
         tasks.spawn(Stage::State, "health endpoint", |cancel| healthz.run(listener, cancel));
+    }
+    if let Some(node_api) = node_api {
+        node_api.start(&config, &parts, &mut tasks);
     }
     tasks.spawn(Stage::State, "control socket", |cancel| parts.server(&config).run(listener, cancel));
 

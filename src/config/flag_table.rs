@@ -1,7 +1,8 @@
 //! The table of the kubelet's flags other than process flags: which field each sets, or why it has no effect. No logic.
 
 use super::flag_value::FlagKind::{
-    self, Bool, Gates, Headers, List, Map, MemoryReservations, Number, Taints, Text, Thresholds, VModule,
+    self, Bool, Gates, Headers, List, Map, MemoryReservations, Number, Numbers, Taints, Text, Thresholds,
+    VModule,
 };
 
 /// A flag that sets a field of KubeletConfiguration.
@@ -46,7 +47,6 @@ const fn idle_bool(name: &'static str, default: &'static str, why: &'static str)
     IdleFlag { name, default, bool: true, why }
 }
 
-const NO_SERVER: &str = "hostlet has no network server yet";
 const NO_CADVISOR: &str = "hostlet does not embed cAdvisor";
 const CLEAN_UP: &str = "hostlet keeps one dead instance per container, regardless of its age";
 
@@ -162,6 +162,7 @@ pub(super) const FIELD_FLAGS: &[FieldFlag] = &[
     deprecated("system-reserved-cgroup", "systemReservedCgroup", Text),
     deprecated("tls-cert-file", "tlsCertFile", Text),
     deprecated("tls-cipher-suites", "tlsCipherSuites", List),
+    deprecated("tls-curve-preferences", "tlsCurvePreferences", Numbers),
     deprecated("tls-min-version", "tlsMinVersion", Text),
     deprecated("tls-private-key-file", "tlsPrivateKeyFile", Text),
     deprecated("topology-manager-policy", "topologyManagerPolicy", Text),
@@ -176,7 +177,6 @@ pub(super) const IDLE_FLAGS: &[IdleFlag] = &[
     // Removed upstream in 1.35, but older versions of kubeadm left it in kubeadm-flags.env.
     idle("pod-infra-container-image", "", "the container runtime chooses the image of sandboxes"),
     idle("runtime-cgroups", "", "hostlet does not report what the runtime uses yet"),
-    idle("tls-curve-preferences", "", NO_SERVER),
     idle("minimum-container-ttl-duration", "0s", CLEAN_UP),
     idle("maximum-dead-containers-per-container", "1", CLEAN_UP),
     idle("maximum-dead-containers", "-1", CLEAN_UP),

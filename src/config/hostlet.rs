@@ -27,6 +27,8 @@ pub(super) struct HostletConfiguration {
     pub(super) publish_resource_slices: Option<bool>,
     /// Path of the daemon's control socket.
     pub(super) socket: Option<String>,
+    /// Whether a stream over WebSocket needs only the verb `get`.
+    pub(super) streams_need_get_only: Option<bool>,
 }
 
 impl HostletConfiguration {
@@ -37,6 +39,7 @@ impl HostletConfiguration {
         self.adopt_foreign_pods.get_or_insert(false);
         self.max_concurrent_starts.get_or_insert(NonZeroUsize::MIN.saturating_add(2));
         self.publish_resource_slices.get_or_insert(false);
+        self.streams_need_get_only.get_or_insert(false);
         if self.socket.as_ref().is_none_or(String::is_empty) {
             self.socket = Some(DEFAULT_SOCKET.to_owned());
         }

@@ -52,10 +52,8 @@ fn a_node_prepared_by_kubeadm_is_configured_unchanged() {
     check(&config);
     assert_eq!(config.node_name, "node1");
     assert_eq!(config.node.taints.len(), 1);
-    // What the file sets beyond defaults is for the server that hostlet does not have yet.
-    let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
-    assert_eq!(warnings.len(), 1, "{warnings:?}");
-    assert!(warnings[0].contains("authentication.x509.clientCAFile"), "{warnings:?}");
+    assert_eq!(config.node_api.client_ca_file.as_deref(), Some(Path::new("/etc/kubernetes/pki/ca.crt")));
+    assert_eq!(warnings, []);
 }
 
 #[test]

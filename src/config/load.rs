@@ -15,6 +15,7 @@ use super::hostlet::HostletConfiguration;
 use super::layers::{Layers, Stack};
 use super::merge::field;
 use super::node;
+use super::node_api;
 use super::served::{self, Support};
 use super::settings::Config;
 use super::show::EffectiveConfig;
@@ -63,7 +64,7 @@ pub fn load(flags: &KubeletFlags, hostname: &str) -> Result<Loaded, ConfigErrors
     let digest = providers.as_ref().map(|providers| providers.digest.clone());
     let effective = EffectiveConfig::new(&kubelet, &hostlet).with_providers(digest);
 
-    errors.extend(breaches(&kubelet, &hostlet, &stack));
+    errors.extend(breaches(&kubelet, &hostlet, membership, &stack));
     let (rejected, mut warnings) = unserved(&effective, membership, &stack.kubelet);
     errors.extend(rejected);
     if !errors.is_empty() {
@@ -139,10 +140,12 @@ fn read<T: serde::de::DeserializeOwned>(layers: &Layers) -> Result<T, ConfigErro
 fn breaches(
     kubelet: &KubeletConfiguration,
     hostlet: &HostletConfiguration,
+    membership: Membership,
     stack: &Stack,
 ) -> Vec<ConfigError> {
     let mut errors: Vec<ConfigError> = validate(kubelet)
         .into_iter()
+        .chain(node_api::breaches(kubelet, membership))
         .map(|(path, message)| ConfigError::Invalid { at: stack.kubelet.place(&path), path, message })
         .collect();
     for (field, path) in [("socket", &hostlet.socket), ("imagePreloadDir", &hostlet.image_preload_dir)] {

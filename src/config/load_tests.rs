@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::{Loaded, load};
 use crate::config::served::FIELDS;
 use crate::config::wire::KubeletConfiguration;
-use crate::config::{KubeletFlags, ParallelPulls};
+use crate::config::{CertificateFiles, KubeletFlags, ParallelPulls, ServingCertificate};
 use crate::telemetry::LogFormat;
 use crate::types::CgroupDriver;
 
@@ -282,20 +282,15 @@ fn other_documents_are_rejected() {
 fn unsupported_fields_are_errors_or_warnings() {
     let host = Host::new(&[(
         "a.yaml",
-        &format!(
-            "{HEAD}readOnlyPort: 10255\nauthorization: {{mode: Webhook}}\nserverTLSBootstrap: \
-             true\ntlsCertFile: a.crt\nfeatureGates:\n  EventedPLEG: true\n"
-        ),
+        &format!("{HEAD}volumePluginDir: /plugins\nhairpinMode: none\nfeatureGates:\n  EventedPLEG: true\n"),
     )]);
     assert_eq!(
-        host.warnings(&["--config=DIR/a.yaml", "--tls-curve-preferences=X25519"]),
+        host.warnings(&["--config=DIR/a.yaml", "--runtime-cgroups=/runtime"]),
         [
-            "DIR/a.yaml:3: readOnlyPort: hostlet has no network server yet, so this has no effect",
-            "DIR/a.yaml:4: authorization.mode: hostlet has no network server yet, so this has no effect",
-            "DIR/a.yaml:5: serverTLSBootstrap: hostlet has no network server yet, so this has no effect",
-            "DIR/a.yaml:6: tlsCertFile: hostlet has no network server yet, so this has no effect",
-            "DIR/a.yaml:8: featureGates.EventedPLEG: hostlet does not depend on this gate; setting it changes nothing",
-            "--tls-curve-preferences: hostlet has no network server yet, so this has no effect",
+            "DIR/a.yaml:3: volumePluginDir: hostlet does not run volume plugins yet, so this has no effect",
+            "DIR/a.yaml:4: hairpinMode: this has no effect with container runtimes that are reached over CRI",
+            "DIR/a.yaml:6: featureGates.EventedPLEG: hostlet does not depend on this gate; setting it changes nothing",
+            "--runtime-cgroups: hostlet does not report what the runtime uses yet, so this has no effect",
         ]
     );
     assert_eq!(
@@ -315,6 +310,55 @@ fn unsupported_fields_are_errors_or_warnings() {
         found[0],
         "DIR/a.yaml:3: qosReserved: hostlet does not reserve memory for QoS classes yet; remove this"
     );
+}
+
+#[test]
+fn the_nodes_api_has_upstreams_defaults_and_needs_a_cluster_for_reviews() {
+    let (minutes, seconds) = (|n: u64| Duration::from_secs(60 * n), Duration::from_secs);
+    let host = Host::new(&[("tls.crt", ""), ("tls.key", "")]);
+    let joined = host.load(&["--kubeconfig=/k"]).unwrap().config.node_api;
+    assert_eq!(joined.listen, Some("0.0.0.0:10250".parse().unwrap()));
+    assert_eq!(
+        (joined.read_only, joined.client_ca_file, joined.certificate),
+        (None, None, ServingCertificate::SelfSigned)
+    );
+    assert_eq!((joined.tokens, joined.authorization), (Some(minutes(2)), Some((minutes(5), seconds(30)))));
+    assert!(joined.has_debugging && !joined.is_anonymous_permitted && !joined.streams_need_get_only);
+    let alone = host.load(&[]).unwrap().config.node_api;
+    assert_eq!((alone.listen, alone.tokens, alone.authorization), (joined.listen, None, None));
+
+    let set = host.load(&[
+        "--tls-cert-file=DIR/tls.crt",
+        "--tls-private-key-file=DIR/tls.key",
+        "--tls-min-version=VersionTLS13",
+        "--tls-curve-preferences=29,23",
+        "--read-only-port=10255",
+        "--address=10.0.0.1",
+    ]);
+    let set = set.unwrap().config.node_api;
+    let files = CertificateFiles { certificate: host.path("tls.crt"), key: host.path("tls.key") };
+    assert_eq!(set.certificate, ServingCertificate::Files(files));
+    assert_eq!((set.needs_tls_1_3, &set.groups[..]), (true, &[29, 23][..]));
+    assert_eq!(set.read_only, Some("10.0.0.1:10255".parse().unwrap()));
+
+    let found = errors(
+        "tlsCertFile: a.crt\ntlsCipherSuites: [TLS_RSA_WITH_RC4_128_SHA, TLS_NONE]\ntlsCurvePreferences: [29, 0, 29]\n\
+         authentication: {webhook: {enabled: true}}\nauthorization: {mode: Webhook}\nserverTLSBootstrap: true\n",
+    );
+    for (error, expected) in found.iter().zip([
+        "DIR/a.yaml:3: tlsCertFile: needs tlsPrivateKeyFile",
+        "DIR/a.yaml:4: tlsCipherSuites: \"TLS_NONE\" is no cipher suite that Go knows",
+        "DIR/a.yaml:5: tlsCurvePreferences: 0 must be between 1 and 65535",
+        "DIR/a.yaml:5: tlsCurvePreferences: 29 is listed twice",
+        "DIR/a.yaml:6: authentication.webhook.enabled: this node is standalone, without an API server that knows",
+        "DIR/a.yaml:7: authorization.mode: this node is standalone",
+        "DIR/a.yaml:8: serverTLSBootstrap: this node is standalone",
+    ]) {
+        assert!(error.starts_with(expected), "{found:?}");
+    }
+    assert_eq!(found.len(), 7, "{found:?}");
+    let off = load_file("enableServer: false\nauthorization: {mode: Webhook}\n").unwrap().config.node_api;
+    assert_eq!(off.listen, None);
 }
 
 #[test]

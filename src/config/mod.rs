@@ -18,6 +18,7 @@ mod layers;
 mod load;
 mod merge;
 mod node;
+mod node_api;
 mod served;
 mod settings;
 mod show;
@@ -35,6 +36,7 @@ pub use error::{ConfigError, ConfigErrors, ConfigWarning, Place};
 pub use flags::{FieldFlags, KubeletFlags, ProcessFlags, VersionForm, with_plain_names};
 pub use load::{Loaded, load};
 pub use node::{Node, Reserved, Threshold};
+pub use node_api::{CertificateFiles, NodeApi, ServingCertificate};
 pub use settings::{
     Cgroups, Cluster, Config, Dns, HostRules, ImagePulls, ImageVerification, Logging, ParallelPulls,
     PodDefaults, Runtime, Shutdown, Sources,

@@ -12,6 +12,7 @@ use super::flags::ProcessFlags;
 use super::gates;
 use super::hostlet::HostletConfiguration;
 use super::node::Node;
+use super::node_api::NodeApi;
 use super::static_pod_url::{StaticPodUrl, parse_headers, parse_url};
 use super::wire::{self, KubeletConfiguration};
 use crate::telemetry::LogFormat;
@@ -31,6 +32,8 @@ pub struct Config {
     pub cluster: Option<Cluster>,
     /// Address of the health endpoint; `None` if it is off (`healthzBindAddress`, `healthzPort`).
     pub healthz: Option<SocketAddr>,
+    /// The node's API.
+    pub node_api: NodeApi,
     /// Settings of the Node object.
     pub node: Node,
     /// Directory of the daemon's files (`--root-dir`).
@@ -297,6 +300,7 @@ impl Config {
                 publish_resource_slices: hostlet.publish_resource_slices.unwrap_or_default(),
             }),
             healthz: healthz(kubelet),
+            node_api: NodeApi::new(kubelet, hostlet, flags),
             node: Node::new(kubelet, flags),
             root_dir: flags.root_dir.clone(),
             lock_file: flags.lock_file.clone(),
@@ -379,7 +383,7 @@ pub(super) fn time(field: Option<GoDuration>) -> Duration {
     field.and_then(GoDuration::to_std).unwrap_or_default()
 }
 
-fn path(field: &Option<String>) -> Option<PathBuf> {
+pub(super) fn path(field: &Option<String>) -> Option<PathBuf> {
     field.as_ref().filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 

@@ -1,7 +1,6 @@
-//! HTTP/1 on a Unix socket or a port. axum's own server would include HTTP/2, because the gRPC client enables that feature of hyper. Knows no
+//! HTTP/1 on a Unix socket. axum's own server would include HTTP/2, because the gRPC client enables that feature of hyper. Knows no
 //! routes.
 
-use std::io;
 use std::time::Duration;
 
 use axum::Router;
@@ -9,8 +8,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::UnixListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -20,33 +18,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Maximum number of connections; more wait for one to end.
 const MOST: usize = 256;
 
-/// Accepts connections.
-pub(super) trait Accept {
-    /// A connection.
-    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
-
-    /// Waits for a connection. Cancel-safe.
-    fn next(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
-}
-
-impl Accept for UnixListener {
-    type Stream = UnixStream;
-
-    async fn next(&self) -> io::Result<UnixStream> {
-        self.accept().await.map(|(stream, _)| stream)
-    }
-}
-
-impl Accept for TcpListener {
-    type Stream = TcpStream;
-
-    async fn next(&self) -> io::Result<TcpStream> {
-        self.accept().await.map(|(stream, _)| stream)
-    }
-}
-
 /// Serves until cancelled and all clients have disconnected. Dropping it closes the connections.
-pub(super) async fn serve(listener: impl Accept, app: Router, cancel: &CancellationToken) {
+pub(super) async fn serve(listener: UnixListener, app: Router, cancel: &CancellationToken) {
     let mut connections = JoinSet::new();
     let graceful = GracefulShutdown::new();
     let mut builder = http1::Builder::new();
@@ -57,8 +30,8 @@ pub(super) async fn serve(listener: impl Accept, app: Router, cancel: &Cancellat
             // Cancel-safe: waits for a token.
             () = cancel.cancelled() => break,
             // Cancel-safe: a connection is accepted only when returned.
-            accepted = listener.next(), if connections.len() < MOST => match accepted {
-                Ok(stream) => {
+            accepted = listener.accept(), if connections.len() < MOST => match accepted {
+                Ok((stream, _)) => {
                     let service = TowerToHyperService::new(app.clone());
                     let connection = builder.serve_connection(TokioIo::new(stream), service);
                     // The client disconnected, which is no error.

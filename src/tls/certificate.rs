@@ -8,7 +8,7 @@ use x509_cert::der::pem::{LineEnding, encode_string};
 use x509_cert::der::{Decode, Encode};
 use x509_cert::time::Time;
 
-use super::{PrivateKey, TlsError};
+use super::{AlternativeNames, PrivateKey, TlsError};
 
 /// A certificate's validity and key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub struct CertificateInfo {
     pub not_before: Timestamp,
     /// End of its validity, or of that of an intermediate certificate below it, if earlier.
     pub not_after: Timestamp,
+    /// The names and addresses that it is for.
+    pub names: AlternativeNames,
     /// Its public key as `SubjectPublicKeyInfo` in DER.
     public_key: Vec<u8>,
 }
@@ -37,6 +39,7 @@ impl CertificateInfo {
                     own = Some(Self {
                         not_before: timestamp(certificate.validity().not_before)?,
                         not_after,
+                        names: AlternativeNames::of_certificate(certificate),
                         public_key: public_key.map_err(TlsError::Decode)?,
                     });
                 }
@@ -48,7 +51,13 @@ impl CertificateInfo {
     /// A certificate with these times, of no key.
     #[cfg(test)]
     pub(crate) fn of_times(not_before: Timestamp, not_after: Timestamp) -> Self {
-        Self { not_before, not_after, public_key: Vec::new() }
+        Self { not_before, not_after, names: AlternativeNames::default(), public_key: Vec::new() }
+    }
+
+    /// The same for these names.
+    #[cfg(test)]
+    pub(crate) fn with_names(self, names: AlternativeNames) -> Self {
+        Self { names, ..self }
     }
 
     /// Checks that it is a certificate of this key.

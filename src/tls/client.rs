@@ -53,7 +53,7 @@ pub fn client_config(trust: Trust<'_>, identity: Option<(&[u8], &[u8])>) -> Resu
 
 /// Takes every certificate, but checks that the server has its key.
 #[derive(Debug)]
-struct Unverified(Arc<CryptoProvider>);
+pub(super) struct Unverified(pub(super) Arc<CryptoProvider>);
 
 impl ServerCertVerifier for Unverified {
     fn verify_server_cert(

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use rustls::server::VerifierBuilderError;
 use rustls_pki_types::pem;
 use x509_cert::der;
 
@@ -43,8 +44,25 @@ pub enum TlsError {
     #[error("a certificate of the certificate authority cannot be used")]
     Authority(#[source] rustls::Error),
     /// Certificate and key cannot be used together.
-    #[error("the client certificate cannot be used with its key")]
+    #[error("the certificate cannot be used with its key")]
     Identity(#[source] rustls::Error),
+    /// A client's certificate is not of the authorities, or not valid now.
+    #[error("it is not a valid client certificate of the authorities")]
+    Client(#[source] rustls::Error),
+    /// The authorities are unusable.
+    #[error("the certificate authorities of clients cannot be used")]
+    Authorities(#[source] VerifierBuilderError),
+    /// The restrictions leave nothing to agree on.
+    #[error("the restrictions of TLS leave no {0} that hostlet supports")]
+    Restricted(&'static str),
+    /// Of a certificate and its key, there is only one.
+    #[error("there is {}, but no {}: add it, or remove both", present.display(), missing.display())]
+    Half {
+        /// The one that is there.
+        present: PathBuf,
+        /// The other one.
+        missing: PathBuf,
+    },
     /// A file operation failed.
     #[error("cannot {operation} {}", path.display())]
     File {

@@ -5,18 +5,14 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rustls_pki_types::CertificateSigningRequestDer;
 use rustls_pki_types::pem::PemObject;
-use x509_cert::der::pem::{LineEnding, encode_string};
-use x509_cert::der::{Decode, Encode, Header, Length, Tag};
-use x509_cert::request::CertReq;
-use x509_cert::time::{Time, Validity};
+use x509_cert::der::Decode;
+use x509_cert::der::oid::AssociatedOid;
+use x509_cert::ext::Extension;
+use x509_cert::request::{CertReq, ExtensionReq};
 
+use super::issue::{Certified, encode, issue};
 use super::name::distinguished_name;
 use super::{PrivateKey, TlsError};
-
-/// Version 3, as an explicitly tagged integer.
-const VERSION: [u8; 5] = [0xa0, 3, 2, 1, 2];
-/// The same serial number for all.
-const SERIAL: [u8; 3] = [2, 1, 1];
 
 /// A certificate authority with a key of its own.
 #[derive(Debug)]
@@ -39,31 +35,32 @@ impl FakeAuthority {
     pub fn issue(&self, request: &str, start: Timestamp, lifetime: Duration) -> Result<String, TlsError> {
         let der = CertificateSigningRequestDer::from_pem_slice(request.as_bytes()).map_err(TlsError::Pem)?;
         let request = CertReq::from_der(&der).map_err(TlsError::Decode)?.info;
-        let time = |at: Timestamp| Time::try_from(std::time::SystemTime::from(at)).map_err(TlsError::Encode);
-        let validity: Validity = Validity::new(time(start)?, time(start + lifetime)?);
-        let issuer = distinguished_name("tests", "fake-ca").map_err(TlsError::Encode)?;
-        let (algorithm, _) = self.0.sign(&[])?;
-        let content = sequence(&[
-            VERSION.to_vec(),
-            SERIAL.to_vec(),
-            encode(&algorithm)?,
-            encode(&issuer)?,
-            encode(&validity)?,
-            encode(&request.subject)?,
-            encode(&request.public_key)?,
-        ])?;
-        let (algorithm, signature) = self.0.sign(&content)?;
-        let certificate = sequence(&[content, encode(&algorithm)?, encode(&signature)?])?;
-        encode_string("CERTIFICATE", LineEnding::LF, &certificate).map_err(|_| TlsError::NoCertificate)
+        let mut extensions = Vec::new();
+        for attribute in request.attributes.iter().filter(|attribute| attribute.oid == ExtensionReq::OID) {
+            for value in attribute.values.iter() {
+                extensions.extend(value.decode_as::<Vec<Extension>>().map_err(TlsError::Decode)?);
+            }
+        }
+        self.sign(encode(&request.subject)?, encode(&request.public_key)?, (start, lifetime), extensions)
     }
-}
 
-fn encode(part: &impl Encode) -> Result<Vec<u8>, TlsError> {
-    part.to_der().map_err(TlsError::Encode)
-}
+    /// The authority's own certificate as PEM.
+    pub fn certificate(&self) -> Result<String, TlsError> {
+        let name = encode(&distinguished_name("tests", "fake-ca").map_err(TlsError::Encode)?)?;
+        let key = encode(&self.0.public_key_info()?)?;
+        let always = (Timestamp::UNIX_EPOCH, Duration::from_secs(60 * 365 * 24 * 3600));
+        self.sign(name, key, always, Vec::new())
+    }
 
-fn sequence(parts: &[Vec<u8>]) -> Result<Vec<u8>, TlsError> {
-    let content = parts.concat();
-    let length = Length::try_from(content.len()).map_err(TlsError::Encode)?;
-    Ok([encode(&Header::new(Tag::Sequence, length))?, content].concat())
+    fn sign(
+        &self,
+        subject: Vec<u8>,
+        key: Vec<u8>,
+        (start, lifetime): (Timestamp, Duration),
+        extensions: Vec<Extension>,
+    ) -> Result<String, TlsError> {
+        let issuer = encode(&distinguished_name("tests", "fake-ca").map_err(TlsError::Encode)?)?;
+        let validity = (start, start + lifetime);
+        issue(Certified { issuer, subject, key, validity, extensions }, &self.0)
+    }
 }

@@ -7,19 +7,28 @@ use x509_cert::der::{self, Any};
 use x509_cert::name::{Name, RdnSequence, RelativeDistinguishedName};
 
 /// `id-at-organizationName` and `id-at-commonName` (RFC 5280).
-const ORGANIZATION: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.10");
-const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
+pub(super) const ORGANIZATION: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.10");
+pub(super) const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 
 /// The name with these two attributes.
 pub(super) fn distinguished_name(organization: &str, common_name: &str) -> der::Result<Name> {
+    name(&[(ORGANIZATION, organization), (COMMON_NAME, common_name)])
+}
+
+/// The name with only a common name.
+pub(super) fn common_name(common_name: &str) -> der::Result<Name> {
+    name(&[(COMMON_NAME, common_name)])
+}
+
+fn name(attributes: &[(ObjectIdentifier, &str)]) -> der::Result<Name> {
     let mut names = RdnSequence::default();
-    for (oid, text) in [(ORGANIZATION, organization), (COMMON_NAME, common_name)] {
-        let value = match PrintableStringRef::new(text) {
+    for (oid, text) in attributes {
+        let value = match PrintableStringRef::new(*text) {
             Ok(text) => Any::encode_from(&text)?,
-            Err(_) => Any::encode_from(&Utf8StringRef::new(text)?)?,
+            Err(_) => Any::encode_from(&Utf8StringRef::new(*text)?)?,
         };
         let mut name = RelativeDistinguishedName::default();
-        name.insert(AttributeTypeAndValue { oid, value })?;
+        name.insert(AttributeTypeAndValue { oid: *oid, value })?;
         names.push(name);
     }
     Ok(Name::hazmat_from_rdn_sequence(names))

@@ -1,11 +1,12 @@
 //! Certificate requests (PKCS #10, RFC 2986). Pure.
 
+use x509_cert::attr::{Attribute, Attributes};
 use x509_cert::der::pem::LineEnding;
 use x509_cert::der::{Encode, EncodePem};
-use x509_cert::request::{CertReq, CertReqInfo, Version};
+use x509_cert::request::{CertReq, CertReqInfo, ExtensionReq, Version};
 
 use super::name::distinguished_name;
-use super::{PrivateKey, TlsError};
+use super::{AlternativeNames, PrivateKey, TlsError};
 
 /// A request for a certificate of `key` with this subject, as PEM.
 pub fn certificate_request(
@@ -13,11 +14,27 @@ pub fn certificate_request(
     organization: &str,
     common_name: &str,
 ) -> Result<String, TlsError> {
+    serving_certificate_request(key, organization, common_name, &AlternativeNames::default())
+}
+
+/// The same for the certificate of a server with these names.
+pub fn serving_certificate_request(
+    key: &PrivateKey,
+    organization: &str,
+    common_name: &str,
+    names: &AlternativeNames,
+) -> Result<String, TlsError> {
+    let mut attributes = Attributes::default();
+    if !names.is_empty() {
+        let extensions = ExtensionReq(vec![names.extension()?]);
+        let attribute = Attribute::try_from(extensions).map_err(TlsError::Encode)?;
+        attributes.insert(attribute).map_err(TlsError::Encode)?;
+    }
     let info = CertReqInfo {
         version: Version::V1,
         subject: distinguished_name(organization, common_name).map_err(TlsError::Encode)?,
         public_key: key.public_key_info()?,
-        attributes: Default::default(),
+        attributes,
     };
     let (algorithm, signature) = key.sign(&info.to_der().map_err(TlsError::Encode)?)?;
     CertReq { info, algorithm, signature }.to_pem(LineEnding::LF).map_err(TlsError::Encode)

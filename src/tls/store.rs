@@ -31,6 +31,11 @@ impl CertificateStore {
         Self { directory: directory.to_owned(), name: "kubelet-client" }
     }
 
+    /// The certificates of a node's API (upstream's name).
+    pub fn of_server(directory: &Path) -> Self {
+        Self { directory: directory.to_owned(), name: "kubelet-server" }
+    }
+
     /// The path of the current certificate with its key.
     pub fn current_path(&self) -> PathBuf {
         self.file("current")

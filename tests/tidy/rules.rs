@@ -6,7 +6,7 @@ use std::path::Path;
 const LEVELS: [&[&str]; 14] = [
     &["types"],
     &["sys", "telemetry", "yaml"],
-    &["config", "tls"],
+    &["config", "spdy", "tls"],
     &["api", "cgroup", "cri", "store"],
     &["image", "log", "objects", "pleg", "pod"],
     &["gate", "node", "stats", "volume"],
@@ -15,7 +15,7 @@ const LEVELS: [&[&str]; 14] = [
     &["admission", "worker"],
     &["lifecycle", "ownership", "publish"],
     &["eviction", "explain", "housekeeping", "shutdown"],
-    &["doctor", "purge", "server", "supervisor"],
+    &["doctor", "kubelet_api", "purge", "server", "supervisor"],
     &["cli"],
     &["app"],
 ];

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use hostlet_integration::cluster::{Agent, Tenant, check};
+use hostlet_integration::cluster::{Tenant, check};
 use hostlet_integration::{Look, wait_for};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Event, Node, NodeCondition, NodeStatus, Pod};
@@ -63,12 +63,7 @@ async fn a_node_registers_with_all_fields_of_a_kubelet() {
         (tenant.nodes[0].name(), "(node)"),
     ];
     check("node", &reported, &names).unwrap();
-    // hostlet has no network server yet, which it reports as port 0.
-    let port = match Agent::chosen().unwrap() {
-        Agent::Hostlet => 0,
-        Agent::Stock => 10250,
-    };
-    assert_eq!(seen.daemon_endpoints.unwrap().kubelet_endpoint.unwrap().port, port);
+    assert_eq!(seen.daemon_endpoints.unwrap().kubelet_endpoint.unwrap().port, 10250);
 
     assert!(info.kubelet_version.starts_with("v1."), "{info:?}");
     assert!(info.container_runtime_version.starts_with("containerd://"), "{info:?}");

@@ -4,11 +4,15 @@
 mod kubeconfig;
 mod metrics;
 mod name;
+mod pace;
 mod plan;
 mod report;
 mod request;
+mod serving;
+mod serving_plan;
 mod task;
 
-pub use metrics::register as register_certificate;
+pub use metrics::{ServingMetrics, register as register_certificate};
 pub use report::CertificateReport;
+pub use serving::{IssuedCertificate, ServingCertificateTask, ServingSettings};
 pub use task::{CertificateSettings, ClientCertificateTask};

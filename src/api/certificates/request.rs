@@ -11,19 +11,23 @@ use kube::{Api, Client};
 
 use super::name::bootstrap_name;
 use crate::api::{ApiErrorKind, FollowError, Objects, Wire, error_kind, follow, message};
-use crate::tls::{CertificateInfo, PrivateKey, TlsError, certificate_request};
+use crate::tls::{
+    AlternativeNames, CertificateInfo, PrivateKey, TlsError, certificate_request, serving_certificate_request,
+};
 
-/// The signer of nodes' client certificates.
-const SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
+/// The signers of nodes' client certificates and of those of their APIs.
+const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
+const SERVING_SIGNER: &str = "kubernetes.io/kubelet-serving";
 
 /// Upstream's usages for an ECDSA key.
-const USAGES: [&str; 2] = ["digital signature", "client auth"];
+const CLIENT_USAGES: [&str; 2] = ["digital signature", "client auth"];
+const SERVING_USAGES: [&str; 2] = ["digital signature", "server auth"];
 
 /// The group of nodes, which is the organization of their certificates.
 const ORGANIZATION: &str = "system:nodes";
 
-/// Prefix of the names of renewals.
-const RENEWAL_PREFIX: &str = "csr-";
+/// Prefix of the names of requests with a key of their own.
+const PREFIX: &str = "csr-";
 
 /// Why there is no certificate.
 #[derive(Debug, thiserror::Error)]
@@ -84,22 +88,24 @@ impl RequestError {
 }
 
 /// The purpose of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// The first certificate. Its request is found again by its name.
+    /// The first client certificate. Its request is found again by its name.
     Bootstrap,
-    /// A further certificate.
+    /// A further client certificate.
     Renewal,
+    /// A certificate of the node's API with these names.
+    Serving(AlternativeNames),
 }
 
 /// Requests a certificate of `key` for this node, calls `waiting` with the request's name, and waits for the certificate, however
-/// long its approval takes. Cancel-safe: a bootstrap's request is found again; a renewal's is left to the API server's garbage
+/// long its approval takes. Cancel-safe: a bootstrap's request is found again; another one is left to the API server's garbage
 /// collection.
 pub(super) async fn obtain(
     client: &Client,
     key: &PrivateKey,
     node: &str,
-    purpose: Purpose,
+    purpose: &Purpose,
     waiting: impl FnOnce(&str),
 ) -> Result<String, RequestError> {
     let requests: Objects<CertificateSigningRequest> = Api::all(client.clone());
@@ -126,21 +132,30 @@ pub(super) async fn obtain(
 fn request(
     key: &PrivateKey,
     node: &str,
-    purpose: Purpose,
+    purpose: &Purpose,
 ) -> Result<CertificateSigningRequest, RequestError> {
     let common_name = format!("system:node:{node}");
     let (name, generate_name) = match purpose {
         Purpose::Bootstrap => {
-            (Some(bootstrap_name(&key.public_key()?, &common_name, ORGANIZATION, &USAGES)), None)
+            (Some(bootstrap_name(&key.public_key()?, &common_name, ORGANIZATION, &CLIENT_USAGES)), None)
         }
-        Purpose::Renewal => (None, Some(RENEWAL_PREFIX.to_owned())),
+        Purpose::Renewal | Purpose::Serving(_) => (None, Some(PREFIX.to_owned())),
+    };
+    let (request, signer, usages) = match purpose {
+        Purpose::Bootstrap | Purpose::Renewal => {
+            (certificate_request(key, ORGANIZATION, &common_name)?, CLIENT_SIGNER, CLIENT_USAGES)
+        }
+        Purpose::Serving(names) => {
+            let request = serving_certificate_request(key, ORGANIZATION, &common_name, names)?;
+            (request, SERVING_SIGNER, SERVING_USAGES)
+        }
     };
     Ok(CertificateSigningRequest {
         metadata: ObjectMeta { name, generate_name, ..ObjectMeta::default() },
         spec: CertificateSigningRequestSpec {
-            request: ByteString(certificate_request(key, ORGANIZATION, &common_name)?.into_bytes()),
-            signer_name: SIGNER.to_owned(),
-            usages: Some(USAGES.map(str::to_owned).to_vec()),
+            request: ByteString(request.into_bytes()),
+            signer_name: signer.to_owned(),
+            usages: Some(usages.map(str::to_owned).to_vec()),
             ..CertificateSigningRequestSpec::default()
         },
         status: None,
@@ -164,7 +179,7 @@ async fn find(
 async fn wait(
     requests: Objects<CertificateSigningRequest>,
     name: &str,
-    purpose: Purpose,
+    purpose: &Purpose,
 ) -> Result<String, RequestError> {
     let mut decided = Err(RequestError::Deleted(name.to_owned()));
     let mut is_listed = false;

@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::kubeconfig::{self, KubeconfigError};
+use super::pace::{JITTER, LONGEST_SLEEP, PAUSES};
 use super::plan::{Cause, LoginState, Observed, REVOKED_AFTER, Step, plan, renewal};
 use super::report::CertificateReport;
 use super::request::{Purpose, RequestError, obtain};
@@ -26,20 +27,7 @@ use crate::api::{Credentials, CredentialsSource};
 use crate::sys::file_work;
 use crate::telemetry::Changed;
 use crate::tls::{CertificateInfo, CertificateStore, PrivateKey, TlsError};
-use crate::types::{Backoff, BackoffPolicy, WallClock, error_chain, sleep_until, watching};
-
-/// Back-off of attempts. It is not reset while they fail.
-const PAUSES: BackoffPolicy = BackoffPolicy {
-    initial: Duration::from_secs(2),
-    max: Duration::from_secs(300),
-    reset_after: Duration::from_secs(3600),
-};
-
-/// Random addition to a pause, as a part of it.
-const JITTER: f64 = 0.5;
-
-/// Maximum sleep until a point in wall-clock time: the clock may be set, or the host suspended.
-const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
+use crate::types::{Backoff, WallClock, error_chain, sleep_until, watching};
 
 /// How often a step in progress is planned again: another one may be necessary, or possible.
 const REPLAN: Duration = Duration::from_secs(10);
@@ -293,7 +281,7 @@ impl ClientCertificateTask {
             let name = Some(name.to_owned());
             self.note(|report| (report.waits_for, report.problem) = (name, None));
         };
-        obtain(client, key, &self.settings.node, purpose, waiting).await
+        obtain(client, key, &self.settings.node, &purpose, waiting).await
     }
 
     /// Has the credentials read again. Returns whether they are the new ones within a limited time.

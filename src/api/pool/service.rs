@@ -97,6 +97,8 @@ pub enum Purpose {
     Node,
     /// Events.
     Events,
+    /// Reviews of the clients of the node's API.
+    Reviews,
     /// The request for the first client certificate.
     Bootstrap,
 }
@@ -107,6 +109,7 @@ impl Purpose {
             Self::Pods => "requests",
             Self::Node => "node and lease",
             Self::Events => "events",
+            Self::Reviews => "reviews",
             Self::Bootstrap => "bootstrap",
         }
     }
@@ -115,7 +118,7 @@ impl Purpose {
     fn watches(self) -> Option<&'static str> {
         match self {
             Self::Pods => Some("watches"),
-            Self::Node | Self::Events | Self::Bootstrap => None,
+            Self::Node | Self::Events | Self::Reviews | Self::Bootstrap => None,
         }
     }
 }

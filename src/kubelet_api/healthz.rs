@@ -1,6 +1,5 @@
-//! The health endpoint: `GET /healthz` and its checks, as upstream's on port 10248. Reports; restarts nothing.
+//! Health: `GET /healthz` and its checks, as upstream's on the API's port and on 10248. Reports; restarts nothing.
 
-use std::io;
 use std::net::SocketAddr;
 
 use axum::Router;
@@ -11,31 +10,12 @@ use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::http;
+use super::listen::{self, ListenError, Transport};
 use crate::telemetry::Heartbeats;
 
 /// Headers of upstream's answers.
 const HEADERS: [(&str, &str); 2] =
     [("content-type", "text/plain; charset=utf-8"), ("x-content-type-options", "nosniff")];
-
-/// Why the endpoint could not be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum HealthzError {
-    /// Another process listens on its port.
-    #[error(
-        "healthzPort: another process listens on {0}, maybe another kubelet: stop it, or set another \
-         healthzPort, or 0 for no health endpoint"
-    )]
-    InUse(SocketAddr),
-    /// It could not be opened.
-    #[error("healthzBindAddress, healthzPort: cannot listen on {address}")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// The error.
-        source: io::Error,
-    },
-}
 
 /// A check, by upstream's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,23 +53,14 @@ impl Healthz {
         Self { heartbeats }
     }
 
-    /// Opens the port.
-    pub async fn bind(address: SocketAddr) -> Result<TcpListener, HealthzError> {
-        TcpListener::bind(address).await.map_err(|source| match source.kind() {
-            io::ErrorKind::AddrInUse => HealthzError::InUse(address),
-            _ => HealthzError::Listen { address, source },
-        })
+    /// Opens the port of an endpoint with nothing else (`healthzBindAddress`, `healthzPort`).
+    pub fn bind(address: SocketAddr) -> Result<TcpListener, ListenError> {
+        listen::bind(address, "healthzPort", "set another healthzPort, or 0 for no health endpoint")
     }
 
-    /// Serves until cancelled.
+    /// Serves nothing else until cancelled.
     pub async fn run(self, listener: TcpListener, cancel: CancellationToken) {
-        let app =
-            Router::new().route("/healthz", get(all)).route("/healthz/{check}", get(single)).with_state(self);
-        tokio::select! {
-            // Cancel-safe: dropping the server closes its connections, which have nothing to finish.
-            () = cancel.cancelled() => {}
-            () = http::serve(listener, app, &cancel) => {}
-        }
+        listen::serve(listener, &Transport::Plain, routes(self), &cancel).await;
     }
 
     /// Makes a check. Returns why it failed; `None` if it passed.
@@ -102,6 +73,11 @@ impl Healthz {
             }
         }
     }
+}
+
+/// `/healthz` and each check below it.
+pub(super) fn routes(health: Healthz) -> Router {
+    Router::new().route("/healthz", get(all)).route("/healthz/{check}", get(single)).with_state(health)
 }
 
 /// All checks but the excluded ones. `verbose` shows each one; a failed one always does.
@@ -169,7 +145,7 @@ mod tests {
 
     /// Serves on a free port.
     async fn serve(heartbeats: Heartbeats) -> (SocketAddr, tokio_util::sync::DropGuard) {
-        let listener = Healthz::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let listener = Healthz::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let (address, cancel) = (listener.local_addr().unwrap(), CancellationToken::new());
         #[expect(clippy::disallowed_methods, reason = "a task of a test")]
         tokio::spawn(Healthz::new(heartbeats).run(listener, cancel.clone()));
@@ -228,9 +204,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_port_in_use_is_reported_with_the_remedy() {
-        let taken = Healthz::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let taken = Healthz::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = taken.local_addr().unwrap();
-        let error = Healthz::bind(address).await.unwrap_err().to_string();
+        let error = Healthz::bind(address).unwrap_err().to_string();
         assert!(
             error.contains(&address.to_string()) && error.contains("0 for no health endpoint"),
             "{error}"

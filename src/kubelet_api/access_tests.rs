@@ -1,0 +1,248 @@
+//! Who may use which path: every path with every kind of credentials, and every right alone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderValue, Method, StatusCode};
+use http_body_util::BodyExt;
+use jiff::Timestamp;
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+use tokio::sync::watch;
+use tower::ServiceExt;
+
+use super::auth::testing::FakeReviews;
+use super::auth::{Authenticator, Authorizer, Reviews, StreamingVerbs};
+use super::listen::ClientCertificates;
+use super::routes::{EndpointParts, read_only, secured};
+use super::{Guard, Healthz, RequestMetrics};
+use crate::telemetry::{Heartbeats, Metrics};
+use crate::tls::fake::FakeAuthority;
+use crate::tls::{ClientAuthorities, PrivateKey, certificate_request};
+
+/// Each path with a method, the verb that it needs, and the subresources of which one is enough.
+const PATHS: [(&str, &str, &str, &[&str]); 40] = [
+    ("GET", "/healthz", "get", &["healthz", "proxy"]),
+    ("GET", "/healthz/ping", "get", &["healthz", "proxy"]),
+    ("GET", "/healthz/log", "get", &["healthz", "proxy"]),
+    ("GET", "/healthz/syncloop", "get", &["healthz", "proxy"]),
+    ("GET", "/pods", "get", &["pods", "proxy"]),
+    ("GET", "/pods/", "get", &["pods", "proxy"]),
+    ("GET", "/runningpods/", "get", &["pods", "proxy"]),
+    ("GET", "/allocatedPods", "get", &["pods", "proxy"]),
+    ("GET", "/configz", "get", &["configz", "proxy"]),
+    ("GET", "/statusz", "get", &["statusz"]),
+    ("GET", "/flagz", "get", &["configz"]),
+    ("GET", "/stats/summary", "get", &["stats"]),
+    ("GET", "/stats/", "get", &["stats"]),
+    ("GET", "/metrics", "get", &["metrics"]),
+    ("GET", "/metrics/cadvisor", "get", &["metrics"]),
+    ("GET", "/metrics/resource", "get", &["metrics"]),
+    ("GET", "/metrics/probes", "get", &["metrics"]),
+    ("GET", "/logs/", "get", &["log"]),
+    ("GET", "/logs/syslog", "get", &["log"]),
+    ("GET", "/logs/../exec/ns/pod/c", "get", &["log"]),
+    ("GET", "/containerLogs/ns/pod/c", "get", &["proxy"]),
+    ("POST", "/checkpoint/ns/pod/c", "create", &["checkpoint"]),
+    ("GET", "/debug/pprof/profile", "get", &["proxy"]),
+    ("PUT", "/debug/flags/v", "update", &["proxy"]),
+    ("GET", "/exec/ns/pod/c", "create", &["proxy"]),
+    ("POST", "/exec/ns/pod/c", "create", &["proxy"]),
+    ("POST", "/exec/ns/pod/uid/c", "create", &["proxy"]),
+    ("GET", "/attach/ns/pod/c", "create", &["proxy"]),
+    ("POST", "/attach/ns/pod/c", "create", &["proxy"]),
+    ("GET", "/portForward/ns/pod", "create", &["proxy"]),
+    ("POST", "/portForward/ns/pod", "create", &["proxy"]),
+    ("POST", "/run/ns/pod/c", "create", &["proxy"]),
+    ("GET", "/run/ns/pod/c", "create", &["proxy"]),
+    ("GET", "/", "get", &["proxy"]),
+    ("GET", "/nothing", "get", &["proxy"]),
+    ("GET", "/%65xec/ns/pod/c", "get", &["proxy"]),
+    ("GET", "//exec/ns/pod/c", "get", &["proxy"]),
+    ("GET", "/healthz/..%2fexec", "get", &["healthz", "proxy"]),
+    ("DELETE", "/pods", "delete", &["pods", "proxy"]),
+    ("PATCH", "/configz", "patch", &["configz", "proxy"]),
+];
+
+/// Every subresource that a right can be on.
+const SUBRESOURCES: [&str; 9] =
+    ["pods", "healthz", "configz", "statusz", "stats", "metrics", "log", "checkpoint", "proxy"];
+
+const VERBS: [&str; 5] = ["get", "create", "update", "patch", "delete"];
+
+/// The API with its authority, and the API server that it asks.
+struct Api {
+    app: Router,
+    authority: FakeAuthority,
+    reviews: Arc<FakeReviews>,
+}
+
+/// What a request comes with.
+#[derive(Default)]
+struct Credentials {
+    certificates: Vec<CertificateDer<'static>>,
+    authorization: Option<&'static str>,
+}
+
+impl Api {
+    fn new(streaming: StreamingVerbs) -> Self {
+        let authority = FakeAuthority::new();
+        let authorities = ClientAuthorities::from_pem(authority.certificate().unwrap().as_bytes()).unwrap();
+        let reviews = Arc::<FakeReviews>::default();
+        let asked: Arc<dyn Reviews> = reviews.clone();
+        // Nothing is kept, so that each right counts alone.
+        let authenticator = Authenticator::new(watch::channel(Some(Arc::new(authorities))).1);
+        let authenticator = authenticator.with_tokens(asked.clone(), Duration::ZERO);
+        let authorizer = Authorizer::webhook(asked, "host1".to_owned(), Duration::ZERO, Duration::ZERO);
+        let guard = Guard { authenticator, authorizer, streaming };
+        let app = secured(&parts(), guard, true, RequestMetrics::new(&Metrics::default()));
+        Self { app, authority, reviews }
+    }
+
+    async fn ask(&self, method: &str, path: &str, credentials: Credentials) -> (StatusCode, String) {
+        ask(&self.app, method, path, credentials).await
+    }
+
+    /// A certificate of this authority.
+    fn certificate(&self, authority: &FakeAuthority, age: Duration) -> Credentials {
+        let key = PrivateKey::generate().unwrap();
+        let request = certificate_request(&key, "operators", "robot").unwrap();
+        let pem = authority.issue(&request, Timestamp::now() - age, Duration::from_secs(3600)).unwrap();
+        let certificates = vec![CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()];
+        Credentials { certificates, authorization: None }
+    }
+}
+
+fn parts() -> EndpointParts {
+    EndpointParts { healthz: Healthz::new(Heartbeats::default()) }
+}
+
+async fn ask(app: &Router, method: &str, path: &str, credentials: Credentials) -> (StatusCode, String) {
+    let mut request = Request::new(Body::empty());
+    *request.method_mut() = Method::from_bytes(method.as_bytes()).unwrap();
+    *request.uri_mut() = path.parse().unwrap();
+    if let Some(authorization) = credentials.authorization {
+        request.headers_mut().insert(AUTHORIZATION, HeaderValue::from_static(authorization));
+    }
+    request.extensions_mut().insert(ClientCertificates(credentials.certificates.into()));
+    let response = app.clone().oneshot(request).await.unwrap();
+    let status = response.status();
+    if [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&status) {
+        assert_eq!(response.headers()[CONTENT_TYPE], "text/plain; charset=utf-8");
+    }
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    (status, String::from_utf8(body.to_vec()).unwrap())
+}
+
+fn token(authorization: &'static str) -> Credentials {
+    Credentials { certificates: Vec::new(), authorization: Some(authorization) }
+}
+
+#[tokio::test]
+async fn no_path_answers_without_accepted_credentials() {
+    let api = Api::new(StreamingVerbs::Create);
+    let unauthorized = (StatusCode::UNAUTHORIZED, "Unauthorized".to_owned());
+    for (method, path, ..) in PATHS {
+        for credentials in [
+            Credentials::default(),
+            api.certificate(&FakeAuthority::new(), Duration::ZERO),
+            api.certificate(&api.authority, Duration::from_secs(7200)),
+            token("Bearer bad"),
+            token("Basic Z29vZDpnb29k"),
+        ] {
+            let what = credentials.authorization;
+            assert_eq!(api.ask(method, path, credentials).await, unauthorized, "{method} {path} {what:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_path_answers_with_each_of_its_rights_and_no_other() {
+    let api = Api::new(StreamingVerbs::Create);
+    for (method, path, verb, subresources) in PATHS {
+        let forbidden = format!(
+            "Forbidden (user=robot, verb={verb}, resource=nodes, subresource(s)=[{}])\n",
+            subresources.join(" ")
+        );
+        for subresource in SUBRESOURCES {
+            for right in VERBS {
+                api.reviews.permit(&[&format!("robot {right} host1/{subresource}")]);
+                let (status, text) = api.ask(method, path, token("Bearer good")).await;
+                if right == verb && subresources.contains(&subresource) {
+                    let refused = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN];
+                    assert!(!refused.contains(&status), "{method} {path} with {right} {subresource}");
+                } else {
+                    assert_eq!(
+                        (status, text.as_str()),
+                        (StatusCode::FORBIDDEN, forbidden.as_str()),
+                        "{method} {path} with {right} {subresource}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_right_on_one_path_opens_no_other_by_its_spelling() {
+    let api = Api::new(StreamingVerbs::Create);
+    api.reviews.permit(&["robot get host1/healthz"]);
+    for path in ["/healthz/../exec/ns/pod/c", "/healthz/..%2f..%2fexec", "/healthz//", "/healthz/ping/.."] {
+        let (status, _) = api.ask("GET", path, token("Bearer good")).await;
+        assert_eq!(status, StatusCode::NOT_FOUND, "{path}");
+    }
+    assert_eq!(api.ask("GET", "/healthz", token("Bearer good")).await, (StatusCode::OK, "ok".to_owned()));
+}
+
+#[tokio::test]
+async fn a_certificate_of_the_authority_is_authorized_by_its_name() {
+    let api = Api::new(StreamingVerbs::Create);
+    api.reviews.permit(&["robot get host1/healthz"]);
+    let certificate = api.certificate(&api.authority, Duration::ZERO);
+    assert_eq!(api.ask("GET", "/healthz", certificate).await, (StatusCode::OK, "ok".to_owned()));
+}
+
+#[tokio::test]
+async fn streams_over_websocket_need_only_get_with_the_switch() {
+    let api = Api::new(StreamingVerbs::OfMethod);
+    api.reviews.permit(&["robot get host1/proxy"]);
+    let (status, _) = api.ask("GET", "/exec/ns/pod/c", token("Bearer good")).await;
+    assert_ne!(status, StatusCode::FORBIDDEN);
+    let (status, _) = api.ask("POST", "/exec/ns/pod/c", token("Bearer good")).await;
+    assert_eq!(status, StatusCode::FORBIDDEN);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_without_an_answer_is_an_error_of_the_node() {
+    let api = Api::new(StreamingVerbs::Create);
+    api.reviews.permit(&["robot get host1/healthz"]);
+    // The token's user is known before the API server fails.
+    let certificate = api.certificate(&api.authority, Duration::ZERO);
+    api.reviews.fail(5);
+    let text = "Authorization error (user=robot, verb=get, resource=nodes, subresource=healthz)";
+    let failed = (StatusCode::INTERNAL_SERVER_ERROR, text.to_owned());
+    assert_eq!(api.ask("GET", "/healthz", certificate).await, failed);
+    api.reviews.fail(5);
+    let (status, _) = api.ask("GET", "/healthz", token("Bearer good")).await;
+    assert_eq!(status, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test]
+async fn without_credentials_only_the_open_paths_are_read() {
+    let app = read_only(&parts(), RequestMetrics::new(&Metrics::default()));
+    let get = async |path| ask(&app, "GET", path, Credentials::default()).await;
+    assert_eq!(get("/healthz").await, (StatusCode::OK, "ok".to_owned()));
+    let disabled = (StatusCode::METHOD_NOT_ALLOWED, "Debug endpoints are disabled.\n".to_owned());
+    for path in ["/exec/ns/pod/c", "/run/", "/logs/", "/logs/syslog", "/runningpods/", "/debug/pprof/heap"] {
+        assert_eq!(get(path).await, disabled, "{path}");
+        assert_eq!(ask(&app, "POST", path, Credentials::default()).await, disabled, "{path}");
+    }
+    let none = (StatusCode::NOT_FOUND, "404 page not found\n".to_owned());
+    for path in ["/configz", "/statusz", "/checkpoint/ns/pod/c", "/flagz", "/"] {
+        assert_eq!(get(path).await, none, "{path}");
+    }
+}

@@ -1,0 +1,19 @@
+//! Authentication and authorization of the node's API (Kubernetes docs, "Kubelet authentication/authorization"; KEP-2862). Knows no answer.
+
+mod access;
+mod attributes;
+mod authenticator;
+mod authorizer;
+mod kept;
+mod reviews;
+#[cfg(test)]
+pub(in crate::kubelet_api) mod testing;
+#[cfg(test)]
+mod tests;
+mod user;
+
+pub use attributes::{Attributes, StreamingVerbs, attributes};
+pub use authenticator::{AuthenticationError, Authenticator};
+pub use authorizer::{AuthorizationError, Authorizer};
+pub use reviews::{ApiReviews, ReviewError, Reviews};
+pub use user::User;

@@ -1,0 +1,94 @@
+//! Lets a request pass if its sender is known and may do what it does. The texts and status codes are upstream's.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use http::request::Parts;
+
+use super::auth::{
+    AuthenticationError, Authenticator, AuthorizationError, Authorizer, StreamingVerbs, attributes,
+};
+use super::listen::ClientCertificates;
+use crate::types::error_chain;
+
+/// The type of texts that upstream does not name a type for.
+const TEXT: [(&str, &str); 1] = [("content-type", "text/plain; charset=utf-8")];
+
+/// Who may do what.
+pub struct Guard {
+    /// Who sends a request.
+    pub authenticator: Authenticator,
+    /// What they may do.
+    pub authorizer: Authorizer,
+    /// Which verb a stream needs.
+    pub streaming: StreamingVerbs,
+}
+
+/// Why a request does not pass.
+#[derive(Debug, thiserror::Error)]
+enum Refusal {
+    #[error("Unauthorized")]
+    Unauthenticated(#[source] AuthenticationError),
+    #[error(transparent)]
+    Unauthorized(#[from] AuthorizationError),
+}
+
+impl Guard {
+    async fn check(&self, request: &Parts) -> Result<(), Refusal> {
+        let certificates = request.extensions.get::<ClientCertificates>().cloned().unwrap_or_default();
+        let user = self.authenticator.user(&certificates.0, &request.headers).await;
+        let user = user.map_err(Refusal::Unauthenticated)?;
+        let wanted = attributes(&request.method, request.uri.path(), self.streaming);
+        Ok(self.authorizer.check(&user, &wanted).await?)
+    }
+}
+
+/// Answers a request only if it passes.
+pub(super) async fn check(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
+    // The body is not `Sync`.
+    let (head, body) = request.into_parts();
+    match guard.check(&head).await {
+        Ok(()) => next.run(Request::from_parts(head, body)).await,
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let status = match &self {
+            Self::Unauthenticated(error) => {
+                // Without credentials, as everybody in the network can send it, it is not worth a line.
+                match error {
+                    AuthenticationError::None => {}
+                    AuthenticationError::Certificate(_)
+                    | AuthenticationError::Token
+                    | AuthenticationError::Review(_) => {
+                        tracing::info!(
+                            error = error_chain(error),
+                            "a request to the node's API is not authenticated"
+                        );
+                    }
+                }
+                StatusCode::UNAUTHORIZED
+            }
+            Self::Unauthorized(error @ AuthorizationError::Forbidden { .. }) => {
+                tracing::debug!(
+                    error = error.to_string().trim_end(),
+                    "a request to the node's API is forbidden"
+                );
+                StatusCode::FORBIDDEN
+            }
+            Self::Unauthorized(error @ AuthorizationError::Review { .. }) => {
+                tracing::warn!(
+                    error = error_chain(error),
+                    "a request to the node's API cannot be authorized"
+                );
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
+        };
+        (status, TEXT, self.to_string()).into_response()
+    }
+}

@@ -1,0 +1,297 @@
+//! Accepts connections and serves requests on them: HTTP/1.1, and HTTP/2 where TLS agrees on it. Knows no path.
+//!
+//! Whoever reaches the port can open connections, with credentials or without. Each one is bounded in time while nothing comes of it, and
+//! all together in number.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::Response;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use nix::sys::socket::{setsockopt, sockopt};
+use rustls::ServerConfig;
+use rustls_pki_types::CertificateDer;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+use super::held::Held;
+
+/// Pause after a failed accept, most likely because of too many open files.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Maximum number of connections; more wait for one to end.
+const MOST: usize = 4_096;
+
+/// Listen backlog; the kernel's own limit applies, too.
+const BACKLOG: u32 = 4_096;
+
+/// Time limit of a TLS handshake.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// Time limit of an HTTP/1.1 request's headers, which includes the wait for the next request.
+const HEADERS: Duration = Duration::from_secs(30);
+
+/// How long a connection may be without a request (upstream's `IdleTimeout`).
+const IDLE: Duration = Duration::from_secs(90);
+
+/// Maximum bytes of a request's headers (upstream's `MaxHeaderBytes`).
+const HEADER_BYTES: u32 = 1 << 20;
+
+/// Maximum number of requests at the same time on an HTTP/2 connection, as in Go.
+const STREAMS: u32 = 250;
+
+/// How many streams of an HTTP/2 connection may be reset before they are served, and how many of them may be wrong, before it is closed.
+const RESETS: usize = 20;
+const WRONG_STREAMS: usize = 256;
+
+/// How often the other end of an HTTP/2 connection in use is checked, and how long it may take to answer.
+const PING: Duration = Duration::from_secs(30);
+const PONG: Duration = Duration::from_secs(15);
+
+/// TCP keep-alive in seconds, as in Go: without it a session with a client that vanished would never end.
+const KEEPALIVE: u32 = 15;
+
+/// How long requests have to end at shutdown.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
+
+/// Why a port could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// Another process listens on it.
+    #[error("{field}: another process listens on {address}, maybe another kubelet: stop it, or {remedy}")]
+    InUse {
+        /// The field with the port.
+        field: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// What else helps.
+        remedy: &'static str,
+    },
+    /// It could not be opened.
+    #[error("{field}: cannot listen on {address}")]
+    Listen {
+        /// The field with the port.
+        field: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// The error.
+        source: io::Error,
+    },
+}
+
+/// The client certificate of a request's connection with its intermediates; empty without one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ClientCertificates(pub(super) Arc<[CertificateDer<'static>]>);
+
+/// How bytes travel.
+pub(super) enum Transport {
+    /// As they are, with HTTP/1.1.
+    Plain,
+    /// With TLS, whose configuration may change.
+    Tls(watch::Receiver<Arc<ServerConfig>>),
+}
+
+/// Opens a port. `field` names its field of the configuration, and `remedy` what to change there.
+///
+/// As in Go, the unspecified address of one family is that of both, where the host has both.
+pub(super) fn bind(
+    address: SocketAddr,
+    field: &'static str,
+    remedy: &'static str,
+) -> Result<TcpListener, ListenError> {
+    let opened = match address.ip() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => {
+            open(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), address.port())).or_else(|error| {
+                match error.kind() {
+                    io::ErrorKind::AddrInUse => Err(error),
+                    // The host has no IPv6.
+                    _ => open(address),
+                }
+            })
+        }
+        IpAddr::V4(_) | IpAddr::V6(_) => open(address),
+    };
+    opened.map_err(|source| match source.kind() {
+        io::ErrorKind::AddrInUse => ListenError::InUse { field, address, remedy },
+        _ => ListenError::Listen { field, address, source },
+    })
+}
+
+fn open(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => {
+            let socket = TcpSocket::new_v6()?;
+            setsockopt(&socket, sockopt::Ipv6V6Only, &false)?;
+            socket
+        }
+    };
+    socket.set_reuseaddr(true)?;
+    // Accepted connections inherit these.
+    socket.set_nodelay(true)?;
+    socket.set_keepalive(true)?;
+    setsockopt(&socket, sockopt::TcpKeepIdle, &KEEPALIVE)?;
+    setsockopt(&socket, sockopt::TcpKeepInterval, &KEEPALIVE)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// Serves until cancelled. Dropping it closes the connections.
+pub(super) async fn serve(
+    listener: TcpListener,
+    transport: &Transport,
+    app: Router,
+    cancel: &CancellationToken,
+) {
+    let mut connections = JoinSet::new();
+    let graceful = GracefulShutdown::new();
+    loop {
+        tokio::select! {
+            // Cancel-safe: waits for a token.
+            () = cancel.cancelled() => break,
+            // Cancel-safe: a connection is accepted only when returned.
+            accepted = listener.accept(), if connections.len() < MOST => match accepted {
+                Ok((stream, _)) => {
+                    connections.spawn(connection(stream, tls(transport), app.clone(), graceful.watcher()));
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    sleep(PAUSE).await;
+                }
+            },
+            // Cancel-safe: an ended task leaves the set only when returned.
+            Some(_) = connections.join_next() => {}
+        }
+    }
+    drop(listener);
+    // A followed log never ends by itself.
+    let _ = timeout(SHUTDOWN_GRACE, graceful.shutdown()).await;
+}
+
+/// The current configuration of TLS.
+fn tls(transport: &Transport) -> Option<Arc<ServerConfig>> {
+    match transport {
+        Transport::Plain => None,
+        Transport::Tls(config) => Some(config.borrow().clone()),
+    }
+}
+
+/// Serves a connection.
+async fn connection(stream: TcpStream, tls: Option<Arc<ServerConfig>>, app: Router, watcher: Watcher) {
+    let Some(tls) = tls else {
+        return serve_requests(stream, Version::Http1, ClientCertificates::default(), app, watcher).await;
+    };
+    match timeout(HANDSHAKE, TlsAcceptor::from(tls).accept(stream)).await {
+        Ok(Ok(stream)) => {
+            let (_, session) = stream.get_ref();
+            let certificates = ClientCertificates(session.peer_certificates().unwrap_or_default().into());
+            let version = match session.alpn_protocol() {
+                Some(b"h2") => Version::Http2,
+                Some(_) | None => Version::Http1,
+            };
+            serve_requests(stream, version, certificates, app, watcher).await;
+        }
+        // Port scans and probes of load balancers end here.
+        Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
+        Err(_) => tracing::debug!("a TLS handshake took too long"),
+    }
+}
+
+/// A version of HTTP.
+enum Version {
+    Http1,
+    Http2,
+}
+
+/// Serves requests with this version of HTTP until the connection ends or is idle.
+async fn serve_requests(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    version: Version,
+    certificates: ClientCertificates,
+    app: Router,
+    watcher: Watcher,
+) {
+    let requests = Requests::default();
+    let in_use = requests.clone();
+    let service = service_fn(move |request| answer(request, &certificates, &app, &in_use));
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS);
+    let mut http2 = builder.http2();
+    http2.timer(TokioTimer::new()).keep_alive_interval(PING).keep_alive_timeout(PONG);
+    http2.max_concurrent_streams(STREAMS).max_header_list_size(HEADER_BYTES);
+    http2.max_pending_accept_reset_streams(RESETS).max_local_error_reset_streams(WRONG_STREAMS);
+    // To find out by the first bytes would wait for them without a limit.
+    let builder = match version {
+        Version::Http1 => builder.http1_only(),
+        Version::Http2 => builder.http2_only(),
+    };
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+    tokio::select! {
+        // Cancel-safe: an idle connection has nothing to lose.
+        ended = watcher.watch(connection) => if let Err(error) = ended {
+            tracing::debug!(error, "a connection ended early");
+        },
+        // Cancel-safe: only counts.
+        () = requests.idle() => {}
+    }
+}
+
+/// The response of the router. Until its body is sent or dropped, the connection is in use.
+fn answer(
+    mut request: Request<Incoming>,
+    certificates: &ClientCertificates,
+    app: &Router,
+    requests: &Requests,
+) -> impl Future<Output = Result<Response, Infallible>> + use<> {
+    let in_use = requests.begin();
+    request.extensions_mut().insert(certificates.clone());
+    let app = app.clone();
+    async move {
+        let response = app.oneshot(request.map(Body::new)).await?;
+        Ok(response.map(|body| Body::new(Held::new(body, in_use))))
+    }
+}
+
+/// The requests of a connection: their number, and whether one is in progress.
+#[derive(Clone, Default)]
+struct Requests(Arc<watch::Sender<u64>>);
+
+impl Requests {
+    /// Counts a request, which is in progress until the result is dropped.
+    fn begin(&self) -> watch::Receiver<u64> {
+        self.0.send_modify(|number| *number += 1);
+        self.0.subscribe()
+    }
+
+    /// Waits until there was no request for [`IDLE`].
+    async fn idle(&self) {
+        loop {
+            self.0.closed().await;
+            let before = *self.0.borrow();
+            sleep(IDLE).await;
+            if self.0.is_closed() && *self.0.borrow() == before {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "listen_tests.rs"]
+mod tests;

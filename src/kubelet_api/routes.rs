@@ -1,0 +1,79 @@
+//! The endpoints of the node's API, by family.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse, Response};
+use axum::routing::any;
+use http::StatusCode;
+
+use super::guard::{Guard, check};
+use super::healthz::{self, Healthz};
+use super::metrics::{RequestMetrics, ServerType, measure};
+
+/// Headers of texts of Go's HTTP server.
+pub(super) const TEXT: [(&str, &str); 2] =
+    [("content-type", "text/plain; charset=utf-8"), ("x-content-type-options", "nosniff")];
+
+/// Paths that `enableDebuggingHandlers: false` disables, with everything below them.
+const DEBUGGING: [&str; 8] = [
+    "/run/",
+    "/exec/",
+    "/attach/",
+    "/portForward/",
+    "/containerLogs/",
+    "/runningpods/",
+    "/debug/pprof/",
+    "/logs/",
+];
+
+/// What the endpoints need, by family.
+#[derive(Clone)]
+pub struct EndpointParts {
+    /// `/healthz`.
+    pub healthz: Healthz,
+}
+
+impl EndpointParts {
+    /// The endpoints that only read, which are also on the port without credentials. Upstream adds no new ones.
+    fn open(&self) -> Router {
+        Router::new().merge(healthz::routes(self.healthz.clone()))
+    }
+
+    /// The endpoints of `enableDebuggingHandlers`, which need credentials.
+    fn debugging(&self) -> Router {
+        Router::new()
+    }
+}
+
+/// The API with credentials.
+pub(super) fn secured(
+    parts: &EndpointParts,
+    guard: Guard,
+    has_debugging: bool,
+    metrics: RequestMetrics,
+) -> Router {
+    let debugging = if has_debugging { parts.debugging() } else { disabled() };
+    let endpoints = parts.open().merge(debugging).fallback(not_found);
+    let guarded = endpoints.layer(from_fn_with_state(Arc::new(guard), check));
+    guarded.layer(from_fn_with_state((metrics, ServerType::ReadWrite), measure))
+}
+
+/// What everybody may read (`readOnlyPort`).
+pub(super) fn read_only(parts: &EndpointParts, metrics: RequestMetrics) -> Router {
+    let endpoints = parts.open().merge(disabled()).fallback(not_found);
+    endpoints.layer(from_fn_with_state((metrics, ServerType::ReadOnly), measure))
+}
+
+/// Says of the debugging endpoints that they are disabled.
+fn disabled() -> Router {
+    let refuse = || async { (StatusCode::METHOD_NOT_ALLOWED, TEXT, "Debug endpoints are disabled.\n") };
+    DEBUGGING.into_iter().fold(Router::new(), |router, path| {
+        router.route(path, any(refuse)).route(&format!("{path}{{*below}}"), any(refuse))
+    })
+}
+
+async fn not_found() -> Response {
+    (StatusCode::NOT_FOUND, TEXT, "404 page not found\n").into_response()
+}

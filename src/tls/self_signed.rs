@@ -1,0 +1,118 @@
+//! A certificate that the node signs itself, for an API whose clients do not verify it (upstream `GenerateSelfSignedCertKey`).
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use x509_cert::der::oid::ObjectIdentifier;
+use x509_cert::ext::pkix::{BasicConstraints, ExtendedKeyUsage, KeyUsage, KeyUsages};
+
+use super::alternative_names::AlternativeNames;
+use super::issue::{Certified, encode, extension, issue};
+use super::name::common_name;
+use super::{PrivateKey, TlsError};
+use crate::sys::replace_file;
+
+/// Its validity, and how much earlier it starts, for clocks that are behind.
+const VALIDITY: Duration = Duration::from_secs(365 * 24 * 3600);
+const EARLIER: Duration = Duration::from_secs(3600);
+
+/// `id-kp-serverAuth` (RFC 5280).
+const SERVER_AUTH: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.3.1");
+
+/// The paths of the node's own certificate and its key in this directory, by upstream's names. Makes them for `host` if there are none.
+/// Blocks.
+///
+/// # Errors
+/// A file could not be written, or there is only one of the two.
+pub fn self_signed_files(directory: &Path, host: &str) -> Result<(PathBuf, PathBuf), TlsError> {
+    let (certificate, key) = (directory.join("kubelet.crt"), directory.join("kubelet.key"));
+    match (certificate.exists(), key.exists()) {
+        (true, true) => return Ok((certificate, key)),
+        (false, false) => {}
+        (true, false) => return Err(TlsError::Half { present: certificate, missing: key }),
+        (false, true) => return Err(TlsError::Half { present: key, missing: certificate }),
+    }
+    let new = self_signed(host, Timestamp::now())?;
+    let failed = |operation: &'static str, path: &Path| {
+        let path = path.to_owned();
+        move |source: io::Error| TlsError::File { operation, path, source }
+    };
+    fs::create_dir_all(directory).map_err(failed("create", directory))?;
+    replace_file(&certificate, new.certificate.as_bytes(), 0o644).map_err(failed("write", &certificate))?;
+    replace_file(&key, new.key.pem().as_bytes(), 0o600).map_err(failed("write", &key))?;
+    Ok((certificate, key))
+}
+
+/// A certificate chain as PEM, and the key of its first certificate.
+struct SelfSigned {
+    certificate: String,
+    key: PrivateKey,
+}
+
+/// A certificate for `host`, and its authority, whose key is not kept.
+fn self_signed(host: &str, now: Timestamp) -> Result<SelfSigned, TlsError> {
+    let (authority, key) = (PrivateKey::generate()?, PrivateKey::generate()?);
+    let (start, end) = (now - EARLIER, now + VALIDITY);
+    let name = |name: String| encode(&common_name(&name).map_err(TlsError::Encode)?);
+    let seconds = now.as_second();
+    let issuer = name(format!("{host}-ca@{seconds}"))?;
+    let root = Certified {
+        issuer: issuer.clone(),
+        subject: issuer.clone(),
+        key: encode(&authority.public_key_info()?)?,
+        validity: (start, end),
+        extensions: vec![
+            extension(
+                &KeyUsage(KeyUsages::DigitalSignature | KeyUsages::KeyEncipherment | KeyUsages::KeyCertSign),
+                true,
+            )?,
+            extension(&BasicConstraints { ca: true, path_len_constraint: None }, true)?,
+        ],
+    };
+    let own = Certified {
+        issuer,
+        subject: name(format!("{host}@{seconds}"))?,
+        key: encode(&key.public_key_info()?)?,
+        validity: (start, end),
+        extensions: vec![
+            extension(&KeyUsage(KeyUsages::DigitalSignature | KeyUsages::KeyEncipherment), true)?,
+            extension(&ExtendedKeyUsage(vec![SERVER_AUTH]), false)?,
+            AlternativeNames::of_host(host).extension()?,
+        ],
+    };
+    let certificate = format!("{}{}", issue(own, &authority)?, issue(root, &authority)?);
+    Ok(SelfSigned { certificate, key })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::process::Command;
+
+    use super::*;
+    use crate::tls::{CertificateInfo, ServerTls};
+
+    #[test]
+    fn a_certificate_is_made_once_and_verified_by_its_authority() {
+        let dir = tempfile::tempdir().unwrap();
+        let pki = dir.path().join("pki");
+        let (certificate, key) = self_signed_files(&pki, "host1").unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&certificate), mode(&key)), (0o644, 0o600));
+        let (text, secret) = (fs::read(&certificate).unwrap(), fs::read(&key).unwrap());
+        CertificateInfo::from_pem(&text).unwrap().check_key(&PrivateKey::from_pem(&secret).unwrap()).unwrap();
+        ServerTls::default().config(Some((&text, &secret)), None).unwrap();
+        assert_eq!(self_signed_files(&pki, "host2").unwrap(), (certificate.clone(), key.clone()));
+        assert_eq!(fs::read(&certificate).unwrap(), text);
+        // A machine without openssl has only our own reading of it.
+        let mut openssl = Command::new("openssl");
+        openssl.args(["verify", "-purpose", "sslserver", "-verify_hostname", "host1", "-CAfile"]);
+        let Ok(output) = openssl.arg(&certificate).arg(&certificate).output() else { return };
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        fs::remove_file(&key).unwrap();
+        assert!(matches!(self_signed_files(&pki, "host1"), Err(TlsError::Half { .. })));
+    }
+}
