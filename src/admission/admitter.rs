@@ -27,7 +27,7 @@ use crate::pod::validation::FieldError;
 use crate::pod::view::PodView;
 use crate::pod::{
     AdmittedPod, DesiredPods, PodKill, PodPhase, ResizeRefusal, ResizeState, StatusOverride, is_critical,
-    pod_uid, seen_at, with_allocation,
+    pod_ref, pod_uid, seen_at, with_allocation,
 };
 use crate::source::SourceState;
 use crate::source::api::ApiState;
@@ -153,6 +153,9 @@ impl Admitter {
                 Some(rejected) if !candidate.is_manifest => decisions.rejected.push(rejected.clone()),
                 Some(_) => new.push(candidate),
                 None if input.admitted.contains_key(&uid) || is_terminating(candidate.pod) => {
+                    let update = self.admitted.get(&uid).map(|known| &known.source);
+                    let event = update.and_then(|before| resize::undeclared(candidate.pod, before));
+                    decisions.resizes.extend(event.map(|event| (pod_ref(candidate.pod), event)));
                     let before = input.admitted.get(&uid).map(|admitted| &admitted.pod);
                     decisions.desired_pods.pods.push(self.admit(candidate.pod, before, input.now));
                     resizable.push(candidate);

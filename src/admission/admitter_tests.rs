@@ -484,6 +484,34 @@ fn a_resize_that_changes_the_share_of_swap_is_never_done() {
 }
 
 #[test]
+fn a_volume_in_memory_that_is_resized_is_reported_once() {
+    let with_volume = |medium: &str, size: &str| {
+        let mut pod = api("a", 1, "1");
+        let volume = json!({"name": "v", "emptyDir": {"medium": medium, "sizeLimit": size}});
+        pod.spec.as_mut().unwrap().volumes = Some(vec![serde_json::from_value(volume).unwrap()]);
+        pod
+    };
+    let mut world = World::new(9);
+    world.give(with_volume("Memory", "1Mi"));
+    world.decide();
+    world.give(with_volume("Memory", "1024Ki"));
+    assert!(told(&world.decide()).is_empty());
+    world.give(with_volume("Memory", "2Mi"));
+    let decisions = world.decide();
+    assert_eq!(told(&decisions), ["a FailedNodeDeclaredFeaturesCheck"]);
+    let message =
+        "Pod requires node features that are not available: InPlacePodVerticalScalingMemoryBackedVolumes";
+    assert_eq!(decisions.resizes[0].1.message, message);
+    assert_eq!(names(&decisions), ["a"]);
+    assert!(told(&world.decide()).is_empty());
+    // The size of a volume on disk is only a limit, which its eviction takes from the pod.
+    world.give(with_volume("", "3Mi"));
+    world.decide();
+    world.give(with_volume("", "4Mi"));
+    assert!(told(&world.decide()).is_empty());
+}
+
+#[test]
 fn deferred_resizes_are_counted_by_what_ends_them() {
     let mut world = World::new(9);
     let metrics = Metrics::default();

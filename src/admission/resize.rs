@@ -4,14 +4,14 @@
 use std::cmp::Reverse;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::api::core::v1::{Container, Pod, Volume};
 
 use super::rejection::Rejection;
 use crate::pod::resources::{Amounts, may_swap, pod_requests, qos_class};
 use crate::pod::view::PodView;
 use crate::pod::{PendingResize, ResizeRefusal, resize_message};
 use crate::types::resources::MEMORY;
-use crate::types::{PodEvent, QosClass};
+use crate::types::{PodEvent, QosClass, Quantity};
 
 /// Upstream's condition of a pending resize, which the status reports.
 const RESIZE_PENDING: &str = "PodResizePending";
@@ -47,6 +47,24 @@ pub(super) fn infeasible(desired: &Pod, allocated: &Pod) -> Option<Rejection> {
     });
     let message = "In-place resize of containers with swap is not supported.";
     changes_swap.then(|| Rejection::new(ResizeRefusal::Infeasible.as_str(), message.to_owned()))
+}
+
+/// Upstream's event of an update that needs a feature which this node does not declare (KEP-5328): another size of a
+/// volume in memory, which keeps the size that it was mounted with. The others that an update may need are declared.
+pub(super) fn undeclared(desired: &Pod, before: &Pod) -> Option<PodEvent> {
+    let volumes = |pod| PodView::from(pod).spec.volumes.as_deref().unwrap_or_default();
+    let size = |volume: &Volume| Quantity::parse(&volume.empty_dir.as_ref()?.size_limit.as_ref()?.0).ok();
+    let is_in_memory = |volume: &Volume| {
+        volume.empty_dir.as_ref().is_some_and(|volume| volume.medium.as_deref() == Some("Memory"))
+    };
+    let mut pairs = volumes(desired).iter().zip(volumes(before));
+    let resizes = pairs.any(|(new, old)| {
+        let sizes = size(new).zip(size(old));
+        new.name == old.name && is_in_memory(new) && sizes.is_some_and(|(new, old)| new != old)
+    });
+    let message =
+        "Pod requires node features that are not available: InPlacePodVerticalScalingMemoryBackedVolumes";
+    resizes.then(|| PodEvent::warning("FailedNodeDeclaredFeaturesCheck", message))
 }
 
 fn containers(pod: &Pod) -> impl Iterator<Item = &Container> {
