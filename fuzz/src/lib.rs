@@ -19,13 +19,13 @@ pub use manifest::{manifest, pod_answer};
 pub use plugin::plugin_info;
 pub use probe::probe_location;
 pub use store::store_file;
-pub use text::{env_file, image_reference, log_line, quantity, resolv_conf};
+pub use text::{env_file, image_reference, kernel_log, log_line, quantity, resolv_conf};
 
 /// A check of one reader.
 pub type Check = fn(&[u8]);
 
 /// All checks, by the name of their target and of the directory of their corpus.
-pub const CHECKS: [(&str, Check); 15] = [
+pub const CHECKS: [(&str, Check); 16] = [
     ("manifest", manifest),
     ("pod_answer", pod_answer),
     ("config", config),
@@ -41,6 +41,7 @@ pub const CHECKS: [(&str, Check); 15] = [
     ("env_file", env_file),
     ("provider_response", provider_response),
     ("probe_location", probe_location),
+    ("kernel_log", kernel_log),
 ];
 
 /// Maximum lines of one message about a file, and maximum bytes of each.

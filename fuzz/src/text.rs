@@ -4,6 +4,7 @@ use std::str::from_utf8;
 
 use hostlet::cri_config::{env_file_value, parse_resolv_conf};
 use hostlet::log::{LogLine, LogStream};
+use hostlet::node::OomReports;
 use hostlet::types::Quantity;
 use hostlet::types::{ImageReference, with_default_tag};
 
@@ -78,4 +79,20 @@ pub fn env_file(data: &[u8]) {
     assert!(!value.is_empty() && !value.contains('\''), "{value:?}");
     let again = format!("A='x'\nKEY='{value}'");
     assert_eq!(env_file_value(again.as_bytes(), "KEY"), Ok(Some(value)), "{again:?}");
+}
+
+/// Messages of the kernel: what was killed is named in one of them, and one report is one kill.
+pub fn kernel_log(data: &[u8]) {
+    let Ok(text) = from_utf8(data) else { return };
+    let mut reports = OomReports::default();
+    let mut begun = 0;
+    for line in text.lines() {
+        begun += usize::from(line.contains("invoked oom-killer:"));
+        if let Some(kill) = reports.read(line) {
+            assert!(begun > 0, "a kill without a report");
+            begun = 0;
+            let has_pid = line.split(|c: char| !c.is_ascii_digit()).any(|n| n.parse() == Ok(kill.pid));
+            assert!(line.contains(&kill.process) && has_pid, "{kill:?} from {line:?}");
+        }
+    }
 }

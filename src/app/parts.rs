@@ -10,7 +10,7 @@ use super::cluster::{Cluster, ClusterInputs, ClusterObjects, ClusterOutputs};
 use super::images::start_images;
 use super::manifests::start_manifests;
 use super::node_side::NodeSide;
-use super::paths::{ETC, PROC, ROOT, SYS};
+use super::paths::{ETC, KERNEL_LOG, PROC, ROOT, SYS};
 use super::plugins::start_plugins;
 use super::runtime::RuntimeSide;
 use super::tasks::{Stage, Tasks};
@@ -25,7 +25,7 @@ use crate::image::Images;
 use crate::image::preload::PreloadProblem;
 use crate::node::{
     AddressObserver, HostObserver, LatestNode, NodeAddresses, NodeDescriber, NodeEvents, NodeInputs,
-    RuntimeFacts,
+    OomObserver, RuntimeFacts,
 };
 use crate::objects::services::ServiceEnv;
 use crate::objects::{ObjectSource, RuntimeClasses, Standalone};
@@ -140,6 +140,9 @@ impl Parts {
             None => Arc::new(|_| {}),
         };
         let node_events = recent.of_node(&config.node_name, node_events);
+
+        let observer = OomObserver { log: KERNEL_LOG.into(), events: node_events.clone() };
+        tasks.spawn(Stage::Support, "kernel log", |cancel| observer.run(cancel));
 
         let (kubelets_in, kubelets) = watch::channel(None);
         let others = OtherKubelets {

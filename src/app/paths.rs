@@ -5,6 +5,7 @@ pub(super) const ETC: &str = "/etc";
 pub(super) const PROC: &str = "/proc";
 pub(super) const SYS: &str = "/sys";
 pub(super) const CGROUP_MOUNT: &str = "/sys/fs/cgroup";
+pub(super) const KERNEL_LOG: &str = "/dev/kmsg";
 pub(super) const MOUNTINFO: &str = "/proc/self/mountinfo";
 /// The directory for log collectors, which is not configurable upstream either.
 pub(super) const CONTAINER_LOGS: &str = "/var/log/containers";

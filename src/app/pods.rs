@@ -31,7 +31,7 @@ use crate::probe::{ProbeSources, Prober};
 use crate::shutdown::{ShutdownSources, SystemBus};
 use crate::stats::{StorageSettings, StorageStats};
 use crate::status::{StatusGates, StatusHandle, StatusSources, StatusTask};
-use crate::sys::KernelMounts;
+use crate::sys::{KernelMounts, tmpfs_can_avoid_swap};
 use crate::types::{WallClock, architecture};
 use crate::volume::{VolumeSettings, Volumes};
 use crate::worker::{EnvAccess, HostAccess, ReportSinks, RuntimeAccess, WorkerContext, WorkerMetrics};
@@ -73,6 +73,9 @@ impl Parts {
         match cgroup_version {
             CgroupVersion::V1 => (self.node_events)(NodeEvent::cgroup_v1()),
             CgroupVersion::V2 => {}
+        }
+        if self.node.swap > 0 && !tmpfs_can_avoid_swap() {
+            (self.node_events)(NodeEvent::memory_may_be_swapped());
         }
         let cgroups = cgroups.map(Arc::new);
         let limit = |cgroups: &Arc<Cgroups>| {

@@ -32,6 +32,13 @@ impl NodeEvent {
         Self::warning("CgroupV1", message.to_owned())
     }
 
+    /// The host has swap, and the kernel cannot keep volumes in memory out of it.
+    pub fn memory_may_be_swapped() -> Self {
+        let message = "The tmpfs noswap option is not supported. Memory-backed volumes (e.g. secrets, emptyDirs, etc.) \
+            might be swapped to disk and should no longer be considered secure.";
+        Self::warning("PossibleMemoryBackedVolumesOnDisk", message.to_owned())
+    }
+
     /// The limit of all pods together was set.
     pub fn allocatable_enforced() -> Self {
         Self::normal("NodeAllocatableEnforced", "Updated Node Allocatable limit across pods".to_owned())
@@ -51,6 +58,12 @@ impl NodeEvent {
     /// The shutdown was cancelled.
     pub fn shutdown_cancelled() -> Self {
         Self::normal("Shutdown", "Shutdown manager detected shutdown cancellation".to_owned())
+    }
+
+    /// The kernel killed a process because the host has no memory left.
+    pub(super) fn system_oom(process: &str, pid: u32) -> Self {
+        let message = format!("System OOM encountered, victim process: {process}, pid: {pid}");
+        Self::warning("SystemOOM", message)
     }
 
     /// Another kubelet uses the same runtime.

@@ -29,7 +29,7 @@ pub use facts::{HostFacts, NodeFacts, RuntimeFacts};
 pub use inputs::NodeInputs;
 pub use latest::{LatestNode, NodeReader, watch_node};
 pub use lease::LeaseTask;
-pub use observe::{AddressObserver, HostObserver, observe_runtime};
+pub use observe::{AddressObserver, HostObserver, OomKill, OomObserver, OomReports, observe_runtime};
 pub use own::{OwnNode, OwnNodeWatch};
 pub use pressure::{Pressure, Pressures};
 pub use settings::NodeSettings;

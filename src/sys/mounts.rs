@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use rustix::mount::{FsOpenFlags, fsconfig_set_flag, fsopen};
 
 use super::{Inside, SysError};
 
@@ -162,6 +163,17 @@ pub trait Mounts: Send + Sync + 'static {
     fn unmount(&self, path: &Path) -> Result<(), SysError>;
 }
 
+/// Whether the kernel can keep the content of a tmpfs out of swap: Linux 6.3 and later, outside of user namespaces.
+pub fn tmpfs_can_avoid_swap() -> bool {
+    tmpfs_has_option("noswap")
+}
+
+/// Asks by describing a mount that is not made.
+fn tmpfs_has_option(option: &str) -> bool {
+    let tmpfs = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC);
+    tmpfs.and_then(|tmpfs| fsconfig_set_flag(tmpfs.as_fd(), option)).is_ok()
+}
+
 /// The kernel's mounts.
 #[derive(Clone, Debug)]
 pub struct KernelMounts {
@@ -247,6 +259,14 @@ mod tests {
         assert_eq!(table.within(Path::new("/")).count(), 4);
         let is_shared = |path: &str| table.of(Path::new(path)).unwrap().is_shared;
         assert!(is_shared("/lib") && !is_shared("/lib/pods/u/volumes/a/b"), "the topmost mount counts");
+    }
+
+    #[test]
+    fn an_unknown_option_is_not_supported() {
+        assert!(!tmpfs_has_option("no-such-option"));
+        // Only root may ask, and only on the host.
+        let may_ask = tmpfs_has_option("inode64");
+        assert!(may_ask || !tmpfs_can_avoid_swap());
     }
 
     #[test]

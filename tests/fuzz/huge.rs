@@ -50,6 +50,11 @@ pub(crate) fn inputs(target: &str) -> Vec<(&'static str, Vec<u8>)> {
                 ("a long kind", format!("{{\"kind\": \"{}\"}}", "a".repeat(MIB))),
             ]
         }
+        "kernel_log" => vec![
+            ("reports without end", "a invoked oom-killer: b\n".repeat(MIB / 24)),
+            ("a long name", format!("invoked oom-killer:\nKilled process 1 ({})", "()".repeat(MIB / 2))),
+            ("many commas", format!("invoked oom-killer:\noom-kill:constraint={}", ",pid=".repeat(MIB / 5))),
+        ],
         "probe_location" => vec![
             ("a path up and up", "../".repeat(MIB / 3)),
             ("a long host", format!("http://{}/", "a.".repeat(MIB))),

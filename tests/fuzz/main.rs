@@ -126,6 +126,11 @@ fn responses_of_credential_providers() {
 }
 
 #[test]
+fn messages_of_the_kernel() {
+    run("kernel_log");
+}
+
+#[test]
 fn redirects_of_probes() {
     run("probe_location");
 }

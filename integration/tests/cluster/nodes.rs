@@ -1,6 +1,7 @@
 //! The Node object: its fields, and what happens to it when the agent dies.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
@@ -91,8 +92,9 @@ async fn a_node_registers_with_all_fields_of_a_kubelet() {
 
 #[tokio::test]
 async fn events_of_a_node_that_starts_equal_the_stock_kubelets() {
-    // The event for cgroup v1 depends on the host; and the stock kubelet sometimes checks the disk before it knows its size.
-    const CHANCE: [&str; 2] = ["CgroupV1", "InvalidDiskCapacity"];
+    // The event for cgroup v1 depends on the host; the stock kubelet sometimes checks the disk before it knows its size; and every
+    // node of the host reports the kill of another test.
+    const CHANCE: [&str; 3] = ["CgroupV1", "InvalidDiskCapacity", "SystemOOM"];
     let tenant = Tenant::new("nodeevents", 1).await.unwrap();
     let node = tenant.nodes[0].name();
     let events: Api<Event> = Api::namespaced(tenant.client(), "default");
@@ -113,6 +115,43 @@ async fn events_of_a_node_that_starts_equal_the_stock_kubelets() {
         Ok(Look::Done(()))
     });
     reported.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_kill_because_the_host_has_no_memory_left_is_an_event() {
+    let tenant = Tenant::new("oom", 1).await.unwrap();
+    let node = tenant.nodes[0].name();
+    // What the kernel logs of such a kill, without one.
+    let mut log = fs::File::options().append(true).open("/dev/kmsg").unwrap();
+    let pid = std::process::id();
+    for message in [
+        "victim invoked oom-killer: gfp_mask=0x140cca, order=0, oom_score_adj=0\n".to_owned(),
+        format!(
+            "Out of memory: Killed process {pid} (victim) total-vm:8kB, anon-rss:8kB, UID:0 oom_score_adj:0\n"
+        ),
+    ] {
+        log.write_all(message.as_bytes()).unwrap();
+    }
+    let events: Api<Event> = Api::namespaced(tenant.client(), "default");
+    let fields = ListParams::default().fields(&format!("involvedObject.name={node},reason=SystemOOM"));
+    let message = format!("System OOM encountered, victim process: victim, pid: {pid}");
+    let reported = wait_for("an event", SOON, async || {
+        let events = events.list(&fields).await?.items;
+        let ours = events.iter().find(|event| event.message.as_ref() == Some(&message));
+        Ok(ours.map_or_else(|| Look::NotYet(format!("{events:?}")), |event| Look::Done(line(event))))
+    });
+    let expected = json!({
+        "type": "Warning",
+        "reason": "SystemOOM",
+        "message": message,
+        "component": "kubelet",
+        "host": node,
+        "reportingComponent": "kubelet",
+        "kind": "Node",
+        "apiVersion": "v1",
+        "fieldPath": null,
+    });
+    assert_eq!(reported.await.unwrap(), expected);
 }
 
 #[tokio::test]
