@@ -9,6 +9,7 @@ pub mod app;
 pub mod cgroup;
 pub mod cli;
 pub mod config;
+pub mod container_logs;
 pub mod cri;
 pub mod cri_config;
 pub mod doctor;

@@ -3,13 +3,19 @@
 use std::str::from_utf8;
 
 use hostlet::cri_config::{env_file_value, parse_resolv_conf};
-use hostlet::log::{LogLine, LogStream};
+use hostlet::log::{LogLine, LogStream, RotatedLog};
 use hostlet::node::OomReports;
 use hostlet::types::Quantity;
 use hostlet::types::{ImageReference, with_default_tag};
 
-/// A line of a container's log: its content is the end of the line, and its parts make the same line.
+/// A line of a container's log: its content is the end of the line, and its parts make the same line. The same bytes as the name of a
+/// rotated log: its parts make the same name.
 pub fn log_line(data: &[u8]) {
+    if let Some((name, file)) =
+        from_utf8(data).ok().and_then(|name| Some((name, RotatedLog::parse(name, "0.log")?)))
+    {
+        assert_eq!(file.name("0.log"), name, "another name");
+    }
     let Ok(line) = LogLine::parse(data) else { return };
     let ends = |text: &[u8]| text.ends_with(line.content);
     assert!(ends(data) || ends(data.strip_suffix(b"\n").unwrap_or(data)), "content from elsewhere");

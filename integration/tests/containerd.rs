@@ -23,6 +23,8 @@ mod large;
 mod late;
 #[path = "containerd/life.rs"]
 mod life;
+#[path = "containerd/logs.rs"]
+mod logs;
 #[path = "containerd/manifests.rs"]
 mod manifests;
 #[path = "containerd/pods.rs"]

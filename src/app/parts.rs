@@ -23,6 +23,7 @@ use crate::dra::Dra;
 use crate::housekeeping::{IPTABLES, IptablesChains, OtherKubelets};
 use crate::image::Images;
 use crate::image::preload::PreloadProblem;
+use crate::log::LogWatches;
 use crate::node::{
     AddressObserver, HostObserver, LatestNode, NodeAddresses, NodeDescriber, NodeEvents, NodeInputs,
     OomObserver, RuntimeFacts,
@@ -93,6 +94,7 @@ pub(super) struct Parts {
     pub(super) api: watch::Receiver<ApiState>,
     pub(super) rejected: watch::Receiver<Vec<RejectedPod>>,
     pub(super) connections: Connections,
+    pub(super) log_watches: LogWatches,
     pub(super) metrics: Metrics,
     pub(super) plugins: PluginList,
     pub(super) kubelets: watch::Receiver<Option<String>>,
@@ -279,6 +281,7 @@ impl Parts {
             api,
             rejected,
             connections,
+            log_watches: LogWatches::default(),
             metrics,
             plugins,
             kubelets,

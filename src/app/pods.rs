@@ -17,6 +17,7 @@ use super::startup::open_cgroups;
 use super::tasks::{Stage, Tasks};
 use crate::cgroup::{CgroupVersion, Cgroups};
 use crate::config::Config;
+use crate::container_logs::{LogRotation, RotationSources};
 use crate::cri_config::{HostSettings, KernelFacts, SubordinateIds, UserNamespaces};
 use crate::eviction::{Eviction, EvictionSources};
 use crate::gate::{StartGate, StopGate};
@@ -55,6 +56,16 @@ impl Parts {
         self.images.take_over_records(&config.root_dir).await;
         if self.node.settings.node.local_storage_isolation {
             self.start_eviction(config, &logs, tasks);
+        }
+        if let Some(limits) = config.pods.log_limits {
+            let sources = RotationSources {
+                runtime: self.runtime.runtime.clone(),
+                observed: self.runtime.pleg.cache().clone(),
+                events: self.events.clone(),
+                clock: WallClock::system(),
+            };
+            let rotation = LogRotation::new(limits, sources, &self.metrics);
+            tasks.spawn(Stage::Pods, "log rotation", |cancel| rotation.run(cancel));
         }
         if let Some(directory) = &config.image_preload_dir {
             let preload = PreloadConfig { directory: directory.clone(), architecture: architecture() };

@@ -7,6 +7,7 @@ use tokio::sync::watch;
 
 use super::parts::Parts;
 use crate::config::Config;
+use crate::container_logs::ContainerLogs;
 use crate::image::ContainerdArrivals;
 use crate::server::ControlServer;
 use crate::supervisor::{ConfigState, SupervisorInputs};
@@ -31,6 +32,15 @@ impl Parts {
         }
     }
 
+    /// The logs of containers, for those who serve them.
+    pub(super) fn logs(&self) -> ContainerLogs {
+        ContainerLogs {
+            pleg: self.runtime.pleg.clone(),
+            status_cache: self.status_cache.clone(),
+            watches: self.log_watches.clone(),
+        }
+    }
+
     /// The control server's view.
     pub(super) fn server(&self, config: &Config) -> ControlServer {
         let preload = |directory: PathBuf| (directory, self.preload.subscribe());
@@ -42,6 +52,7 @@ impl Parts {
             api: self.api.clone(),
             runtime: self.runtime.status.clone(),
             pleg: self.runtime.pleg.clone(),
+            logs: self.logs(),
             calls: self.runtime.calls.clone(),
             runtime_images: self.runtime.images.clone(),
             images: self.images.clone(),

@@ -14,6 +14,7 @@ const SERVED: &[&str] = &[
     GRACEFUL_SHUTDOWN_BY_PRIORITY,
     IMAGE_VOLUMES,
     MEMORY_QOS,
+    SPLIT_LOG_STREAMS,
     STOP_SIGNALS,
 ];
 
@@ -28,6 +29,9 @@ pub(super) const GRACEFUL_SHUTDOWN_BY_PRIORITY: &str = "GracefulNodeShutdownBase
 
 /// Containers on cgroup v2 get their memory settings explicitly.
 pub(super) const MEMORY_QOS: &str = "MemoryQoS";
+
+/// Readers of logs may ask for one stream.
+pub(super) const SPLIT_LOG_STREAMS: &str = "PodLogsQuerySplitStreams";
 
 /// Containers are stopped with the signals of their specs, and their signals are reported.
 pub(super) const STOP_SIGNALS: &str = "ContainerStopSignals";

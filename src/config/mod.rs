@@ -16,6 +16,7 @@ mod hostlet;
 mod kubeadm_tests;
 mod layers;
 mod load;
+mod log_limits;
 mod merge;
 mod node;
 mod node_api;
@@ -35,6 +36,7 @@ pub use duration::{DurationError, GoDuration};
 pub use error::{ConfigError, ConfigErrors, ConfigWarning, Place};
 pub use flags::{FieldFlags, KubeletFlags, ProcessFlags, VersionForm, with_plain_names};
 pub use load::{Loaded, load};
+pub use log_limits::LogLimits;
 pub use node::{Node, Reserved, Threshold};
 pub use node_api::{CertificateFiles, NodeApi, ServingCertificate};
 pub use settings::{

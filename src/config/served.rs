@@ -16,7 +16,6 @@ use Support::{Ignored, Rejected, Served};
 
 const NO_ENDPOINT: Support = Ignored("hostlet does not serve this endpoint yet, so this has no effect");
 const NO_EVICTION: Support = Ignored("hostlet does not evict pods yet, so thresholds have no effect");
-const NO_ROTATION: Support = Ignored("hostlet does not rotate container logs yet, so this has no effect");
 const NO_IMAGE_GC: Support = Ignored("hostlet does not remove unused images yet, so this has no effect");
 const NO_METRICS: Support = Ignored("hostlet has no hidden metrics and no traces yet, so this has no effect");
 const NO_EFFECT: Support = Ignored("this has no effect with container runtimes that are reached over CRI");
@@ -165,10 +164,10 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("volumePluginDir", Ignored("hostlet does not run volume plugins yet, so this has no effect")),
     // Logs.
     ("podLogsDir", Served),
-    ("containerLogMaxSize", NO_ROTATION),
-    ("containerLogMaxFiles", NO_ROTATION),
-    ("containerLogMaxWorkers", NO_ROTATION),
-    ("containerLogMonitorInterval", NO_ROTATION),
+    ("containerLogMaxSize", Served),
+    ("containerLogMaxFiles", Served),
+    ("containerLogMaxWorkers", Served),
+    ("containerLogMonitorInterval", Served),
     ("logging.format", Served),
     ("logging.verbosity", Served),
     ("logging.flushFrequency", Ignored("hostlet writes each log line at once")),

@@ -11,6 +11,7 @@ use super::credential_providers::CredentialProviders;
 use super::flags::ProcessFlags;
 use super::gates;
 use super::hostlet::HostletConfiguration;
+use super::log_limits::LogLimits;
 use super::node::Node;
 use super::node_api::NodeApi;
 use super::static_pod_url::{StaticPodUrl, parse_headers, parse_url};
@@ -203,6 +204,10 @@ pub struct PodDefaults {
     pub pods_per_core: usize,
     /// Root of the pods' log directories (`podLogsDir`).
     pub logs_dir: PathBuf,
+    /// Whether readers of logs may ask for one stream (the feature gate `PodLogsQuerySplitStreams`).
+    pub split_log_streams: bool,
+    /// When logs are rotated; `None` for never.
+    pub log_limits: Option<LogLimits>,
     /// Maximum back-off of a crashing container (`crashLoopBackOff.maxContainerRestartPeriod`).
     pub max_restart_wait: Duration,
     /// Whether containers without a seccomp profile get the runtime's default (`seccompDefault`).
@@ -327,6 +332,8 @@ impl Config {
                 max_pods: count(kubelet.max_pods),
                 pods_per_core: count(kubelet.pods_per_core),
                 logs_dir: path(&kubelet.pod_logs_dir).unwrap_or_default(),
+                split_log_streams: gates::enabled(gates::SPLIT_LOG_STREAMS, kubelet.feature_gates.as_ref()),
+                log_limits: LogLimits::new(kubelet),
                 max_restart_wait: time(kubelet.crash_loop_back_off.max_container_restart_period),
                 seccomp_default: kubelet.seccomp_default.unwrap_or_default(),
                 allowed_unsafe_sysctls: kubelet.allowed_unsafe_sysctls.clone().unwrap_or_default(),
@@ -375,7 +382,7 @@ fn rate(qps: Option<i32>, burst: Option<i32>) -> Option<(NonZeroU32, NonZeroU32)
     Some((number(qps)?, number(burst).unwrap_or(NonZeroU32::MIN)))
 }
 
-fn count(field: Option<i32>) -> usize {
+pub(super) fn count(field: Option<i32>) -> usize {
     field.and_then(|number| number.try_into().ok()).unwrap_or_default()
 }
 

@@ -242,8 +242,12 @@ fn logs(kc: &KubeletConfiguration, breaches: &mut Breaches) {
         breaches.add("containerLogMonitorInterval", "must be 3s or more");
     }
     let size = kc.container_log_max_size.as_deref().unwrap_or_default();
-    if let Err(error) = Quantity::parse(size) {
-        breaches.add("containerLogMaxSize", format!("{size:?}: {error}"));
+    match Quantity::parse(size) {
+        Err(error) => breaches.add("containerLogMaxSize", format!("{size:?}: {error}")),
+        Ok(quantity) if !quantity.is_whole() => {
+            breaches.add("containerLogMaxSize", format!("{size:?} is not a whole number of bytes"));
+        }
+        Ok(_) => {}
     }
 }
 

@@ -90,6 +90,10 @@ pub trait RuntimeService: Send + Sync + 'static {
         resources: LinuxContainerResources,
     ) -> Result<(), CriError>;
 
+    /// Makes the runtime close the log of a running container and open a new one at the same path, after the log was renamed. Not
+    /// idempotent.
+    async fn reopen_log(&self, id: &ContainerId) -> Result<(), CriError>;
+
     /// Inspects a container.
     async fn container_status(&self, id: &ContainerId) -> Result<ContainerStatus, CriError>;
 

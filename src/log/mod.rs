@@ -9,6 +9,7 @@ mod layout;
 mod line;
 mod names;
 mod read;
+mod rotated;
 mod tail;
 mod termination;
 
@@ -17,6 +18,7 @@ pub use error::LogError;
 pub use layout::LogLayout;
 pub use line::{LogLine, LogLineError, LogStream};
 pub use names::container_log_path;
-pub use read::{LogOptions, LogStreaming, Until};
+pub use read::{LogOptions, LogStreaming, LogWatches, Until};
+pub use rotated::{RotatedForm, RotatedLog, RotationStamp};
 pub use tail::tail_start;
 pub use termination::{log_end, termination_message};

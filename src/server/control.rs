@@ -33,6 +33,7 @@ use super::pulls::pulls;
 use super::view::{CertificateView, HungCall, NodeView, Problem};
 use crate::admission::RejectedPod;
 use crate::api::{CertificateReport, Connections};
+use crate::container_logs::ContainerLogs;
 use crate::cri::{Call, Calls, ImageService, RuntimeService, RuntimeStatus};
 use crate::explain::NodeProblem;
 use crate::image::preload::PreloadProblem;
@@ -108,6 +109,8 @@ pub struct ControlServer {
     pub runtime: watch::Receiver<Option<RuntimeStatus>>,
     /// The runtime's pods and the state of relisting.
     pub pleg: PlegHandle,
+    /// The logs of containers.
+    pub logs: ContainerLogs,
     /// Runtime calls in progress.
     pub calls: Calls,
     /// The runtime's images.

@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 
+use crate::container_logs::{self, NoInstance, bare_id};
 use crate::explain::{PodName, matches_pod_name, nearest_names};
 use crate::pod::pod_ref;
 use crate::types::{ContainerId, PodRef};
@@ -49,14 +50,9 @@ pub(super) enum FindError {
         /// Its containers.
         containers: Vec<String>,
     },
-    /// The container has no previous instance.
-    #[error("previous terminated container {container:?} in pod {pod:?} not found")]
-    NoPrevious {
-        /// Name of the container.
-        container: String,
-        /// Name of the pod.
-        pod: String,
-    },
+    /// The container has no instance with a log.
+    #[error(transparent)]
+    Instance(NoInstance),
     /// The container has not run yet.
     #[error("container {container:?} in pod {pod:?} is {why}")]
     NotStarted {
@@ -73,8 +69,11 @@ impl FindError {
     /// Whether the target is missing, rather than ambiguous or too early.
     pub(super) fn is_not_found(&self) -> bool {
         match self {
-            Self::NoPod { .. } | Self::NoContainer { .. } | Self::NoPrevious { .. } => true,
-            Self::Namespaces(..)
+            Self::NoPod { .. } | Self::NoContainer { .. } | Self::Instance(NoInstance::NoPrevious { .. }) => {
+                true
+            }
+            Self::Instance(_)
+            | Self::Namespaces(..)
             | Self::ManyPods { .. }
             | Self::ManyContainers { .. }
             | Self::NotStarted { .. } => false,
@@ -172,52 +171,19 @@ pub(super) fn find_running(pod: &Pod, container: &str) -> Result<ContainerId, Fi
     Err(not_started(pod, container, why))
 }
 
-/// The instance of a container whose log is shown: the running one, else the last one; with `previous` the one before the status's
-/// current one (as in the kubelet's `validateContainerLogStatus`).
+/// The instance of a container whose log is shown; of a pod that has no status of it, also why.
 pub(super) fn find_instance(pod: &Pod, container: &str, previous: bool) -> Result<ContainerId, FindError> {
-    let status = status_of(pod, container);
-    let ended = status.and_then(|status| status.last_state.as_ref()?.terminated.as_ref());
-    let ended = ended.and_then(|ended| ended.container_id.as_deref()).filter(|id| !id.is_empty());
-    if previous {
-        return ended.map(bare_id).ok_or_else(|| no_previous(pod, container));
-    }
-    let state = status.and_then(|status| status.state.as_ref());
-    let current = state.and_then(|state| match (&state.running, &state.terminated) {
-        (Some(_), _) => status?.container_id.as_deref(),
-        (None, Some(terminated)) => terminated.container_id.as_deref(),
-        (None, None) => None,
-    });
-    let current = current.filter(|id| !id.is_empty());
-    current.or(ended).map(bare_id).ok_or_else(|| {
-        let why = match state {
-            Some(state) if state.terminated.is_some() => "terminated".to_owned(),
-            Some(state) => {
-                let waiting = state.waiting.as_ref().and_then(|waiting| waiting.reason.as_deref());
-                format!("waiting to start: {}", waiting.map_or("no logs yet", waiting_reason))
-            }
-            None => format!("not available{}", why_pod_is_not(pod)),
-        };
-        not_started(pod, container, why)
+    container_logs::find_instance(pod, container, previous).map(bare_id).map_err(|error| match error {
+        NoInstance::NotAvailable { .. } => {
+            not_started(pod, container, format!("not available{}", why_pod_is_not(pod)))
+        }
+        other => FindError::Instance(other),
     })
-}
-
-/// There is no previous instance, or its log was removed.
-pub(super) fn no_previous(pod: &Pod, container: &str) -> FindError {
-    FindError::NoPrevious { container: container.to_owned(), pod: full_name(pod).to_owned() }
 }
 
 /// There is no instance with a log.
 pub(super) fn not_started(pod: &Pod, container: &str, why: String) -> FindError {
     FindError::NotStarted { container: container.to_owned(), pod: full_name(pod).to_owned(), why }
-}
-
-/// As in the kubelet, the most common case has a simpler text.
-fn waiting_reason(reason: &str) -> &str {
-    match reason {
-        "ErrImagePull" => "image can't be pulled",
-        "ImagePullBackOff" => "trying and failing to pull image",
-        other => other,
-    }
 }
 
 /// The pod's reason and message, e.g. of a rejection.
@@ -232,11 +198,6 @@ fn status_of<'p>(pod: &'p Pod, container: &str) -> Option<&'p ContainerStatus> {
     let main_and_init = status.container_statuses.iter().chain(&status.init_container_statuses);
     let mut all = main_and_init.chain(&status.ephemeral_container_statuses).flatten();
     all.find(|status| status.name == container)
-}
-
-/// Strips the runtime from `<runtime>://<id>`.
-fn bare_id(id: &str) -> ContainerId {
-    id.split_once("://").map_or(id, |(_, id)| id).into()
 }
 
 fn full_name(pod: &Pod) -> &str {

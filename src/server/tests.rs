@@ -25,11 +25,13 @@ use tokio_util::sync::CancellationToken;
 use super::ControlServer;
 use crate::api::Connections;
 use crate::config::ImageVerification;
+use crate::container_logs::ContainerLogs;
 use crate::cri::fake::{Exec, FakeRuntime, Pull};
 use crate::cri::wire::{ContainerConfig, ContainerMetadata, ImageSpec, PodSandboxConfig, PodSandboxMetadata};
 use crate::cri::{Calls, ExecOutput, RuntimeService};
 use crate::image::credentials::{Credentials, NoSecrets};
 use crate::image::{Arrivals, ImageRequest, Images, PullLimits, PullPolicy};
+use crate::log::LogWatches;
 use crate::node::{self, NodeAddresses, NodeDescriber, NodeInputs, Pressures, RuntimeFacts};
 use crate::pleg::{Pleg, PlegHandle};
 use crate::plugin::PluginList;
@@ -120,6 +122,11 @@ impl Bench {
             api: watch::channel(ApiState::default()).1,
             runtime: watch::channel(None).1,
             pleg: pleg.clone(),
+            logs: ContainerLogs {
+                pleg: pleg.clone(),
+                status_cache: status_cache.clone(),
+                watches: LogWatches::default(),
+            },
             calls: Calls::default(),
             images: images.clone(),
             arrivals: Arc::new(Arrived(arrived.clone())),
@@ -293,7 +300,7 @@ async fn logs_are_decoded_and_limited_as_requested() {
     assert_eq!(status, 200);
     assert!(text.contains("\r\none line\nanother\n\r\n"), "{text}");
     let (_, text) = bench.get("/v1/logs?pod=default/web-node1&container=c&tail=1&timestamps=true").await;
-    assert!(text.contains("\r\n2026-01-01T00:00:00Z another\n\r\n"), "{text}");
+    assert!(text.contains("\r\n2026-01-01T00:00:00.000000000Z another\n\r\n"), "{text}");
     let (_, text) = bench.get("/v1/logs?pod=web&since=2026-01-01T00:00:01Z").await;
     assert!(!text.contains("another"), "{text}");
 }

@@ -14,7 +14,7 @@ const LEVELS: [&[&str]; 14] = [
     &["dra", "probe", "source"],
     &["admission", "worker"],
     &["lifecycle", "ownership", "publish"],
-    &["eviction", "explain", "housekeeping", "shutdown"],
+    &["container_logs", "eviction", "explain", "housekeeping", "shutdown"],
     &["doctor", "kubelet_api", "purge", "server", "supervisor"],
     &["cli"],
     &["app"],

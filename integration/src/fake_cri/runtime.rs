@@ -246,6 +246,14 @@ impl RuntimeService for Runtimes {
         })
     }
 
+    async fn reopen_container_log(
+        &self,
+        request: Request<wire::ReopenContainerLogRequest>,
+    ) -> Outcome<wire::ReopenContainerLogResponse> {
+        let id = request.into_inner().container_id.into();
+        answer(self.fake.reopen_log(&id).await, |()| wire::ReopenContainerLogResponse {})
+    }
+
     async fn exec_sync(&self, request: Request<wire::ExecSyncRequest>) -> Outcome<wire::ExecSyncResponse> {
         let wire::ExecSyncRequest { container_id, cmd, timeout } = request.into_inner();
         let timeout = Duration::from_secs(timeout.unsigned_abs());

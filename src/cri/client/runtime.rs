@@ -227,6 +227,12 @@ impl RuntimeService for CriClient {
         self.call(Operation::UpdateContainer, CallSubject::Container(id.clone()), call).await.map(drop)
     }
 
+    async fn reopen_log(&self, id: &ContainerId) -> Result<(), CriError> {
+        let request = wire::ReopenContainerLogRequest { container_id: id.to_string() };
+        let call = async { self.runtime().reopen_container_log(request).await };
+        self.call(Operation::ReopenLog, CallSubject::Container(id.clone()), call).await.map(drop)
+    }
+
     async fn container_status(&self, id: &ContainerId) -> Result<ContainerStatus, CriError> {
         let request = wire::ContainerStatusRequest { container_id: id.to_string(), verbose: false };
         let call = async { self.runtime().container_status(request).await };

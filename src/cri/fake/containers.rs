@@ -128,6 +128,18 @@ impl World {
         Ok(())
     }
 
+    /// The log to open for a running container.
+    pub(super) fn log_of_running(&self, id: &ContainerId) -> Result<String, CriError> {
+        let operation = Operation::ReopenLog;
+        let Some(record) = self.containers.get(id) else { return Err(no_container(operation, id)) };
+        match record.life {
+            Life::Running { .. } => Ok(record.log_path.clone()),
+            Life::Created | Life::Exited { .. } | Life::Unknown => {
+                Err(CriError::Failed { operation, message: "container is not running".to_owned() })
+            }
+        }
+    }
+
     /// Starts a created container, which then follows its script.
     pub(super) fn start_container(&mut self, id: &ContainerId, now: Instant) -> Result<(), CriError> {
         let operation = Operation::StartContainer;

@@ -9,6 +9,7 @@ use std::mem::size_of;
 
 use jiff::Timestamp;
 
+use super::reader::LogOptions;
 use crate::log::LogStream;
 use crate::log::line::{Extent, LogHeader};
 
@@ -16,6 +17,8 @@ use crate::log::line::{Extent, LogHeader};
 pub(super) const HEADER_MAX: usize = 256;
 /// Maximum bytes held back: a few parts of the size that runtimes use (16 KiB).
 pub(super) const HELD_MAX: usize = 256 * 1024;
+
+const NANOSECOND_DIGITS: usize = 9;
 
 /// The writer of a line: a stream, or unknown for text that is not in the format. Such text is output as is rather than lost.
 type Writer = Option<LogStream>;
@@ -57,6 +60,8 @@ impl Held {
 /// Decodes one container's log.
 pub(super) struct Decoder {
     since: Option<Timestamp>,
+    /// The only stream to output; both if none.
+    stream: Option<LogStream>,
     /// Whether each line starts with its time.
     timestamps: bool,
     /// Number of lines to skip.
@@ -69,11 +74,12 @@ pub(super) struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder that skips the first `skip` lines, and lines from before `since`.
-    pub(super) fn new(skip: u64, since: Option<Timestamp>, timestamps: bool) -> Self {
+    /// A decoder that skips the first `skip` lines, and those that are not wanted.
+    pub(super) fn new(skip: u64, options: &LogOptions) -> Self {
         Self {
-            since,
-            timestamps,
+            since: options.since,
+            stream: options.stream,
+            timestamps: options.timestamps,
             skip,
             place: Place::Header { spaces: 0 },
             header: Vec::new(),
@@ -198,12 +204,13 @@ impl Decoder {
 
     /// Starts a raw line: a new line or the next part of its writer's incomplete one.
     fn begin(&mut self, writer: Writer, is_shown: bool, time: &[u8], out: &mut Vec<u8>) {
-        if self.is_open(writer) || self.growing(writer).is_some() {
+        let is_other = self.stream.is_some_and(|wanted| writer != Some(wanted));
+        if is_other || self.is_open(writer) || self.growing(writer).is_some() {
             return;
         }
         let mut text = Vec::new();
         if self.timestamps && is_shown && !time.is_empty() {
-            text.extend_from_slice(time);
+            push_time(time, &mut text);
             text.push(b' ');
         }
         let line = Held { writer, is_shown, progress: Progress::Growing, text };
@@ -273,4 +280,20 @@ impl Decoder {
             }
         }
     }
+}
+
+/// Appends a time with all nine digits of its nanoseconds, as the stock kubelet does; runtimes omit trailing zeros.
+fn push_time(time: &[u8], text: &mut Vec<u8>) {
+    let zone = time.iter().rposition(|byte| matches!(byte, b'Z' | b'z' | b'+' | b'-')).unwrap_or(time.len());
+    let (clock, zone) = time.split_at(zone);
+    text.extend_from_slice(clock);
+    let digits = match clock.iter().rposition(|byte| *byte == b'.') {
+        Some(point) => clock.len() - point - 1,
+        None => {
+            text.push(b'.');
+            0
+        }
+    };
+    text.extend(std::iter::repeat_n(b'0', NANOSECOND_DIGITS.saturating_sub(digits)));
+    text.extend_from_slice(zone);
 }

@@ -6,7 +6,8 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 
 use super::decode::{Decoder, HEADER_MAX, HELD_MAX};
-use super::last::last_lines;
+use super::last::{LastLines, Start};
+use super::reader::LogOptions;
 use crate::log::LogStream;
 use crate::log::line::{Extent, LogHeader};
 
@@ -28,7 +29,13 @@ fn decoded(mut decoder: Decoder, text: &[u8], chunk: usize) -> Vec<u8> {
 }
 
 fn plain() -> Decoder {
-    Decoder::new(0, None, false)
+    Decoder::new(0, &LogOptions::default())
+}
+
+/// The start of the last lines; everything if there are not as many.
+fn start(log: &[u8], tail: u64) -> Start {
+    let found = LastLines::new(tail).search(&mut Cursor::new(log), log.len() as u64).unwrap();
+    found.unwrap_or(Start { offset: 0, skip: 0 })
 }
 
 fn shown(text: &[u8]) -> String {
@@ -43,6 +50,11 @@ struct Line {
     has_ended: bool,
 }
 
+/// A time as it is output, and a space.
+fn full_time(time: Timestamp) -> Vec<u8> {
+    format!("{time:.9} ").into_bytes()
+}
+
 fn model(text: &[u8], tail: Option<u64>, since: Option<Timestamp>, timestamps: bool) -> Vec<u8> {
     let mut lines: Vec<Line> = Vec::new();
     for raw in text.split_inclusive(|byte| *byte == b'\n') {
@@ -53,7 +65,7 @@ fn model(text: &[u8], tail: Option<u64>, since: Option<Timestamp>, timestamps: b
         let writer = header.map(|header| header.stream);
         let at = lines.iter().position(|line| line.writer == writer && !line.has_ended);
         let at = at.unwrap_or_else(|| {
-            let time = header.filter(|_| timestamps).map(|header| [header.time, b" "].concat());
+            let time = header.filter(|_| timestamps).map(|header| full_time(header.timestamp));
             lines.push(Line {
                 writer,
                 timestamp: header.map(|header| header.timestamp),
@@ -114,10 +126,22 @@ fn bytes_that_are_not_utf8_pass_through() {
 }
 
 #[test]
-fn timestamps_are_the_runtimes_and_once_per_line() {
-    let log = b"2026-01-01T00:00:00.120000000+02:00 stdout P a\n2026-01-01T00:00:09Z stdout F b\nhuh\n";
-    let out = decoded(Decoder::new(0, None, true), log, 7);
+fn timestamps_have_nanoseconds_and_are_once_per_line() {
+    let log = b"2026-01-01T00:00:00.12+02:00 stdout P a\n2026-01-01T00:00:09Z stdout F b\nhuh\n";
+    let out = decoded(Decoder::new(0, &LogOptions { timestamps: true, ..LogOptions::default() }), log, 7);
     assert_eq!(out, b"2026-01-01T00:00:00.120000000+02:00 ab\nhuh\n");
+}
+
+#[test]
+fn one_stream_is_not_delayed_by_the_other() {
+    let options = LogOptions { stream: Some(LogStream::Stderr), ..LogOptions::default() };
+    let mut decoder = Decoder::new(0, &options);
+    let mut out = Vec::new();
+    decoder.feed(&raw(1, STDOUT, "P", b"prompt"), &mut out);
+    decoder.feed(&raw(2, STDERR, "P", b"an "), &mut out);
+    decoder.feed(b"no line of a runtime\n", &mut out);
+    decoder.feed(&raw(3, STDERR, "F", b"error"), &mut out);
+    assert_eq!(out, b"an error\n");
 }
 
 #[test]
@@ -152,7 +176,7 @@ fn little_is_held_for_a_line_without_end() {
 #[test]
 fn held_hidden_lines_are_bounded() {
     let since = Some(Timestamp::from_second(10).unwrap());
-    let mut decoder = Decoder::new(0, since, false);
+    let mut decoder = Decoder::new(0, &LogOptions { since, ..LogOptions::default() });
     let mut out = Vec::new();
     decoder.feed(&raw(20, STDOUT, "P", b"prompt"), &mut out);
     for _ in 0..HELD_MAX / 16 {
@@ -216,26 +240,28 @@ proptest! {
         log in logs(), chunk in 1usize..200, since in proptest::option::of(0..20i64), timestamps: bool,
     ) {
         let since = since.map(|second| Timestamp::from_second(second).unwrap());
-        let out = decoded(Decoder::new(0, since, timestamps), &log, chunk);
+        let out = decoded(Decoder::new(0, &LogOptions { since, timestamps, ..LogOptions::default() }), &log, chunk);
         prop_assert_eq!(out, model(&log, None, since, timestamps));
     }
 
     #[test]
     fn the_last_lines_match_the_model(
-        log in logs(), tail in 0..50u64, since in proptest::option::of(0..20i64), filler in 0..3usize,
+        log in logs(), tail in 1..50u64, since in proptest::option::of(0..20i64), filler in 0..3usize,
     ) {
         let since = since.map(|second| Timestamp::from_second(second).unwrap());
         // Lines that span search blocks.
         let long = raw(1, STDOUT, "F", &[b'l'; 20_000]).repeat(filler);
         let log = [raw(1, STDERR, "F", b"first"), long, log].concat();
-        let start = last_lines(&mut Cursor::new(&log), tail, log.len() as u64).unwrap();
-        let out = decoded(Decoder::new(start.skip, since, false), &log[start.offset as usize..], 1000);
+        let start = start(&log, tail);
+        let options = LogOptions { since, ..LogOptions::default() };
+        let out = decoded(Decoder::new(start.skip, &options), &log[start.offset as usize..], 1000);
         prop_assert_eq!(out, model(&log, Some(tail), since, false));
     }
 
     #[test]
-    fn nothing_makes_it_panic(text in proptest::collection::vec(any::<u8>(), 0..600), tail in 0..9u64) {
-        let start = last_lines(&mut Cursor::new(&text), tail, text.len() as u64).unwrap();
-        decoded(Decoder::new(start.skip, None, true), &text[start.offset as usize..], 50);
+    fn nothing_makes_it_panic(text in proptest::collection::vec(any::<u8>(), 0..600), tail in 1..9u64) {
+        let start = start(&text, tail);
+        let options = LogOptions { timestamps: true, ..LogOptions::default() };
+        decoded(Decoder::new(start.skip, &options), &text[start.offset as usize..], 50);
     }
 }

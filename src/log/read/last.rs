@@ -1,6 +1,6 @@
-//! Finds the start of the last lines of a log from its end. A line that the runtime split counts as one.
+//! Finds the start of the last lines of a log from its end, in the newest file and the ones before it. A line that the runtime split counts as one.
 
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 
 use super::decode::HEADER_MAX;
 use crate::log::LogStream;
@@ -21,40 +21,109 @@ pub(super) struct Start {
     pub(super) skip: u64,
 }
 
-/// Finds the last `count` lines of the first `size` bytes. An unterminated last line counts.
-pub(super) fn last_lines<F: Read + Seek>(file: &mut F, count: u64, size: u64) -> io::Result<Start> {
-    if count == 0 {
-        return Ok(Start { offset: size, skip: 0 });
+/// Finds the last lines of the files of a log, which are searched from the newest to the oldest.
+pub(super) struct LastLines {
+    counter: LineCounter,
+}
+
+impl LastLines {
+    /// A search for the last `count` lines, at least one.
+    pub(super) fn new(count: u64) -> Self {
+        let counter = LineCounter { wanted: count, lines: 0, is_seen: PerStream::default(), candidate: None };
+        Self { counter }
     }
-    let mut counter = LineCounter { wanted: count, lines: 0, is_seen: PerStream::default(), candidate: None };
-    // The header of a line that starts at a block's end is in the next block.
-    let mut buffer = vec![0; BLOCK + 1 + HEADER_MAX];
-    let mut end = size;
-    while end > 0 {
-        let start = end.saturating_sub(BLOCK as u64);
-        let length = (size - start).min(buffer.len() as u64) as usize;
-        let searched = (end - start) as usize;
-        file.seek(SeekFrom::Start(start))?;
-        file.read_exact(&mut buffer[..length])?;
-        let line_ends = buffer[..searched].iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n');
-        for (at, _) in line_ends {
-            let from = at + 1;
-            let offset = start + from as u64;
-            if offset < size
-                && let Some(found) = counter.line(offset, &buffer[from..length])
+
+    /// Searches the first `size` bytes of the next file. An unterminated last line counts. `None` if it does not have enough lines.
+    pub(super) fn search<F: Read + Seek>(&mut self, file: &mut F, size: u64) -> io::Result<Option<Start>> {
+        // The header of a line that starts at a block's end is in the next block.
+        let mut buffer = vec![0; BLOCK + 1 + HEADER_MAX];
+        let mut end = size;
+        while end > 0 {
+            let start = end.saturating_sub(BLOCK as u64);
+            let length = (size - start).min(buffer.len() as u64) as usize;
+            let searched = (end - start) as usize;
+            file.seek(SeekFrom::Start(start))?;
+            file.read_exact(&mut buffer[..length])?;
+            let line_ends = buffer[..searched].iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n');
+            for (at, _) in line_ends {
+                let from = at + 1;
+                let offset = start + from as u64;
+                if offset < size
+                    && let Some(found) = self.counter.line(offset, &buffer[from..length])
+                {
+                    return Ok(Some(found));
+                }
+            }
+            if start == 0
+                && let Some(found) = self.counter.line(0, &buffer[..length])
             {
-                return Ok(found);
+                return Ok(Some(found));
+            }
+            end = start;
+        }
+        // Whether a line is split between two files is not known; it then counts as two.
+        Ok(self.counter.candidate.take().map(|candidate| candidate.start))
+    }
+
+    /// The same for a file that can only be read from its start to its end.
+    pub(super) fn search_forward(&mut self, text: impl Read) -> io::Result<Option<Start>> {
+        let mut text = BufReader::with_capacity(BLOCK, text);
+        let mut file = ForwardCount::default();
+        let mut head = Vec::with_capacity(HEADER_MAX);
+        loop {
+            let block = text.fill_buf()?;
+            if block.is_empty() {
+                break;
+            }
+            let end = memchr::memchr(b'\n', block);
+            let line = &block[..end.unwrap_or(block.len())];
+            head.extend_from_slice(&line[..line.len().min(HEADER_MAX - head.len())]);
+            let read = end.map_or(block.len(), |end| end + 1);
+            text.consume(read);
+            if end.is_some() {
+                file.line(&head);
+                head.clear();
             }
         }
-        if start == 0
-            && let Some(found) = counter.line(0, &buffer[..length])
-        {
-            return Ok(found);
+        if !head.is_empty() {
+            file.line(&head);
         }
-        end = start;
+        let counter = &mut self.counter;
+        counter.lines += file.lines;
+        for stream in [LogStream::Stdout, LogStream::Stderr] {
+            // The end of a line that is incomplete here is in a newer file, and was counted there.
+            let is_seen = counter.is_seen.of(stream);
+            counter.lines += u64::from(*file.is_incomplete.of(stream) && !*is_seen);
+            *is_seen |= *file.is_seen.of(stream);
+        }
+        let skip = counter.lines.checked_sub(counter.wanted);
+        Ok(skip.map(|skip| Start { offset: 0, skip }))
     }
-    // The text starts here, so no line is split before it.
-    Ok(counter.candidate.map_or(Start { offset: 0, skip: 0 }, |candidate| candidate.start))
+}
+
+/// Counts the lines of a file from the first to the last.
+#[derive(Default)]
+struct ForwardCount {
+    /// Number of line ends.
+    lines: u64,
+    /// Streams with lines.
+    is_seen: PerStream<bool>,
+    /// Streams whose last line is incomplete.
+    is_incomplete: PerStream<bool>,
+}
+
+impl ForwardCount {
+    fn line(&mut self, text: &[u8]) {
+        match LogHeader::parse(text) {
+            Ok((header, _)) => {
+                let is_partial = header.extent == Extent::Partial;
+                *self.is_seen.of(header.stream) = true;
+                *self.is_incomplete.of(header.stream) = is_partial;
+                self.lines += u64::from(!is_partial);
+            }
+            Err(_) => self.lines += 1,
+        }
+    }
 }
 
 /// A value per stream.
@@ -138,11 +207,34 @@ mod tests {
     use super::*;
 
     fn start(text: &str, count: u64) -> Start {
-        last_lines(&mut Cursor::new(text.as_bytes()), count, text.len() as u64).unwrap()
+        let found = LastLines::new(count).search(&mut Cursor::new(text.as_bytes()), text.len() as u64);
+        found.unwrap().unwrap_or(Start { offset: 0, skip: 0 })
     }
 
     fn line(tag: &str, stream: &str, text: &str) -> String {
         format!("2026-01-01T00:00:00Z {stream} {tag} {text}\n")
+    }
+
+    #[test]
+    fn lines_are_counted_through_older_files() {
+        let newest = line("F", "stdout", "end") + &line("F", "stderr", "e");
+        let mut older = line("F", "stdout", "a") + "no line of a runtime\n" + &line("F", "stderr", "b");
+        older += &line("P", "stdout", "begin ");
+        let search = |count| {
+            let mut search = LastLines::new(count);
+            let found = search.search(&mut Cursor::new(newest.as_bytes()), newest.len() as u64).unwrap();
+            assert_eq!(found, None);
+            search
+        };
+        // The line begun in the older file ends in the newer one.
+        for (count, skip) in [(3, 2), (4, 1), (5, 0)] {
+            let plain = search(count).search(&mut Cursor::new(older.as_bytes()), older.len() as u64).unwrap();
+            let forward = search(count).search_forward(older.as_bytes()).unwrap();
+            assert_eq!(forward, Some(Start { offset: 0, skip }), "{count}");
+            assert!(plain.is_some(), "{count}");
+        }
+        assert_eq!(search(6).search_forward(older.as_bytes()).unwrap(), None);
+        assert_eq!(search(6).search(&mut Cursor::new(older.as_bytes()), older.len() as u64).unwrap(), None);
     }
 
     #[test]
@@ -162,7 +254,6 @@ mod tests {
         let text = line("F", "stderr", "e") + &line("F", "stdout", "o") + &long;
         assert_eq!(start(&text, 1), Start { offset: (text.len() - long.len()) as u64, skip: 0 });
         assert_eq!(start(&text, 9), Start { offset: 0, skip: 0 });
-        assert_eq!(start(&text, 0), Start { offset: text.len() as u64, skip: 0 });
         assert_eq!(start("", 5), Start { offset: 0, skip: 0 });
     }
 }

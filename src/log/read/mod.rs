@@ -2,13 +2,15 @@
 //! of a log or of its lines.
 
 mod decode;
-mod file;
+mod files;
 mod last;
-mod rotation;
+mod reader;
 mod stream;
+mod watches;
 
-pub use file::LogOptions;
+pub use reader::LogOptions;
 pub use stream::{LogStreaming, Until};
+pub use watches::LogWatches;
 
 #[cfg(test)]
 mod decode_tests;

@@ -1,7 +1,6 @@
 //! Streams a log, once or followed. Files are read on the blocking pool.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,31 +9,27 @@ use futures::future::BoxFuture;
 use futures::stream::try_unfold;
 use tokio::time::sleep;
 
-use super::file::{LogOptions, LogReader, Piece};
+use super::reader::{LogOptions, LogReader, Piece};
+use super::watches::{LogWatch, LogWatches};
 use crate::log::LogError;
-use crate::sys::{Changes, Watch};
 
 /// Poll interval without change notifications.
 const FALLBACK: Duration = Duration::from_secs(1);
-/// How long a runtime may still write to the old log after opening a new one.
-const HAND_OVER: Duration = Duration::from_millis(100);
 
 /// When to stop reading.
 pub enum Until {
     /// At the log's current end.
     Now,
-    /// Follow until this completes: the container has exited. Its remaining output is read first.
-    Ended(BoxFuture<'static, ()>),
+    /// Follow until this completes: the container has exited. Its remaining output is read first. Changes are reported by the watches.
+    Ended(BoxFuture<'static, ()>, LogWatches),
 }
 
 /// The state of reading.
 enum ReadingPhase {
     /// Reading up to the initial end.
-    Once { left: u64 },
+    Once,
     /// Following.
     Following(Follow),
-    /// The file was rotated; reading the runtime's last writes to it.
-    Leaving(Follow),
     /// The container has exited; reading the rest of all files.
     Draining,
     /// Everything was read.
@@ -43,15 +38,16 @@ enum ReadingPhase {
 
 struct Follow {
     ended: BoxFuture<'static, ()>,
-    changed: Arc<Changes>,
-    /// Triggers `changed`. It misses renamed files, and everything if the system has no watches left.
-    _watch: Watch,
+    /// It misses everything if the system has no watches left.
+    watch: LogWatch,
 }
 
 /// A log opened for streaming.
 pub struct LogStreaming {
     reader: LogReader,
     phase: ReadingPhase,
+    /// How many bytes may still be output.
+    left: u64,
 }
 
 impl LogStreaming {
@@ -59,17 +55,15 @@ impl LogStreaming {
     pub async fn open(path: PathBuf, options: LogOptions, until: Until) -> Result<Self, LogError> {
         let opened = path.clone();
         let opening = tokio::task::spawn_blocking(move || {
-            let phase = match until {
+            let (phase, follows) = match until {
                 // Watched before it is read, so that no change is missed in between.
-                Until::Ended(ended) => Some(ReadingPhase::Following(Follow::new(&opened, ended))),
-                Until::Now => None,
+                Until::Ended(ended, watches) => {
+                    (ReadingPhase::Following(Follow { ended, watch: watches.follow(&opened) }), true)
+                }
+                Until::Now => (ReadingPhase::Once, false),
             };
-            let reader = LogReader::open(&opened, &options)?;
-            let phase = match phase {
-                Some(phase) => phase,
-                None => ReadingPhase::Once { left: reader.left()? },
-            };
-            Ok(Self { reader, phase })
+            let reader = LogReader::open(&opened, &options, follows)?;
+            Ok(Self { reader, phase, left: options.limit.unwrap_or(u64::MAX) })
         });
         opening.await.map_err(|join_error| LogError::Open { path, source: join_error.into() })?
     }
@@ -80,108 +74,54 @@ impl LogStreaming {
     }
 
     async fn next(mut self) -> Result<Option<(Bytes, Self)>, LogError> {
-        loop {
-            let text;
+        while self.left > 0 && !matches!(self.phase, ReadingPhase::Done) {
+            let mut text;
             (text, self) = self.step().await?;
             if !text.is_empty() {
+                text.truncate(usize::try_from(self.left).unwrap_or(usize::MAX));
+                self.left -= text.len() as u64;
                 return Ok(Some((text.into(), self)));
             }
-            if matches!(self.phase, ReadingPhase::Done) {
-                return Ok(None);
-            }
         }
+        Ok(None)
     }
 
-    /// Reads a chunk, or handles the end of a file.
+    /// Reads a chunk, or waits for more.
     async fn step(self) -> Result<(Vec<u8>, Self), LogError> {
-        let Self { reader, phase } = self;
-        let most = match &phase {
-            ReadingPhase::Once { left } => *left,
-            ReadingPhase::Following(_)
-            | ReadingPhase::Leaving(_)
-            | ReadingPhase::Draining
-            | ReadingPhase::Done => u64::MAX,
-        };
-        let (mut reader, (piece, left)) = blocking(reader, move |reader| {
-            let before = reader.position();
-            let piece = reader.read(most)?;
-            Ok((piece, most.saturating_sub(reader.position().saturating_sub(before))))
-        })
-        .await?;
-        if let Piece::Text(text) = piece {
-            let phase = match phase {
-                ReadingPhase::Once { .. } => ReadingPhase::Once { left },
-                ReadingPhase::Following(_)
-                | ReadingPhase::Leaving(_)
-                | ReadingPhase::Draining
-                | ReadingPhase::Done => phase,
-            };
-            return Ok((text, Self { reader, phase }));
-        }
-        let (text, phase) = match phase {
-            ReadingPhase::Once { .. } | ReadingPhase::Done => (reader.finish(), ReadingPhase::Done),
-            ReadingPhase::Following(follow) => {
-                let is_rotated;
-                (reader, is_rotated) = blocking(reader, |reader| reader.is_rotated()).await?;
-                if is_rotated {
-                    sleep(HAND_OVER).await;
-                    (Vec::new(), ReadingPhase::Leaving(follow))
-                } else {
-                    follow.wait(&mut reader).await
-                }
+        let Self { reader, phase, left } = self;
+        let (mut reader, piece) = read(reader).await?;
+        let (text, phase) = match (piece, phase) {
+            (Piece::Text(text), phase) => (text, phase),
+            (Piece::HandOver(wait), phase) => {
+                sleep(wait).await;
+                (Vec::new(), phase)
             }
-            ReadingPhase::Leaving(follow) => {
-                let piece;
-                (reader, piece) = blocking(reader, LogReader::advance).await?;
-                (text_of(piece), ReadingPhase::Following(follow))
-            }
-            ReadingPhase::Draining => {
-                let piece;
-                (reader, piece) = blocking(reader, LogReader::advance).await?;
-                match piece {
-                    Piece::Text(text) => (text, ReadingPhase::Draining),
-                    Piece::End => (reader.finish(), ReadingPhase::Done),
-                }
+            (Piece::End, ReadingPhase::Following(follow)) => follow.wait(&mut reader).await,
+            (Piece::End, ReadingPhase::Once | ReadingPhase::Draining | ReadingPhase::Done) => {
+                (reader.finish(), ReadingPhase::Done)
             }
         };
-        Ok((text, Self { reader, phase }))
+        Ok((text, Self { reader, phase, left }))
     }
 }
 
 impl Follow {
-    fn new(path: &Path, ended: BoxFuture<'static, ()>) -> Self {
-        let changed = Arc::new(Changes::default());
-        let mut watch = Watch::new(path, "logs", changed.clone());
-        watch.renew();
-        Self { ended, changed, _watch: watch }
-    }
-
     /// Waits for more text or for the container's exit.
     async fn wait(mut self, reader: &mut LogReader) -> (Vec<u8>, ReadingPhase) {
         tokio::select! {
             // Cancel-safe: not polled again once complete.
             () = &mut self.ended => (Vec::new(), ReadingPhase::Draining),
-            // Cancel-safe: a change is consumed only when `next` returns.
-            () = self.changed.next() => (Vec::new(), ReadingPhase::Following(self)),
+            // Cancel-safe: a change counts as seen only when `changed` returns.
+            () = self.watch.changed() => (Vec::new(), ReadingPhase::Following(self)),
             // Cancel-safe: a sleep.
             () = sleep(FALLBACK) => (reader.settle(), ReadingPhase::Following(self)),
         }
     }
 }
 
-fn text_of(piece: Piece) -> Vec<u8> {
-    match piece {
-        Piece::Text(text) => text,
-        Piece::End => Vec::new(),
-    }
-}
-
-/// Runs blocking work on the blocking pool. The reader is lost if this is dropped, which ends its stream anyway.
-async fn blocking<T: Send + 'static>(
-    mut reader: LogReader,
-    work: impl FnOnce(&mut LogReader) -> Result<T, LogError> + Send + 'static,
-) -> Result<(LogReader, T), LogError> {
+/// Reads on the blocking pool. The reader is lost if this is dropped, which ends its stream anyway.
+async fn read(mut reader: LogReader) -> Result<(LogReader, Piece), LogError> {
     let path = reader.path().to_owned();
-    let done = tokio::task::spawn_blocking(move || work(&mut reader).map(|done| (reader, done)));
+    let done = tokio::task::spawn_blocking(move || reader.read().map(|piece| (reader, piece)));
     done.await.map_err(|join_error| LogError::Read { path, source: join_error.into() })?
 }
