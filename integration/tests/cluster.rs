@@ -24,6 +24,8 @@ mod fields;
 mod images;
 #[path = "cluster/life.rs"]
 mod life;
+#[path = "cluster/logs.rs"]
+mod logs;
 #[path = "cluster/many.rs"]
 mod many;
 #[path = "cluster/node_api.rs"]

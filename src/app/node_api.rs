@@ -18,8 +18,8 @@ use crate::api::{IssuedCertificate, ServingCertificateTask, ServingMetrics, Serv
 use crate::config::{CertificateFiles, Config, NodeApi, ServingCertificate};
 use crate::kubelet_api::auth::{ApiReviews, Authenticator, Authorizer, Reviews, StreamingVerbs};
 use crate::kubelet_api::{
-    ApiListeners, ApiTlsError, EndpointParts, Guard, Healthz, IdentityFiles, KubeletApi, ListenError,
-    RequestMetrics, TlsSettings, TlsTask,
+    ApiListeners, ApiTlsError, ContainerLogParts, EndpointParts, Guard, Healthz, IdentityFiles, KubeletApi,
+    ListenError, RequestMetrics, TlsSettings, TlsTask,
 };
 use crate::tls::{CertificateStore, ServerTls, TlsError, TlsVersion, self_signed_files};
 use crate::types::WallClock;
@@ -126,16 +126,21 @@ impl NodeApiSide {
             true => StreamingVerbs::OfMethod,
             false => StreamingVerbs::Create,
         };
-        let api = KubeletApi {
-            endpoints: EndpointParts { healthz: Healthz::new(tasks.heartbeats().clone()) },
-            guard: Guard { authenticator, authorizer, streaming },
-            has_debugging: settings.has_debugging,
-            tls: tls.config(),
-            metrics: RequestMetrics::new(&parts.metrics),
-        };
+        let healthz = Healthz::new(tasks.heartbeats().clone());
+        let (logs, rejected) = (parts.logs(), parts.rejected.clone());
+        let split_streams = config.pods.split_log_streams;
+        let guard = Guard { authenticator, authorizer, streaming };
+        let (has_debugging, config) = (settings.has_debugging, tls.config());
+        let metrics = RequestMetrics::new(&parts.metrics);
         let tls = tls.with_rescan(tasks.rescan().subscribe());
         tasks.spawn(Stage::State, "node API certificate", |cancel| tls.run(cancel));
-        tasks.spawn(Stage::State, "node API", |cancel| threads.run(api.run(listeners, cancel)));
+        tasks.spawn(Stage::State, "node API", |cancel| {
+            let clock = WallClock::system();
+            let logs = ContainerLogParts { logs, rejected, split_streams, clock, cancel: cancel.clone() };
+            let endpoints = EndpointParts { healthz, logs };
+            let api = KubeletApi { endpoints, guard, has_debugging, tls: config, metrics };
+            threads.run(api.run(listeners, cancel))
+        });
     }
 }
 

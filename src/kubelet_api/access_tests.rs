@@ -19,7 +19,7 @@ use super::auth::testing::FakeReviews;
 use super::auth::{Authenticator, Authorizer, Reviews, StreamingVerbs};
 use super::listen::ClientCertificates;
 use super::routes::{EndpointParts, read_only, secured};
-use super::{Guard, Healthz, RequestMetrics};
+use super::{Guard, Healthz, RequestMetrics, container_logs};
 use crate::telemetry::{Heartbeats, Metrics};
 use crate::tls::fake::FakeAuthority;
 use crate::tls::{ClientAuthorities, PrivateKey, certificate_request};
@@ -118,7 +118,7 @@ impl Api {
 }
 
 fn parts() -> EndpointParts {
-    EndpointParts { healthz: Healthz::new(Heartbeats::default()) }
+    EndpointParts { healthz: Healthz::new(Heartbeats::default()), logs: container_logs::testing::parts() }
 }
 
 async fn ask(app: &Router, method: &str, path: &str, credentials: Credentials) -> (StatusCode, String) {

@@ -4,6 +4,7 @@
 mod access_tests;
 mod api;
 pub mod auth;
+mod container_logs;
 mod guard;
 mod healthz;
 mod held;
@@ -13,6 +14,7 @@ mod routes;
 mod tls;
 
 pub use api::{ApiListeners, KubeletApi};
+pub use container_logs::ContainerLogParts;
 pub use guard::Guard;
 pub use healthz::Healthz;
 pub use listen::ListenError;

@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use http::StatusCode;
 
+use super::container_logs::{self, ContainerLogParts};
 use super::guard::{Guard, check};
 use super::healthz::{self, Healthz};
 use super::metrics::{RequestMetrics, ServerType, measure};
@@ -33,6 +34,8 @@ const DEBUGGING: [&str; 8] = [
 pub struct EndpointParts {
     /// `/healthz`.
     pub healthz: Healthz,
+    /// `/containerLogs`.
+    pub logs: ContainerLogParts,
 }
 
 impl EndpointParts {
@@ -43,7 +46,7 @@ impl EndpointParts {
 
     /// The endpoints of `enableDebuggingHandlers`, which need credentials.
     fn debugging(&self) -> Router {
-        Router::new()
+        Router::new().merge(container_logs::routes(self.logs.clone()))
     }
 }
 

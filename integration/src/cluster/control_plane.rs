@@ -149,8 +149,15 @@ impl Cluster {
 
     /// Runs kubectl as administrator.
     pub fn kubectl(&self, args: &[&str]) -> Result<String> {
+        run(self.kubectl_command()?.args(args))
+    }
+
+    /// kubectl as administrator, for its arguments.
+    pub fn kubectl_command(&self) -> Result<Command> {
         let program = lib("kubernetes_program", ["kubectl"])?;
-        run(Command::new(program.trim()).arg("--kubeconfig").arg(self.kubeconfig()).args(args))
+        let mut command = Command::new(program.trim());
+        command.arg("--kubeconfig").arg(self.kubeconfig());
+        Ok(command)
     }
 
     /// Audit events of nodes' requests, one JSON object per line.

@@ -42,13 +42,14 @@ In a real cluster, on a node beside one with the stock kubelet, taking turns:
   cluster-probed    the same with a readiness probe and a sidecar each
   cluster-pull      first start with a pull from a registry: created -> Ready
   cluster-resize    resize of a running pod: requested -> in its cgroup, in its status
+  cluster-logs      a log read through the API server: time and CPU
   cluster-idle      memory and CPU with 110 pods
   cluster-dra       ResourceSlices of a DRA driver; hostlet only
   cluster           all of these
 Without a scenario: all of them.";
 
 /// The scenarios, in the order they run.
-const SCENARIOS: [&str; 19] = [
+const SCENARIOS: [&str; 20] = [
     "start",
     "end",
     "restart",
@@ -66,6 +67,7 @@ const SCENARIOS: [&str; 19] = [
     "cluster-probed",
     "cluster-pull",
     "cluster-resize",
+    "cluster-logs",
     "cluster-idle",
     "cluster-dra",
 ];
@@ -153,6 +155,7 @@ async fn scenario(name: &str, lab: &Lab, cluster: Option<&ClusterLab>) -> Result
         "cluster-probed" => cluster::probed(lab, cluster()?).await,
         "cluster-pull" => cluster::pull(lab, cluster()?).await,
         "cluster-resize" => cluster::resize(cluster()?).await,
+        "cluster-logs" => cluster::logs(cluster()?).await,
         "cluster-idle" => cluster::idle(cluster()?).await,
         "cluster-dra" => cluster::dra().await,
         _ => bail!("no scenario {name}"),

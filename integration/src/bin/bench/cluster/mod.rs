@@ -4,6 +4,7 @@
 mod dra;
 mod idle;
 mod lab;
+mod logs;
 mod many;
 mod pods;
 mod probed;
@@ -15,6 +16,7 @@ mod single;
 pub(crate) use dra::dra;
 pub(crate) use idle::idle;
 pub(crate) use lab::ClusterLab;
+pub(crate) use logs::logs;
 pub(crate) use many::many;
 pub(crate) use probed::probed;
 pub(crate) use pull::pull;

@@ -1,0 +1,138 @@
+//! Answers with a container's log. Statuses and texts of errors are the stock kubelet's.
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::StatusCode;
+use axum::http::header::{ALLOW, CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use k8s_openapi::api::core::v1::Pod;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::query::{LogQuery, QueryError};
+use crate::admission::RejectedPod;
+use crate::container_logs::{ContainerLogs, NoInstance, bare_id, find_instance, until_cancelled};
+use crate::log::{LogError, LogStream};
+use crate::pod::pod_ref;
+use crate::types::{WallClock, error_chain};
+
+/// The type of logs, whatever is in them, and of errors.
+const PLAIN: &str = "text/plain; charset=utf-8";
+
+/// What logs are answered from.
+#[derive(Clone)]
+pub struct ContainerLogParts {
+    /// The logs, and the statuses that name their containers.
+    pub logs: ContainerLogs,
+    /// Rejected pods, which have no logs.
+    pub rejected: watch::Receiver<Vec<RejectedPod>>,
+    /// Whether one stream may be asked for (the feature gate `PodLogsQuerySplitStreams`).
+    pub split_streams: bool,
+    /// The wall clock.
+    pub clock: WallClock,
+    /// Aborts followed logs at shutdown.
+    pub cancel: CancellationToken,
+}
+
+/// Why there is no log.
+#[derive(Debug, thiserror::Error)]
+enum AnswerError {
+    #[error(transparent)]
+    Query(#[from] QueryError),
+    #[error("pod {0:?} does not exist")]
+    NoPod(String),
+    #[error("container {container:?} not found in pod {pod:?}")]
+    NoContainer { container: String, pod: String },
+    #[error(
+        "unable to return the given log stream: {0:?}. Please enable PodLogsQuerySplitStreams feature gate in kubelet"
+    )]
+    OneStream(&'static str),
+    #[error(transparent)]
+    NoInstance(#[from] NoInstance),
+    #[error("unable to retrieve container logs for {0}")]
+    NotInRuntime(String),
+    #[error(transparent)]
+    Log(#[from] LogError),
+}
+
+impl IntoResponse for AnswerError {
+    fn into_response(self) -> Response {
+        let status = match self {
+            Self::Query(QueryError::Invalid) => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::NoPod(_) | Self::NoContainer { .. } => StatusCode::NOT_FOUND,
+            Self::Query(QueryError::Undecodable)
+            | Self::OneStream(_)
+            | Self::NoInstance(_)
+            | Self::NotInRuntime(_)
+            | Self::Log(_) => StatusCode::BAD_REQUEST,
+        };
+        (status, error_chain(&self)).into_response()
+    }
+}
+
+/// The route.
+pub(in crate::kubelet_api) fn routes(parts: ContainerLogParts) -> Router {
+    let route = get(answer).head(only_get).fallback(only_get);
+    Router::new().route("/containerLogs/{namespace}/{pod}/{container}", route).with_state(parts)
+}
+
+/// Any other method, as go-restful refuses it.
+async fn only_get() -> Response {
+    let headers = [(ALLOW, "GET"), (CONTENT_TYPE, PLAIN)];
+    (StatusCode::METHOD_NOT_ALLOWED, headers, "405: Method Not Allowed").into_response()
+}
+
+async fn answer(
+    State(parts): State<ContainerLogParts>,
+    Path((namespace, name, container)): Path<(String, String, String)>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, AnswerError> {
+    let query = LogQuery::parse(query.as_deref().unwrap_or_default(), parts.clock.now())?;
+    let pod = parts.find(&namespace, &name).ok_or_else(|| AnswerError::NoPod(name.clone()))?;
+    if !has_container(&pod, &container) {
+        return Err(AnswerError::NoContainer { container, pod: name });
+    }
+    match query.options.stream {
+        Some(stream) if !parts.split_streams => {
+            return Err(AnswerError::OneStream(match stream {
+                LogStream::Stdout => "Stdout",
+                LogStream::Stderr => "Stderr",
+            }));
+        }
+        Some(_) | None => {}
+    }
+    let id = find_instance(&pod, &container, query.previous)?;
+    let log = parts.logs.open(&pod_ref(&pod), &bare_id(id), query.options, query.follow).await?;
+    // The stock kubelet puts this into the log.
+    let log = log.ok_or_else(|| AnswerError::NotInRuntime(id.to_owned()))?;
+    let body = Body::from_stream(until_cancelled(log, parts.cancel));
+    Ok(([(CONTENT_TYPE, PLAIN)], body).into_response())
+}
+
+impl ContainerLogParts {
+    /// The pod of this name with its status. Of two versions of a static pod, the one that is not terminating.
+    fn find(&self, namespace: &str, name: &str) -> Option<Pod> {
+        let is_named = |pod: &Pod| {
+            let metadata = &pod.metadata;
+            metadata.namespace.as_deref() == Some(namespace) && metadata.name.as_deref() == Some(name)
+        };
+        let mut entries = self.logs.status_cache.all();
+        entries.retain(|entry| is_named(&entry.pod));
+        entries.sort_by_key(|entry| entry.terminating_since.is_some());
+        if let Some(entry) = entries.first() {
+            return Some(Pod { status: Some((*entry.status).clone()), ..(**entry.pod).clone() });
+        }
+        let rejected = self.rejected.borrow();
+        rejected.iter().find(|rejected| is_named(&rejected.pod)).map(RejectedPod::with_status)
+    }
+}
+
+fn has_container(pod: &Pod, name: &str) -> bool {
+    let Some(spec) = &pod.spec else { return false };
+    let init = spec.init_containers.iter().flatten().map(|container| &container.name);
+    let main = spec.containers.iter().map(|container| &container.name);
+    let ephemeral = spec.ephemeral_containers.iter().flatten().map(|container| &container.name);
+    init.chain(main).chain(ephemeral).any(|own| own == name)
+}
