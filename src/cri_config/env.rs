@@ -12,7 +12,7 @@ use super::expand::expand;
 use super::{ConfigError, HostSettings};
 use crate::objects::services::ServiceVariables;
 use crate::objects::{Object, ObjectError, ObjectKind, ObjectRef, ObjectState, Objects};
-use crate::pod::view::{PodView, primary_first};
+use crate::pod::view::{PodView, shown_ips};
 use crate::volume::resource_value;
 
 /// Inputs of an environment, besides the pod and the host.
@@ -268,9 +268,10 @@ fn field_value(
         "status.hostIPs" if node_ips.is_empty() => Err(ConfigError::NoHostAddress),
         "status.hostIPs" => Ok(list(&node_ips)),
         "status.podIP" => {
-            Ok(primary_first(pod_ips, &node_ips).first().map(IpAddr::to_string).unwrap_or_default())
+            let ips = shown_ips(pod.host_network(), pod_ips, &node_ips);
+            Ok(ips.first().map(IpAddr::to_string).unwrap_or_default())
         }
-        "status.podIPs" => Ok(list(&primary_first(pod_ips, &node_ips))),
+        "status.podIPs" => Ok(list(&shown_ips(pod.host_network(), pod_ips, &node_ips))),
         _ => Err(ConfigError::FieldPath(path.to_owned())),
     }
 }
@@ -410,6 +411,14 @@ mod tests {
         ] {
             assert_eq!(one(json!({"fieldRef": {"fieldPath": path}})).unwrap(), value, "{path}");
         }
+        // On the host's network, the runtime reports no address.
+        let env = json!([{"name": "X", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]);
+        let spec = json!({"hostNetwork": true, "containers": [{"name": "c", "env": env}]});
+        let sources = EnvSources { services: Some(ServiceVariables::default()), ..EnvSources::default() };
+        let pod = pod(spec);
+        let container = &pod.spec.as_ref().unwrap().containers[0];
+        let made = environment((&pod).into(), container, &sources, &host()).unwrap().into_variables();
+        assert_eq!(texts(Ok(made)), ["X=192.0.2.1"]);
         // Without a limit, the node's allocatable is the limit.
         assert_eq!(one(json!({"resourceFieldRef": {"resource": "limits.cpu"}})).unwrap(), "4");
         let field = |path| one(json!({"fieldRef": {"fieldPath": path}})).unwrap_err().to_string();

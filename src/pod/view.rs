@@ -49,8 +49,11 @@ impl<'a> PodView<'a> {
 }
 
 /// The pod's IPs as `status.podIPs` and the downward API have them: the first of the node's primary family, then the first of
-/// the other one. The runtime may report any number in any order.
-pub(crate) fn primary_first(pod_ips: &[IpAddr], node_ips: &[IpAddr]) -> Vec<IpAddr> {
+/// the other one. The runtime may report any number in any order, and none on the host's network, where they are the node's.
+pub(crate) fn shown_ips(on_host_network: bool, pod_ips: &[IpAddr], node_ips: &[IpAddr]) -> Vec<IpAddr> {
+    if on_host_network && pod_ips.is_empty() {
+        return node_ips.to_vec();
+    }
     let node_is_v6 = node_ips.first().is_some_and(IpAddr::is_ipv6);
     [node_is_v6, !node_is_v6]
         .iter()
@@ -67,10 +70,11 @@ mod tests {
     fn the_nodes_primary_family_comes_first() {
         let ips = ["fd00::2", "10.0.0.2", "10.0.0.3", "fd00::3"].map(|ip| ip.parse().unwrap());
         let shown =
-            |node: &[IpAddr]| primary_first(&ips, node).iter().map(IpAddr::to_string).collect::<Vec<_>>();
+            |node: &[IpAddr]| shown_ips(false, &ips, node).iter().map(IpAddr::to_string).collect::<Vec<_>>();
         assert_eq!(shown(&["192.0.2.1".parse().unwrap()]), ["10.0.0.2", "fd00::2"]);
         assert_eq!(shown(&["2001:db8::1".parse().unwrap()]), ["fd00::2", "10.0.0.2"]);
         assert_eq!(shown(&[]), ["10.0.0.2", "fd00::2"]);
-        assert!(primary_first(&[], &ips).is_empty());
+        assert!(shown_ips(false, &[], &ips).is_empty());
+        assert_eq!(shown_ips(true, &[], &ips[..2]), ips[..2]);
     }
 }

@@ -14,7 +14,7 @@ use super::phase::phase;
 use super::restart::Restarts;
 use crate::cri::SandboxState;
 use crate::pod::resources::whole_resources;
-use crate::pod::view::primary_first;
+use crate::pod::view::shown_ips;
 use crate::pod::{ContainerKind, PodPhase};
 
 /// The pod's status as of now.
@@ -27,7 +27,7 @@ pub fn generate(input: &StatusInput<'_>) -> ApiPodStatus {
     let resources = whole_resources(input.pod);
     let enforced = input.actuated.and_then(|actuated| actuated.pod);
     let actual = enforced.map_or_else(|| resources.clone(), |enforced| enforced.shown_in(&resources));
-    let ips = pod_ips(input);
+    let ips = shown_ips(input.pod.host_network, &input.observed.ips, input.host_ips);
     let texts = |ips: &[IpAddr]| ips.iter().map(IpAddr::to_string).collect::<Vec<_>>();
     let previous = input.previous.cloned().unwrap_or_default();
     ApiPodStatus {
@@ -107,12 +107,6 @@ fn is_initialized(input: &StatusInput<'_>) -> bool {
     let is_main = |name: &str| input.pod.kind_of(name) == Some(ContainerKind::Main);
     let inside = |container: &Option<_>| container.as_ref().is_none_or(|id| *id == sandbox.id);
     input.observed.containers.iter().any(|seen| is_main(&seen.name) && inside(&seen.sandbox))
-}
-
-/// The addresses the runtime reports, or on the host's network the host's.
-fn pod_ips(input: &StatusInput<'_>) -> Vec<IpAddr> {
-    let own = primary_first(&input.observed.ips, input.host_ips);
-    if own.is_empty() && input.pod.host_network { input.host_ips.to_vec() } else { own }
 }
 
 /// The API omits empty lists.
