@@ -26,6 +26,10 @@ e2e:
 vm *ARGS:
     sudo ./integration/vm.sh {{ARGS}}
 
+# Kubernetes' own tests of nodes; --focus REGEX or --report DIRECTORY as arguments
+conformance *ARGS:
+    sudo ./integration/conformance.sh {{ARGS}}
+
 # Time, memory and CPU beside bare calls and the stock kubelet; names of scenarios as arguments
 bench *ARGS:
     sudo ./integration/bench.sh {{ARGS}}

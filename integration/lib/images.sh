@@ -71,10 +71,9 @@ make_pause() {
   rm -rf "$rootfs"
 }
 
-# usage: make_busybox ARCHIVE [REFERENCE]      Under another name, it is another image with other layers.
-make_busybox() {
-  local archive=$1 reference=${2:-$BUSYBOX_IMAGE} rootfs applet
-  rootfs=$(mktemp -d)
+# Fills the root file system of an image with busybox.
+busybox_rootfs() {
+  local rootfs=$1 applet
   chmod 755 "$rootfs"
   mkdir -p "$rootfs"/{bin,dev,etc,home,proc,root,run,sys,tmp,usr/bin,var/tmp}
   chmod 1777 "$rootfs/tmp" "$rootfs/var/tmp"
@@ -85,6 +84,13 @@ make_busybox() {
   ln -s /bin/env "$rootfs/usr/bin/env"
   printf 'root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n' >"$rootfs/etc/passwd"
   printf 'root:x:0:\nnobody:x:65534:\n' >"$rootfs/etc/group"
+}
+
+# usage: make_busybox ARCHIVE [REFERENCE]      Under another name, it is another image with other layers.
+make_busybox() {
+  local archive=$1 reference=${2:-$BUSYBOX_IMAGE} rootfs
+  rootfs=$(mktemp -d)
+  busybox_rootfs "$rootfs"
   printf '%s\n' "$reference" >"$rootfs/etc/image"
   make_image "$archive" "$reference" "$rootfs" \
     '{"Env":["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],"Cmd":["sh"]}'

@@ -4,6 +4,8 @@
 
 KUBERNETES_VERSION=1.37.2
 ETCD_VERSION=3.7.3
+# The one that this Kubernetes requires in its go.mod: its tests run in parallel only under this program.
+GINKGO_VERSION=2.32.0
 
 # Their directory, which is kept between runs, next to the calling user's other caches.
 kubernetes_dir() {
@@ -25,7 +27,17 @@ kubernetes_program() {
   return 1
 }
 
-# Builds the missing programs: etcd, or commands of k8s.io/kubernetes. The first time takes about
+# Prints the package of a program in k8s.io/kubernetes.
+kubernetes_package() {
+  case $1 in
+    e2e.test) echo test/e2e ;;
+    agnhost) echo test/images/agnhost ;;
+    nnp) echo test/images/nonewprivs ;;
+    *) echo "cmd/$1" ;;
+  esac
+}
+
+# Builds the missing programs: etcd, the runner of Kubernetes' own tests, or commands of k8s.io/kubernetes. The first time takes about
 # eight minutes of two cores for a control plane. Several processes may call this in parallel; one builds.
 # usage: build_kubernetes NAME...
 build_kubernetes() {
@@ -40,8 +52,9 @@ build_kubernetes() {
   for name in "${missing[@]}"; do
     case $name in
       etcd) build_go_program "$go" "$(etcd_dir)" etcd go.etcd.io/etcd/server/v3 "$ETCD_VERSION" "" ;;
+      ginkgo) build_go_program "$go" "$(kubernetes_dir)" ginkgo github.com/onsi/ginkgo/v2 "$GINKGO_VERSION" ginkgo ;;
       *)
-        build_go_program "$go" "$(kubernetes_dir)" "$name" k8s.io/kubernetes "$KUBERNETES_VERSION" "cmd/$name"
+        build_go_program "$go" "$(kubernetes_dir)" "$name" k8s.io/kubernetes "$KUBERNETES_VERSION" "$(kubernetes_package "$name")"
         ;;
     esac
   done
@@ -50,6 +63,7 @@ build_kubernetes() {
 # Builds one program of a Go module into a directory, as the builder. Uses a module that requires it, because `go
 # install` rejects modules that replace others, as Kubernetes does with its staging modules, which are published with
 # their own versions.
+# A NAME that ends with .test is the program of the package's tests.
 # With TAGS it is a program that is partly in C, built with these tags and static, so that it runs where the C library is older.
 # usage: build_go_program GO DIRECTORY NAME MODULE VERSION PACKAGE [TAGS]
 build_go_program() {
@@ -70,7 +84,8 @@ export CGO_ENABLED=0 GOFLAGS=-mod=mod
     mod=$("$go" mod download -json "$module@v$version" | sed -n 's/.*"GoMod": "\(.*\)".*/\1/p')
     sed -n "s,^\t*\(k8s.io/[^ ]*\) => ./staging/.*,replace \1 => \1 v0.${version#1.},p" "$mod" >>go.mod
   fi
-  "$go" get "$module@v$version"
+  # With the modules of its tests, if these are the program.
+  if [[ $name = *.test ]]; then "$go" get -t "$package@v$version"; else "$go" get "$module@v$version"; fi
 } >log 2>&1 || { cat log >&2; exit 1; }
 flags="-s -w"
 [ -z "$tags" ] || flags+=" -extldflags -static"
@@ -81,7 +96,9 @@ if [ "$module" = k8s.io/kubernetes ]; then
     flags+=" -X $variables.gitTreeState=clean"
   done
 fi
-"$go" build -trimpath -tags "$tags" -ldflags "$flags" -o built "$package" 2>log || { cat log >&2; exit 1; }
+build=(build)
+[[ $name != *.test ]] || build=(test -c -vet=off)
+"$go" "${build[@]}" -trimpath -tags "$tags" -ldflags "$flags" -o built "$package" 2>log || { cat log >&2; exit 1; }
 mv built "$dir/$name" # An incomplete program never has this name.
 BUILD
 }

@@ -140,6 +140,16 @@ impl Cluster {
         self.dirs.state.join("outside.conf")
     }
 
+    /// A command that runs `program` in the API server's network, from which nodes and pods are reached.
+    pub fn command(&self, program: &str) -> Command {
+        self.netns.command(program)
+    }
+
+    /// An administrator's kubeconfig for that network.
+    pub fn inner_kubeconfig(&self) -> PathBuf {
+        self.dirs.state.join("admin.conf")
+    }
+
     /// An administrator's client. It belongs to the current tokio runtime.
     pub async fn client(&self) -> Result<Client> {
         let kubeconfig = Kubeconfig::read_from(self.kubeconfig()).context("reading the kubeconfig")?;

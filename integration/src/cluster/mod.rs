@@ -4,6 +4,7 @@
 mod agent;
 mod control_plane;
 mod dra_driver;
+mod e2e;
 mod gateway;
 mod node;
 mod record;
@@ -12,6 +13,7 @@ mod tenant;
 pub use agent::{Agent, Joining};
 pub use control_plane::Cluster;
 pub use dra_driver::DraDriver;
+pub use e2e::{E2eImage, kubernetes_program, make_e2e_images, may_lower_oom_scores};
 pub use node::Node;
 pub use record::{Names, check, normalized};
 pub use tenant::Tenant;

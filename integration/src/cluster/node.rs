@@ -195,7 +195,7 @@ impl Node {
     }
 
     /// The agent's log file.
-    fn log(&self) -> PathBuf {
+    pub fn log(&self) -> PathBuf {
         self.host.dirs().state.join("agent.log")
     }
 }

@@ -1,8 +1,8 @@
-//! A real registry on a host's loopback: the program of the distribution project, with images of random bytes. For benches, which
-//! need what a pull really costs.
+//! A real registry on a host's loopback: the program of the distribution project. For benches, which need what a pull really costs, and
+//! for Kubernetes' own tests, which name images of public registries.
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
@@ -55,12 +55,21 @@ pub struct Distribution {
 impl Distribution {
     /// Starts a registry on a host and pushes the images to it. Builds the program if it is missing.
     pub async fn start(host: &RealHost, images: &LargeImages) -> Result<Self> {
+        let registry = Self::start_empty(host).await?;
+        for name in &images.names {
+            registry.push(host, &images.dir.path().join(name), name, "1")?;
+        }
+        Ok(registry)
+    }
+
+    /// Starts a registry without images on a host.
+    pub async fn start_empty(host: &RealHost) -> Result<Self> {
         let program = lib("registry_program", [""; 0])?;
         let dir = host.directory("distribution")?;
         let (config, log) = (dir.join("config.json"), dir.join("log"));
         let storage = dir.join("storage");
         lib("registry_config", [config.as_os_str(), storage.as_os_str(), ADDRESS.as_ref()])?;
-        trust(&host.registry_settings())?;
+        configure(host, ADDRESS, &format!("server = \"http://{ADDRESS}\"\n"))?;
         let output = File::create(&log).with_context(|| format!("creating {}", log.display()))?;
         let child = host
             .command(program.trim())
@@ -73,12 +82,20 @@ impl Distribution {
             .context("starting the registry")?;
         let registry = Self { child };
         registry.wait(host, &log).await?;
-        for name in &images.names {
-            let layout: PathBuf = images.dir.path().join(name);
-            let args = [layout.as_os_str(), ADDRESS.as_ref(), name.as_ref(), "1".as_ref()];
-            lib_in(host.command("bash"), "push_image", args)?;
-        }
         Ok(registry)
+    }
+
+    /// Pushes the image of an OCI layout.
+    pub fn push(&self, host: &RealHost, layout: &Path, name: &str, tag: &str) -> Result<()> {
+        let args = [layout.as_os_str(), ADDRESS.as_ref(), name.as_ref(), tag.as_ref()];
+        lib_in(host.command("bash"), "push_image", args)?;
+        Ok(())
+    }
+
+    /// Has the host's containerd pull the images of another registry, which it cannot reach, from this one.
+    pub fn stand_in_for(&self, host: &RealHost, registry: &str) -> Result<()> {
+        let settings = format!("server = \"https://{registry}\"\n[host.\"http://{ADDRESS}\"]\n");
+        configure(host, registry, &settings)
     }
 
     async fn wait(&self, host: &RealHost, log: &Path) -> Result<()> {
@@ -101,10 +118,9 @@ impl Drop for Distribution {
     }
 }
 
-/// Has containerd use plain HTTP.
-fn trust(settings: &Path) -> Result<()> {
-    let own = settings.join(ADDRESS);
+/// Writes containerd's settings of a registry.
+fn configure(host: &RealHost, registry: &str, settings: &str) -> Result<()> {
+    let own = host.registry_settings().join(registry);
     fs::create_dir_all(&own).with_context(|| format!("creating {}", own.display()))?;
-    fs::write(own.join("hosts.toml"), format!("server = \"http://{ADDRESS}\"\n"))
-        .context("writing hosts.toml")
+    fs::write(own.join("hosts.toml"), settings).context("writing hosts.toml")
 }
