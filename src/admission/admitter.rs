@@ -14,6 +14,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::admitted::Admitted;
 use super::app_armor;
+use super::counts::PreemptionCounts;
 use super::fit::{Unfit, fit};
 use super::metrics::{ResizeMetrics, Resolution, Trigger};
 use super::node::NodeView;
@@ -91,6 +92,7 @@ pub(super) struct Admitter {
     /// Whether containers of this node may swap.
     has_swap: bool,
     pub(super) metrics: ResizeMetrics,
+    pub(super) preemptions: PreemptionCounts,
     /// How many pods had terminated at the last decisions.
     terminated: usize,
     admitted: HashMap<PodUid, Known>,
@@ -124,6 +126,7 @@ impl Admitter {
             has_swap,
             terminated: 0,
             metrics: ResizeMetrics::default(),
+            preemptions: PreemptionCounts::default(),
             admitted: HashMap::new(),
             rejected: HashMap::new(),
             preempted: BTreeMap::new(),
@@ -361,6 +364,8 @@ impl Admitter {
                 Some(victims) => {
                     let kill = |victim: &Arc<Pod>| (pod_uid(victim), preemption());
                     self.preempted.extend(victims.iter().map(kill));
+                    let first = shortages.first().map_or("", |shortage| &shortage.resource);
+                    self.preemptions.preempted(victims.len(), first);
                     Verdict::Waiting
                 }
                 // Upstream reports UnexpectedAdmissionError with bare amounts; the shortage is more informative.

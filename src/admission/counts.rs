@@ -10,7 +10,7 @@ use super::RejectedPod;
 use crate::pod::{DesiredPods, is_static};
 use crate::source::api::ApiState;
 use crate::status::{LifecycleSummary, StatusCache};
-use crate::telemetry::{Metrics, Reading};
+use crate::telemetry::{Metrics, PlainCounter, Reading};
 
 /// Reasons with a label of their own. Others could be of any number.
 const KNOWN_REASONS: [&str; 18] = [
@@ -57,6 +57,27 @@ impl RejectionCounts {
 fn label(reason: &str) -> &'static str {
     let known = KNOWN_REASONS.into_iter().find(|known| *known == reason);
     known.unwrap_or(if reason.starts_with("OutOf") { "OutOfExtendedResources" } else { "Other" })
+}
+
+/// The number of preempted pods, by the first resource that was missing. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PreemptionCounts {
+    by_signal: Family<[(&'static str, String); 1], PlainCounter>,
+}
+
+impl PreemptionCounts {
+    pub(super) fn register(&self, metrics: &Metrics) {
+        metrics.register(
+            "kubelet_preemptions",
+            "Cumulative number of pod preemptions by preemption resource",
+            self.by_signal.clone(),
+        );
+    }
+
+    /// Counts this many pods.
+    pub(super) fn preempted(&self, pods: usize, missing: &str) {
+        self.by_signal.get_or_create(&[("preemption_signal", missing.to_owned())]).inc_by(pods as u64);
+    }
 }
 
 /// The pods to count.

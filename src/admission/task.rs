@@ -134,6 +134,7 @@ impl Admission {
     /// Counts in these metrics.
     pub fn counted_in(self, metrics: &Metrics) -> Self {
         self.admitter.metrics.register(metrics);
+        self.admitter.preemptions.register(metrics);
         self.rejections.register(metrics);
         let pods = CountedPods {
             desired_pods: self.outputs.desired_pods.subscribe(),

@@ -18,7 +18,7 @@ use crate::source::api::ApiPod;
 use crate::status::PodStatusEntry;
 use crate::store::Store;
 use crate::sys::Machine;
-use crate::telemetry::Heartbeats;
+use crate::telemetry::{Heartbeats, Metrics};
 use crate::types::CONFIG_SOURCE_ANNOTATION;
 
 const NODE: &str = "/api/v1/nodes/n1";
@@ -34,6 +34,7 @@ struct Harness {
     machine: watch::Sender<Machine>,
     pressures: watch::Sender<Pressures>,
     heartbeats: Heartbeats,
+    metrics: Metrics,
     shutdown: watch::Sender<NodeShutdown>,
     evicted: watch::Sender<BTreeMap<PodUid, PodKill>>,
     _manifests: watch::Sender<SourceState>,
@@ -79,10 +80,13 @@ async fn harness() -> Harness {
         events: Arc::new(move |pod, _, event| sink.lock().push(format!("{} {}", pod.name, event.reason))),
         clock: WallClock::system(),
     };
-    let (cancel, heartbeats) = (CancellationToken::new(), Heartbeats::default());
+    let (cancel, heartbeats, metrics) = (CancellationToken::new(), Heartbeats::default(), Metrics::default());
     #[expect(clippy::disallowed_methods, reason = "a task of a test")]
     tokio::spawn(
-        Admission::new(inputs, outputs).with_heartbeat(heartbeats.register("admission")).run(cancel.clone()),
+        Admission::new(inputs, outputs)
+            .counted_in(&metrics)
+            .with_heartbeat(heartbeats.register("admission"))
+            .run(cancel.clone()),
     );
     let (_manifests, _running) = (manifests_in, cancel.drop_guard());
     Harness {
@@ -96,6 +100,7 @@ async fn harness() -> Harness {
         machine,
         pressures,
         heartbeats,
+        metrics,
         shutdown,
         evicted,
         _manifests,
@@ -186,6 +191,8 @@ async fn a_critical_pod_is_admitted_when_the_preempted_pods_have_terminated() {
         (vec!["small".to_owned()], vec!["small Preempting".to_owned()])
     );
     assert!(harness.desired_pods.borrow().kills.contains_key("small"));
+    let counted = "\nkubelet_preemptions{preemption_signal=\"cpu\"} 1\n";
+    assert!(harness.metrics.encode().contains(counted), "{}", harness.metrics.encode());
     harness.status_cache.report(PodStatusEntry {
         pod: AdmittedPod::new(small),
         status: Arc::new(PodStatus::default()),

@@ -17,6 +17,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::Client;
 use kube::client::{Body, ConfigExt};
 use parking_lot::Mutex;
+use tokio::time::Instant;
 use tower::limit::RateLimitLayer;
 use tower::timeout::TimeoutLayer;
 use tower::util::BoxCloneService;
@@ -104,7 +105,11 @@ impl Sender {
         if let Some(authorization) = &ready.login.authorization {
             headers.insert(AUTHORIZATION, authorization.clone());
         }
-        let response = transport.oneshot(request).await?;
+        let (method, uri, began) = (request.method().clone(), request.uri().clone(), Instant::now());
+        let sent = transport.oneshot(request).await;
+        let code = sent.as_ref().ok().map(Response::status);
+        self.connections.requests.answered(&method, &uri, code, began.elapsed());
+        let response = sent?;
         match response.status() {
             StatusCode::UNAUTHORIZED => self.credentials.rejected(&ready),
             _ => self.credentials.accepted(),

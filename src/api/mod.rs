@@ -17,6 +17,7 @@ mod objects;
 pub mod patch;
 mod pool;
 mod proxy;
+mod requests;
 
 pub use certificates::{
     CertificateReport, CertificateSettings, ClientCertificateTask, IssuedCertificate, ServingCertificateTask,

@@ -34,6 +34,7 @@ use crate::source::api::{self, ApiState};
 use crate::status::StatusCache;
 use crate::store::Store;
 use crate::sys::Machine;
+use crate::telemetry::Metrics;
 use crate::tls::CertificateStore;
 use crate::types::{PodEvent, PodRef, QuietPeriod, WallClock, architecture};
 
@@ -74,6 +75,7 @@ pub(super) struct ClusterInputs {
     pub(super) events: NodeEvents,
     /// Pods of the API server admitted by the previous daemon.
     pub(super) known: Vec<Arc<Pod>>,
+    pub(super) metrics: Metrics,
     /// What else keeps the node from being ready.
     pub(super) unready: watch::Receiver<Vec<String>>,
     /// The DRA drivers of this node.
@@ -199,6 +201,7 @@ impl Cluster {
         let Self { keeper, certificates, client, node_client, sink, .. } = self;
         let keeper = keeper.with_rescan(tasks.rescan().subscribe());
         tasks.spawn(Stage::Lease, "credentials", |cancel| keeper.run(cancel));
+        certificates.register(&inputs.metrics);
         tasks.spawn(Stage::Node, "client certificate", |cancel| certificates.run(cancel));
         let quiet_period = inputs.quiet_period.clone();
         tasks.spawn(Stage::Publish, "events", |cancel| sink.run(quiet_period, cancel));
@@ -212,8 +215,10 @@ impl Cluster {
             rejected: inputs.rejected,
             api: api.clone(),
             quiet_period: inputs.quiet_period,
+            clock: clock.clone(),
         };
         let manager = StatusManager::new(client.clone(), sources);
+        manager.register(&inputs.metrics);
         let progress = manager.progress();
         tasks.spawn(Stage::Publish, "status manager", |cancel| manager.run(cancel));
         let node = outputs.node.subscribe();

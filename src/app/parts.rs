@@ -26,7 +26,7 @@ use crate::image::preload::PreloadProblem;
 use crate::log::LogWatches;
 use crate::node::{
     AddressObserver, HostObserver, LatestNode, NodeAddresses, NodeDescriber, NodeEvents, NodeInputs,
-    OomObserver, RuntimeFacts,
+    OomObserver, RuntimeFacts, register_identity, register_process, register_start,
 };
 use crate::objects::services::ServiceEnv;
 use crate::objects::{ObjectSource, RuntimeClasses, Standalone};
@@ -112,6 +112,13 @@ impl Parts {
         metrics: Metrics,
         tasks: &mut Tasks,
     ) -> Self {
+        let probes = Probes::default();
+        probes.metrics.register(&probes.registry);
+        let started = WallClock::system().now();
+        register_identity(&metrics, &config.node_name);
+        register_process(&metrics, PROC.into());
+        register_start(&metrics, started);
+        register_start(&probes.registry, started);
         let (admitted, adopted) = AdmittedPods::new(store.clone());
         // Without an API server, manifests also define the objects that pods refer to.
         let standalone = Standalone::default();
@@ -237,6 +244,7 @@ impl Parts {
                     rejected: rejected.clone(),
                     desired_pods: desired_pods.clone(),
                     store: store.clone(),
+                    metrics: metrics.clone(),
                     events: node_events.clone(),
                     known: adopted.iter().filter_map(AdoptedPod::of_api).collect(),
                     unready: shutdown_outputs.unready.clone(),
@@ -250,8 +258,6 @@ impl Parts {
         };
         let reports = progress.map(|statuses| Reports { statuses, node: node_object });
         let restarts = RestartRequests::new(store.clone());
-        let probes = Probes::default();
-        probes.metrics.register(&probes.registry);
         Self {
             node,
             runtime,

@@ -89,6 +89,9 @@ impl Parts {
             (self.node_events)(NodeEvent::memory_may_be_swapped());
         }
         let cgroups = cgroups.map(Arc::new);
+        if let Some(cgroups) = &cgroups {
+            cgroups.register(&self.metrics);
+        }
         let limit = |cgroups: &Arc<Cgroups>| {
             Arc::new(PodsLimit::new(cgroups.clone(), self.node.own(), self.node_events.clone()))
         };
@@ -111,6 +114,7 @@ impl Parts {
             objects: self.objects.clone(),
             clock: WallClock::system(),
         });
+        volumes.register(&self.metrics);
         tasks.spawn(Stage::Support, "volumes", |cancel| volume_task.run(cancel));
         if runtime_info.version.runtime_name == "containerd" {
             let shims = LeftoverShims {
@@ -248,7 +252,7 @@ impl Parts {
             .at(self.addresses)
             .reporting(events)
             .after(self.adopted.into_iter().map(|adopted| AdmittedPod::new(adopted.pod)));
-        table.register(&self.metrics);
+        table.register(&self.metrics, &self.status_cache);
         let sources = ShutdownSources {
             logind: Arc::new(SystemBus),
             desired_pods,

@@ -6,6 +6,7 @@ mod error;
 mod files;
 mod hierarchy;
 mod kill;
+mod metrics;
 mod names;
 mod settings;
 mod shares;

@@ -4,11 +4,15 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use tokio::time::Instant;
+
+use crate::telemetry::Metrics;
 use crate::types::CgroupDriver;
 use crate::types::{PodUid, QosClass};
 
 use super::controllers::{self, ControllerSetting};
 use super::hierarchy::{self, Hierarchy, Role};
+use super::metrics::{CgroupMetrics, Operation};
 use super::names::{CgroupName, Layout};
 use super::shares::MIN_SHARES;
 use super::systemd::{self, Slices};
@@ -23,6 +27,7 @@ pub struct Cgroups {
     version: CgroupVersion,
     hierarchies: Vec<Hierarchy>,
     layout: Layout,
+    metrics: CgroupMetrics,
 }
 
 impl Cgroups {
@@ -42,7 +47,12 @@ impl Cgroups {
                 systemd::require_booted(marker)?;
             }
         }
-        Ok(Self { settings, version, hierarchies, layout })
+        Ok(Self { settings, version, hierarchies, layout, metrics: CgroupMetrics::default() })
+    }
+
+    /// Adds its metrics.
+    pub fn register(&self, metrics: &Metrics) {
+        self.metrics.register(metrics);
     }
 
     /// Which version of cgroups this host uses.
@@ -98,9 +108,12 @@ impl Cgroups {
         if !self.settings.per_qos {
             return Ok(());
         }
-        let name = self.layout.pod(uid, qos)?;
+        let (name, began) = (self.layout.pod(uid, qos)?, Instant::now());
+        let operation = if self.exists(&name) { Operation::Update } else { Operation::Create };
         self.ensure(&name)?;
-        self.apply(&name, &controllers::of_pod(resources, &self.settings))
+        self.apply(&name, &controllers::of_pod(resources, &self.settings))?;
+        self.metrics.ended(operation, began);
+        Ok(())
     }
 
     /// The memory that the pod uses, bytes; `None` if pods get no cgroups.
@@ -121,8 +134,11 @@ impl Cgroups {
         if !self.settings.per_qos {
             return Ok(());
         }
+        let began = Instant::now();
         self.apply(&self.all_pods(), &[ControllerSetting::Protection(resources.all_memory)])?;
-        self.apply(&self.layout.qos(QosClass::Burstable), &controllers::of_burstable(resources))
+        self.apply(&self.layout.qos(QosClass::Burstable), &controllers::of_burstable(resources))?;
+        self.metrics.ended(Operation::Update, began);
+        Ok(())
     }
 
     /// Kills all processes in the pod's cgroup, whatever its class, and removes it. Succeeds if it does not exist. May be
@@ -131,8 +147,11 @@ impl Cgroups {
         if !self.settings.per_qos {
             return Ok(());
         }
+        let began = Instant::now();
+        let mut has_any = false;
         for qos in CLASSES {
             let name = self.layout.pod(uid, qos)?;
+            has_any |= self.exists(&name);
             let directories: Vec<PathBuf> = self
                 .hierarchies
                 .iter()
@@ -152,6 +171,9 @@ impl Cgroups {
                     files::remove(&cgroup)?;
                 }
             }
+        }
+        if has_any {
+            self.metrics.ended(Operation::Destroy, began);
         }
         Ok(())
     }

@@ -90,8 +90,8 @@ mod tests {
         }
         let text = metrics.encode();
         for line in [
-            "kubelet_image_pull_duration_seconds_bucket{le=\"10.0\",image_size_in_bytes=\"0-10MB\"} 2\n",
-            "kubelet_image_pull_duration_seconds_bucket{le=\"5.0\",image_size_in_bytes=\"0-10MB\"} 0\n",
+            "kubelet_image_pull_duration_seconds_bucket{le=\"10\",image_size_in_bytes=\"0-10MB\"} 2\n",
+            "kubelet_image_pull_duration_seconds_bucket{le=\"5\",image_size_in_bytes=\"0-10MB\"} 0\n",
             "kubelet_image_pull_duration_seconds_count{image_size_in_bytes=\"GT100GB\"} 1\n",
         ] {
             assert!(text.contains(line), "{line}: {text}");

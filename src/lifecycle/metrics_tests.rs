@@ -36,6 +36,7 @@ async fn sandboxes_and_containers_that_start_or_fail_are_counted() {
             "kubelet_run_podsandbox_duration_seconds_count{runtime_handler=\"\"} 2",
             "kubelet_started_containers_total{container_type=\"container\"} 3",
             failed,
+            "hostlet_pod_step_duration_seconds_count{step=\"create\"} 2",
         ],
     );
 }
@@ -46,12 +47,25 @@ async fn a_pod_that_is_created_again_while_it_terminates_counts_as_restarted() {
     let web = || pod("web", "u1", &["c"]);
     node.want([web()]);
     node.until("it runs", SECOND, |n| n.running("u1").len() == 1).await;
+    sleep(SECOND).await;
+    let working = |config: &str, lifecycle: &str| {
+        format!("kubelet_working_pods{{config=\"{config}\",lifecycle=\"{lifecycle}\",static=\"true\"}} 1")
+    };
+    holds(&node, &[&working("desired", "sync")]);
     let first = node.containers();
-    node.runtime.faults().add(Rule::new(Operation::StopContainer, Fault::Delay(SECOND)).times(1));
+    node.runtime.faults().add(Rule::new(Operation::StopContainer, Fault::Delay(5 * SECOND)).times(1));
     node.want([]);
-    sleep(SECOND / 2).await;
+    let terminates = working("orphan", "terminating");
+    node.until("it terminates", 4 * SECOND, |n| n.metrics.encode().contains(&terminates)).await;
     node.want([web()]);
     node.until("it runs again", 2 * MINUTE, |n| n.running("u1").len() == 1 && n.containers() != first).await;
+    holds(
+        &node,
+        &[
+            "kubelet_pod_worker_duration_seconds_count{operation_type=\"create\"} 2",
+            "kubelet_containers_per_pod_count_count 1",
+        ],
+    );
     holds(
         &node,
         &["kubelet_restarted_pods_total{static=\"true\"} 1", "kubelet_orphaned_runtime_pods_total 0"],

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::kills::Kills;
 use super::lifecycles::{Effect, LifecycleView, PodLifecycles};
-use super::metrics::LifecycleMetrics;
+use super::metrics::{LifecycleMetrics, WorkingPods};
 use super::state::{PodUpdate, UpdateKind, UpdateSubject};
 use super::sweep::{Sweep, Swept};
 use super::workers::{WorkerEvent, Workers};
@@ -22,7 +22,7 @@ use crate::gate::StartPriority;
 use crate::node::NodeAddresses;
 use crate::pleg::PlegHandle;
 use crate::pod::{AdmittedPod, DesiredPods, PodEvents};
-use crate::status::StatusHandle;
+use crate::status::{StatusCache, StatusHandle};
 use crate::telemetry::{Heartbeat, Metrics};
 use crate::types::{ContainerId, PodEvent, PodRef, PodUid, sleep_until};
 use crate::worker::{Outcome, PodSyncer, Report, Retry};
@@ -125,9 +125,15 @@ impl PodTable {
         self
     }
 
-    /// Adds its metrics.
-    pub fn register(&self, metrics: &Metrics) {
+    /// Adds its metrics, and the numbers of the pods in `status_cache` by phase.
+    pub fn register(&self, metrics: &Metrics, status_cache: &StatusCache) {
         self.metrics.register(metrics);
+        let pods = WorkingPods {
+            desired_pods: self.desired_pods.clone(),
+            status_cache: status_cache.clone(),
+            observed: self.pleg.cache().clone(),
+        };
+        pods.register(metrics);
     }
 
     /// Answers as this heartbeat.

@@ -307,7 +307,8 @@ impl Node {
             .at(self.addresses.1.clone())
             .reporting(events)
             .after(adopted.into_iter().map(|adopted| AdmittedPod::new(adopted.pod)));
-        table.register(&self.metrics);
+        table.register(&self.metrics, &status_cache);
+        status_task.register(&self.metrics);
         let heartbeats = Heartbeats::default();
         let table = table.with_heartbeat(heartbeats.register("pods"));
         let pleg = pleg.with_heartbeat(heartbeats.register("pleg"));

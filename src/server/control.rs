@@ -47,7 +47,7 @@ use crate::shutdown::ShutdownView;
 use crate::source::SourceState;
 use crate::source::api::ApiState;
 use crate::status::StatusCache;
-use crate::telemetry::{Metrics, OPENMETRICS};
+use crate::telemetry::{Metrics, PROMETHEUS_TEXT};
 use crate::worker::RestartRequests;
 
 /// Minimum interval between views of a watch, which limits the output of a busy node.
@@ -366,7 +366,7 @@ struct PodsQuery {
 
 /// All metrics in the OpenMetrics format.
 async fn metrics(State((server, _)): State<(ControlServer, CancellationToken)>) -> impl IntoResponse {
-    ([(CONTENT_TYPE, OPENMETRICS)], server.metrics.encode())
+    ([(CONTENT_TYPE, PROMETHEUS_TEXT)], server.metrics.encode())
 }
 
 /// The view as JSON; with `watch=true` one view per line, now and after each change.
@@ -396,5 +396,5 @@ async fn pods(
 
 /// The metrics of probes, in the same format.
 async fn probe_metrics(State((server, _)): State<(ControlServer, CancellationToken)>) -> impl IntoResponse {
-    ([(CONTENT_TYPE, OPENMETRICS)], server.probe_metrics.encode())
+    ([(CONTENT_TYPE, PROMETHEUS_TEXT)], server.probe_metrics.encode())
 }

@@ -16,6 +16,8 @@ mod newest;
 mod phase;
 mod pod_state;
 mod restart;
+mod starts;
+mod step_times;
 mod summary;
 mod task;
 mod terminations;

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::handle::{StatusUpdate, Unread};
 use super::pod_state::{NodeInputs, PodState};
+use super::starts::StartTimes;
 use super::terminations::TerminationMetrics;
 use super::timeline::{Timeline, TimelineStep};
 use super::{StatusCache, StatusGates, StatusHandle};
@@ -74,6 +75,7 @@ pub struct StatusTask {
     reads: FuturesUnordered<BoxFuture<'static, (PodUid, Messages)>>,
     heartbeat: Heartbeat,
     terminations: TerminationMetrics,
+    starts: StartTimes,
 }
 
 impl StatusTask {
@@ -89,12 +91,15 @@ impl StatusTask {
             reads: FuturesUnordered::new(),
             heartbeat: Heartbeat::default(),
             terminations: TerminationMetrics::default(),
+            starts: StartTimes::default(),
         }
     }
 
     /// Adds its metrics.
     pub fn register(&self, metrics: &Metrics) {
         self.terminations.register(metrics);
+        self.starts.register(metrics);
+        self.timeline.register(metrics);
     }
 
     /// Answers as this heartbeat.
@@ -199,6 +204,7 @@ impl StatusTask {
                     None => Arc::new(pod.status.clone().unwrap_or_default()),
                 };
                 self.terminations.count(&before, &now);
+                self.starts.observe(&pod, &before, &now, node.now);
             }
         }
         entry.waiting.clear();

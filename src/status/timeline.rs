@@ -9,8 +9,10 @@ use k8s_openapi::api::core::v1::Pod;
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
+use super::step_times::StepTimes;
 use super::{Activity, ImageOwner, ImagePull};
 use crate::pod::pod_ref;
+use crate::telemetry::Metrics;
 use crate::types::{CONFIG_SEEN_ANNOTATION, EventKind, PodEvent, PodRef, PodUid};
 
 /// Entries kept per pod; the oldest are dropped first.
@@ -133,12 +135,18 @@ struct State {
 #[derive(Clone, Default)]
 pub struct Timeline {
     state: Arc<Mutex<State>>,
+    times: StepTimes,
 }
 
 impl Timeline {
     fn lock(&self) -> MutexGuard<'_, State> {
         // Every statement under the lock leaves the state valid.
         self.state.lock()
+    }
+
+    /// Adds the durations of its steps to the metrics.
+    pub fn register(&self, metrics: &Metrics) {
+        self.times.register(metrics);
     }
 
     /// Records that the pod was admitted. Repeated calls are ignored.
@@ -192,7 +200,9 @@ impl Timeline {
         };
         let mut state = self.lock();
         let record = state.revive(pod);
-        record.close(now);
+        if let Some((step, took)) = record.close(now) {
+            self.times.ended(step, took);
+        }
         if let Some((step, detail)) = started {
             record.add(step, detail, now);
             record.is_open = true;
@@ -213,8 +223,26 @@ impl Timeline {
         let is_this =
             |entry: &&mut Entry| (entry.step, entry.detail.as_str(), entry.took_ms) == (step, &*detail, None);
         if let Some(entry) = entries.and_then(|entries| entries.iter_mut().rev().find(is_this)) {
-            entry.took_ms = Some(milliseconds(entry.took(now)));
+            let took = entry.took(now);
+            entry.took_ms = Some(milliseconds(took));
+            self.times.ended(step, took);
         }
+    }
+
+    /// For how long images were pulled for a pod; overlapping pulls count once.
+    pub fn pulling_time(&self, pod: &PodUid) -> Duration {
+        let state = self.lock();
+        let entries = state.pods.get(pod).map(|record| &record.entries);
+        let is_pull = |entry: &&Entry| matches!(entry.step, TimelineStep::Pull | TimelineStep::PullVolume);
+        let (mut total, mut end) = (Duration::ZERO, Timestamp::MIN);
+        for entry in entries.into_iter().flatten().filter(is_pull) {
+            let took = Duration::from_millis(entry.took_ms.unwrap_or_default());
+            let pulled = entry.at.saturating_add(took).unwrap_or(entry.at);
+            let begin = entry.at.max(end);
+            total += Duration::try_from(pulled.duration_since(begin)).unwrap_or_default();
+            end = end.max(pulled);
+        }
+        total
     }
 
     /// Records an instantaneous step.
@@ -315,20 +343,21 @@ impl Record {
         self.entries.push_back(entry);
     }
 
-    /// Finishes the step under way, if any.
-    fn close(&mut self, now: Timestamp) {
+    /// Finishes the step under way, if any, and returns it with its duration.
+    fn close(&mut self, now: Timestamp) -> Option<(TimelineStep, Duration)> {
         if !std::mem::take(&mut self.is_open) {
-            return;
+            return None;
         }
         let is_step = |entry: &Entry| entry.took_ms.is_none() && lasts_until_next(entry.step);
-        let Some(index) = self.entries.iter().rposition(is_step) else { return };
-        let Some(entry) = self.entries.get_mut(index) else { return };
-        let took = entry.took(now);
-        if entry.step == TimelineStep::Turn && took < SHORTEST_WAIT {
+        let index = self.entries.iter().rposition(is_step)?;
+        let entry = self.entries.get_mut(index)?;
+        let (step, took) = (entry.step, entry.took(now));
+        if step == TimelineStep::Turn && took < SHORTEST_WAIT {
             self.entries.remove(index);
-            return;
+        } else {
+            entry.took_ms = Some(milliseconds(took));
         }
-        entry.took_ms = Some(milliseconds(took));
+        Some((step, took))
     }
 }
 

@@ -76,6 +76,28 @@ fn a_pull_has_its_own_end() {
         (TimelineStep::Create, Some(20), 1),
     ];
     assert_eq!(steps(&timeline, "a"), expected);
+    assert_eq!(
+        timeline.pulling_time(&pod.uid),
+        Duration::from_millis(60),
+        "both at the same time count once"
+    );
+}
+
+#[test]
+fn steps_are_measured_over_all_pods() {
+    let (timeline, metrics) = (Timeline::default(), Metrics::default());
+    timeline.register(&metrics);
+    for name in ["a", "b"] {
+        timeline.step(&pod(name), &Activity::WaitingForTurn, at(0));
+        timeline.step(&pod(name), &Activity::MakingSandbox, at(1));
+        timeline.step(&pod(name), &Activity::BackingOff, at(501));
+        timeline.step(&pod(name), &Activity::Idle, at(9000));
+    }
+    let text = metrics.encode();
+    for line in ["_count{step=\"turn\"} 2", "_sum{step=\"sandbox\"} 1.0", "_count{step=\"sandbox\"} 2"] {
+        assert!(text.contains(&format!("hostlet_pod_step_duration_seconds{line}\n")), "{line}: {text}");
+    }
+    assert!(!text.contains("back-off"), "{text}");
 }
 
 #[test]

@@ -13,17 +13,21 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::{MetricType, TypedMetric};
 use prometheus_client::registry::{Metric, Registry};
 
+use super::prometheus_text::PrometheusText;
+
 /// Prometheus' default buckets, seconds (`metrics.DefBuckets` upstream).
 pub const DEFAULT_BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// The media type of [`Metrics::encode`].
-pub const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// Upstream's buckets for starts of pods, seconds.
+pub const POD_START_BUCKETS: [f64; 25] = [
+    0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 20.0, 30.0, 45.0, 60.0, 120.0, 180.0, 240.0, 300.0, 360.0,
+    480.0, 600.0, 900.0, 1200.0, 1800.0, 2700.0, 3600.0,
+];
 
 /// A sampled value with its labels.
 pub type Reading = (Vec<(&'static str, String)>, u64);
 
-/// A counter without the suffix `_total`, which upstream has not given to all of its counters. OpenMetrics has no such counter, so
-/// its type is unknown there. Clones share it.
+/// A counter without the suffix `_total`, which upstream has not given to all of its counters. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct PlainCounter(Counter);
 
@@ -32,9 +36,15 @@ impl PlainCounter {
     pub fn inc(&self) {
         self.0.inc();
     }
+
+    /// Adds `count`.
+    pub fn inc_by(&self, count: u64) {
+        self.0.inc_by(count);
+    }
 }
 
 impl TypedMetric for PlainCounter {
+    // The encoder would append `_total` to a counter; `PrometheusText` gives this type its name.
     const TYPE: MetricType = MetricType::Unknown;
 }
 
@@ -80,7 +90,19 @@ impl Metrics {
         help: &'static str,
         read: impl Fn() -> f64 + Send + Sync + 'static,
     ) {
-        self.with(|registry| registry.register_collector(Box::new(ValueOnScrape { name, help, read })));
+        let collector = ValueOnScrape { name, help, kind: MetricType::Gauge, read };
+        self.with(|registry| registry.register_collector(Box::new(collector)));
+    }
+
+    /// Registers a counter of fractions that is sampled on each request, otherwise like [`Metrics::register_counter`].
+    pub fn register_value_counter(
+        &self,
+        name: &'static str,
+        help: &'static str,
+        read: impl Fn() -> f64 + Send + Sync + 'static,
+    ) {
+        let collector = ValueOnScrape { name, help, kind: MetricType::Counter, read };
+        self.with(|registry| registry.register_collector(Box::new(collector)));
     }
 
     /// Registers a counter that is sampled on each request. `help` is a sentence with its period. `read` must be short.
@@ -94,12 +116,12 @@ impl Metrics {
         self.with(|registry| registry.register_collector(Box::new(collector)));
     }
 
-    /// Encodes all metrics in the OpenMetrics text format ([`OPENMETRICS`]).
+    /// Encodes all metrics in Prometheus' text format, as upstream does ([`PROMETHEUS_TEXT`](super::PROMETHEUS_TEXT)).
     pub fn encode(&self) -> String {
-        let mut text = String::new();
+        let mut text = PrometheusText::default();
         // Fails only if an encoder fails, and ours do not.
         let _ = self.with(|registry| prometheus_client::encoding::text::encode(&mut text, registry));
-        text
+        text.finish()
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut Registry) -> T) -> T {
@@ -149,6 +171,7 @@ impl<F: Fn() -> Vec<Reading> + Send + Sync + 'static> Collector for ReadOnScrape
 struct ValueOnScrape<F> {
     name: &'static str,
     help: &'static str,
+    kind: MetricType,
     read: F,
 }
 
@@ -160,8 +183,11 @@ impl<F> fmt::Debug for ValueOnScrape<F> {
 
 impl<F: Fn() -> f64 + Send + Sync + 'static> Collector for ValueOnScrape<F> {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let metric = encoder.encode_descriptor(self.name, self.help, None, MetricType::Gauge)?;
-        ConstGauge::new((self.read)()).encode(metric)
+        let metric = encoder.encode_descriptor(self.name, self.help, None, self.kind)?;
+        match self.kind {
+            MetricType::Counter => ConstCounter::new((self.read)()).encode(metric),
+            _ => ConstGauge::new((self.read)()).encode(metric),
+        }
     }
 }
 
@@ -178,8 +204,8 @@ mod tests {
         counters.get_or_create(&[("kind", "a")]).inc();
         assert_eq!(
             metrics.encode(),
-            "# HELP kubelet_things Things that happened.\n# TYPE kubelet_things unknown\n\
-             kubelet_things{kind=\"a\"} 1\n# EOF\n"
+            "# HELP kubelet_things Things that happened.\n# TYPE kubelet_things counter\n\
+             kubelet_things{kind=\"a\"} 1\n"
         );
     }
 
@@ -198,10 +224,10 @@ mod tests {
         *waiting.lock() = 4;
         assert_eq!(
             metrics.encode(),
-            "# HELP hostlet_things Things that happened.\n# TYPE hostlet_things counter\nhostlet_things_total 1\n\
+            "# HELP hostlet_things_total Things that happened.\n# TYPE hostlet_things_total counter\nhostlet_things_total 1\n\
              # HELP hostlet_waiting Things that wait\n# TYPE hostlet_waiting gauge\n\
              hostlet_waiting{kind=\"a \\\"quoted\\\" one\"} 4\n\
-             # HELP hostlet_made Things that were made\n# TYPE hostlet_made counter\nhostlet_made_total 5\n# EOF\n"
+             # HELP hostlet_made_total Things that were made\n# TYPE hostlet_made_total counter\nhostlet_made_total 5\n"
         );
     }
 }

@@ -6,8 +6,10 @@ mod heartbeat;
 mod init;
 mod journal;
 mod metrics;
+mod prometheus_text;
 
 pub use changed::Changed;
 pub use heartbeat::{ANSWER_LIMIT, Heartbeat, Heartbeats};
 pub use init::{LogControl, LogFormat, LogTarget, TelemetryConfig, TelemetryError, init};
-pub use metrics::{DEFAULT_BUCKETS, Metrics, OPENMETRICS, PlainCounter, Reading};
+pub use metrics::{DEFAULT_BUCKETS, Metrics, POD_START_BUCKETS, PlainCounter, Reading};
+pub use prometheus_text::PROMETHEUS_TEXT;

@@ -1,4 +1,4 @@
-//! Go's formatting of strings and durations, for messages that clients parse.
+//! Go's formatting of strings, durations and floating-point numbers, for texts that clients parse.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -54,6 +54,29 @@ pub fn go_duration(duration: Duration) -> String {
     }
 }
 
+/// A number in Go's `%g` format, as Prometheus' text format has it: `0.005`, `10`, `4.194304e+06`, `+Inf`.
+pub fn go_float(number: f64) -> String {
+    if number.is_nan() {
+        return "NaN".to_owned();
+    }
+    if number.is_infinite() {
+        return if number > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
+    }
+    // Both languages print the shortest digits that are read as the same number.
+    let scientific = format!("{number:e}");
+    let exponent = scientific.split_once('e').and_then(|(digits, exponent)| {
+        let exponent: i32 = exponent.parse().ok()?;
+        (!(-4..6).contains(&exponent)).then_some((digits, exponent))
+    });
+    match exponent {
+        Some((digits, exponent)) => {
+            let sign = if exponent < 0 { '-' } else { '+' };
+            format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
+        }
+        None => number.to_string(),
+    }
+}
+
 /// `value / 10^places`, without trailing zeros.
 fn decimal(value: u128, places: usize) -> String {
     let one = 10u128.pow(places as u32);
@@ -79,6 +102,28 @@ mod tests {
             ("\u{ad}\u{200b}\u{e0001}", r#""\u00ad\u200b\U000e0001""#),
         ] {
             assert_eq!(go_quoted(text), quoted);
+        }
+    }
+
+    #[test]
+    fn numbers_are_formatted_like_go() {
+        for (number, text) in [
+            (0.0, "0"),
+            (-1.5, "-1.5"),
+            (10.0, "10"),
+            (0.005, "0.005"),
+            (0.000_1, "0.0001"),
+            (0.000_01, "1e-05"),
+            (600_000.0, "600000"),
+            (1e6, "1e+06"),
+            (4_194_304.0, "4.194304e+06"),
+            (1.892_139_589_783_516_2e9, "1.8921395897835162e+09"),
+            (1e100, "1e+100"),
+            (f64::INFINITY, "+Inf"),
+            (f64::NEG_INFINITY, "-Inf"),
+            (f64::NAN, "NaN"),
+        ] {
+            assert_eq!(go_float(number), text);
         }
     }
 

@@ -21,6 +21,7 @@ mod files;
 mod kinds;
 mod layout;
 mod local;
+mod metrics;
 mod plan;
 mod read;
 mod reconciler;

@@ -14,6 +14,7 @@ use super::apply::{self, Applied, PathResults, PathTask, PodVolumes};
 use super::desired::{Context, NodeAmounts, desired};
 use super::error::{VolumeError, VolumeProblem};
 use super::layout::{Kind, PodLayout};
+use super::metrics::{PodShare, VolumeMetrics};
 use super::remembered::remember;
 use super::sources::Sources;
 use super::task::NodeLabels;
@@ -48,6 +49,7 @@ pub(super) struct Shared {
     pub(super) objects: Arc<dyn ObjectSource>,
     pub(super) clock: WallClock,
     pub(super) changed: Conflated<()>,
+    pub(super) metrics: VolumeMetrics,
 }
 
 /// A request to a reconciler.
@@ -68,11 +70,14 @@ pub(super) struct VolumeReconciler {
     /// Warnings about volumes with another group, which the worker has not been told yet.
     shared_volumes: Vec<String>,
     retry: Option<Backoff<Instant>>,
+    /// What it counts of the volumes of this node.
+    share: PodShare,
 }
 
 impl VolumeReconciler {
     pub(super) fn new(uid: PodUid, layout: PodLayout, shared: Arc<Shared>) -> Self {
         let sources = Sources::new(shared.objects.clone());
+        let share = PodShare::new(shared.metrics.clone());
         Self {
             uid,
             layout,
@@ -82,6 +87,7 @@ impl VolumeReconciler {
             problems: Vec::new(),
             shared_volumes: Vec::new(),
             retry: None,
+            share,
         }
     }
 
@@ -95,8 +101,10 @@ impl VolumeReconciler {
                 job = inbox.recv() => match job {
                     Some(Job::SetUp { subject, reply }) => self.set_up(subject, reply).await,
                     Some(Job::TearDown { reply }) => {
+                        let began = Instant::now();
                         let done = self.tear_down().await;
                         let is_down = done.is_ok();
+                        self.share.torn_down(is_down, began.elapsed());
                         // The requester may have given up; the next one gets the result again.
                         let _ = reply.send(done);
                         if is_down {
@@ -126,6 +134,7 @@ impl VolumeReconciler {
                 self.sources.first_answers().await;
             } => {}
         }
+        let (pod, began) = (subject.pod.clone(), Instant::now());
         let applied = self.apply(subject).await;
         let results = tokio::select! {
             // Cancel-safe: work that was begun ends on its own thread. A new request of the worker takes precedence.
@@ -134,6 +143,7 @@ impl VolumeReconciler {
             results = work_on_paths(&applied.tasks, &self.layout, &self.shared) => results,
         };
         let mut volumes = self.finish(applied, results);
+        self.share.set_up(&pod, &volumes, began.elapsed());
         volumes.shared = std::mem::take(&mut self.shared_volumes);
         let _ = reply.send(volumes);
     }

@@ -14,11 +14,13 @@ use super::apply::PodVolumes;
 use super::desired::NodeAmounts;
 use super::error::{HostError, VolumeError};
 use super::layout::PodLayout;
+use super::metrics::VolumeMetrics;
 use super::read::{self, ReadError};
 use super::reconciler::{Job, Shared, VolumeOwner, VolumeReconciler};
 use super::sub_path::{self, SubPath, SubPathError};
 use crate::objects::ObjectSource;
 use crate::sys::{MountTable, Mounts, PathWork, file_work};
+use crate::telemetry::Metrics;
 use crate::types::{Conflated, PodUid, WallClock};
 
 /// How long a worker waits for its pod's volumes (upstream's timeout).
@@ -77,10 +79,16 @@ impl Volumes {
             objects,
             clock,
             changed: changed.clone(),
+            metrics: VolumeMetrics::default(),
         });
         let handle = Self { requests: sender, changed, shared: shared.clone() };
         let task = VolumeTask { shared, requests, reconcilers: HashMap::new(), tasks: JoinSet::new() };
         (task, handle)
+    }
+
+    /// Adds its metrics.
+    pub fn register(&self, metrics: &Metrics) {
+        self.shared.metrics.register(metrics);
     }
 
     /// Sets up the volumes of a pod and keeps them up to date until they are torn down. Call it in every sync with the current

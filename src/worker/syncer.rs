@@ -1,16 +1,29 @@
 //! Dispatches the work of pods to the worker's parts.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::context::WorkerContext;
 use super::ending::PodEnd;
+use super::metrics::WorkKind;
 use super::pull_secrets::PodPullSecrets;
 use super::sync::PodSync;
 use super::task::PodSyncer;
 use super::{EnvNeeds, Outcome, Work, WorkerState};
-use crate::pod::{PodContainer, RestartPolicy};
+use crate::pod::{AdmittedPod, PodContainer, RestartPolicy};
 use crate::types::{PodRef, PodUid};
+
+/// What this work does after work on the pod `before`.
+fn kind_of(work: &Work, before: Option<&Arc<AdmittedPod>>) -> WorkKind {
+    match (work, before) {
+        (Work::Sync(_), None) => WorkKind::Create,
+        (Work::Sync(pod), Some(before)) if !Arc::ptr_eq(pod, before) => WorkKind::Update,
+        (Work::Sync(_), Some(_)) | (Work::Finish { .. }, _) => WorkKind::Sync,
+        (Work::Terminate { .. } | Work::Reap { .. }, _) => WorkKind::Kill,
+    }
+}
 
 #[async_trait]
 impl PodSyncer for WorkerContext {
@@ -19,6 +32,12 @@ impl PodSyncer for WorkerContext {
     }
 
     async fn perform(&self, work: &Work, state: &mut WorkerState) -> Outcome {
+        let (kind, began) = (kind_of(work, state.reporter.events().admitted.as_ref()), Instant::now());
+        if let (WorkKind::Create, Some(pod)) = (kind, work.admitted())
+            && !self.runtime.pleg.cache().may_have(&pod.reference.uid)
+        {
+            self.metrics.work.began(pod, self.reports.clock.now());
+        }
         state.reporter.work_begins(work);
         state.starts.runs_once = work.admitted().is_some_and(|pod| {
             let policy =
@@ -51,6 +70,7 @@ impl PodSyncer for WorkerContext {
             }
         };
         state.reporter.work_ended(outcome);
+        self.metrics.work.ended(kind, began.elapsed());
         outcome
     }
 

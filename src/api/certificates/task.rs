@@ -25,7 +25,7 @@ use crate::api::connect::ConnectError;
 use crate::api::credentials::Access;
 use crate::api::{Credentials, CredentialsSource};
 use crate::sys::file_work;
-use crate::telemetry::Changed;
+use crate::telemetry::{Changed, Metrics, PlainCounter};
 use crate::tls::{CertificateInfo, CertificateStore, PrivateKey, TlsError};
 use crate::types::{Backoff, WallClock, error_chain, sleep_until, watching};
 
@@ -80,6 +80,7 @@ pub struct ClientCertificateTask {
     connect: Connect,
     report: watch::Sender<Option<CertificateReport>>,
     chance: Mutex<StdRng>,
+    failures: PlainCounter,
 }
 
 impl ClientCertificateTask {
@@ -94,7 +95,17 @@ impl ClientCertificateTask {
     ) -> (Self, watch::Receiver<Option<CertificateReport>>) {
         let (report, shown) = watch::channel(None);
         let (connect, chance) = (Box::new(connect), Mutex::new(chance));
-        (Self { settings, credentials, client, connect, report, chance }, shown)
+        let failures = PlainCounter::default();
+        (Self { settings, credentials, client, connect, report, chance, failures }, shown)
+    }
+
+    /// Adds its metric.
+    pub fn register(&self, metrics: &Metrics) {
+        metrics.register(
+            "kubelet_certificate_manager_client_expiration_renew_errors",
+            "Counter of certificate renewal errors",
+            self.failures.clone(),
+        );
     }
 
     /// Runs until cancelled.
@@ -301,6 +312,7 @@ impl ClientCertificateTask {
     }
 
     fn failed(&self, error: &AttemptError, trouble: &mut Changed<String>) {
+        self.failures.inc();
         let text = error_chain(error);
         if trouble.see(text.clone()) {
             match error {

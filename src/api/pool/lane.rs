@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
+use super::super::requests::RequestMetrics;
 use super::connection::{Connection, StreamSlot};
 
 /// Connection counts of a purpose, for display.
@@ -31,12 +32,16 @@ pub struct LaneCounts {
 
 /// Counts of all connections to the API server by purpose. They outlive the clients. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Connections(Arc<Mutex<Vec<Arc<Counts>>>>);
+pub struct Connections {
+    lanes: Arc<Mutex<Vec<Arc<Counts>>>>,
+    /// The requests on them.
+    pub(in crate::api) requests: RequestMetrics,
+}
 
 impl Connections {
     /// The counters of this purpose.
     fn of(&self, purpose: &'static str) -> Arc<Counts> {
-        let mut all = self.0.lock();
+        let mut all = self.lanes.lock();
         if let Some(known) = all.iter().find(|known| known.purpose == purpose) {
             return known.clone();
         }
@@ -47,7 +52,7 @@ impl Connections {
 
     /// The counts of all purposes.
     pub fn counts(&self) -> Vec<LaneCounts> {
-        self.0.lock().iter().map(|counts| counts.now()).collect()
+        self.lanes.lock().iter().map(|counts| counts.now()).collect()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Metrics of the connections to the API server.
+//! Metrics of the connections to the API server, and of the requests on them.
 
 use super::{Connections, LaneCounts};
 use crate::telemetry::{Metrics, Reading};
@@ -6,6 +6,7 @@ use crate::telemetry::{Metrics, Reading};
 impl Connections {
     /// Registers the metrics.
     pub fn register(&self, metrics: &Metrics) {
+        self.requests.register(metrics);
         let read = |connections: Self, value: fn(&LaneCounts) -> u64| {
             move || connections.counts().into_iter().map(|counts| reading(counts, value)).collect()
         };

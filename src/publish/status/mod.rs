@@ -4,6 +4,7 @@
 mod merge;
 #[cfg(test)]
 mod merge_tests;
+mod metrics;
 mod plan;
 mod task;
 #[cfg(test)]

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::metrics::{PublishMetrics, StartWatch};
 use super::plan::{Live, ReportedPod, Urgency, Write, plan};
 use crate::admission::RejectedPod;
 use crate::api::{ApiErrorKind, Objects, Wire, error_kind};
@@ -22,8 +23,8 @@ use crate::pod::{is_static, pod_uid};
 use crate::source::api::{ApiPod, ApiState, Mirror};
 use crate::status::LifecycleSummary;
 use crate::status::StatusCache;
-use crate::telemetry::Changed;
-use crate::types::{Backoff, BackoffPolicy, PodUid, QuietPeriod, error_chain, sleep_until};
+use crate::telemetry::{Changed, Metrics};
+use crate::types::{Backoff, BackoffPolicy, PodUid, QuietPeriod, WallClock, error_chain, sleep_until};
 
 /// Delay of a deferrable change, to combine it with others of the same pod.
 const SOON: Duration = Duration::from_secs(2);
@@ -63,6 +64,8 @@ pub struct StatusSources {
     pub api: watch::Receiver<ApiState>,
     /// Signals when no pod starts or stops.
     pub quiet_period: QuietPeriod,
+    /// The time of day.
+    pub clock: WallClock,
 }
 
 /// How far the API server is behind.
@@ -83,6 +86,7 @@ pub struct StatusManager {
     /// The last error of a write: a server that is down is logged once, not once per pod.
     last_error: Changed<String>,
     progress: watch::Sender<PublishProgress>,
+    metrics: PublishMetrics,
 }
 
 /// A reported status, as owned values that are cheap to compare.
@@ -132,6 +136,9 @@ struct Entry {
     sent: Option<Arc<PodStatus>>,
     /// The API server accepted the last patch but did not keep it.
     not_kept: Option<Backoff<Instant>>,
+    /// When the first change was planned that the API server does not have yet.
+    behind_since: Option<Instant>,
+    start: StartWatch,
 }
 
 /// The next write of a pod.
@@ -170,7 +177,13 @@ impl StatusManager {
             writes: FuturesUnordered::new(),
             last_error: Changed::new(),
             progress: watch::Sender::default(),
+            metrics: PublishMetrics::default(),
         }
+    }
+
+    /// Adds its metrics.
+    pub fn register(&self, metrics: &Metrics) {
+        self.metrics.register(metrics);
     }
 
     /// How far the API server is behind.
@@ -237,6 +250,10 @@ impl StatusManager {
             let entry = self.entries.entry(uid.clone()).or_default();
             if entry.update(status, api_object) {
                 entry.plan(&uid, now);
+                if let Some(started) = entry.has_started() {
+                    let pulling = self.sources.status_cache.timeline().pulling_time(&uid);
+                    self.metrics.started(&started.pod, &started.status, pulling, self.sources.clock.now());
+                }
             }
         }
     }
@@ -300,6 +317,11 @@ impl StatusManager {
         }
         entry.plan(uid, now);
         if was_written {
+            if entry.next.is_none()
+                && let Some(since) = entry.behind_since.take()
+            {
+                self.metrics.synced(now.duration_since(since));
+            }
             entry.check_that_it_was_kept(uid, now);
         }
     }
@@ -335,6 +357,14 @@ impl Entry {
         }
         self.object = object;
         true
+    }
+
+    /// The pod, if the API server shows for the first time that it has started.
+    fn has_started(&mut self) -> Option<Arc<ApiPod>> {
+        match &self.object.as_ref()?.api_object {
+            ApiObject::Pod(pod) => self.start.see(&pod.status).then(|| pod.clone()),
+            ApiObject::Mirror(_) => None,
+        }
     }
 
     /// Plans the next write. A pending one keeps its due time.
@@ -376,6 +406,9 @@ impl Entry {
                 Some(Next { due, latest: due + MAX_EXTRA_DELAY, request: Request::Patch(change) })
             }
         };
+        if self.next.is_some() {
+            self.behind_since.get_or_insert(now);
+        }
     }
 
     fn due(&self, quiet: Option<Instant>) -> Option<Instant> {

@@ -42,6 +42,7 @@ impl Setup {
             rejected: refused_out,
             api: seen,
             quiet_period: quiet_period.clone(),
+            clock: WallClock::system(),
         };
         let manager = StatusManager::new(api.client(), sources);
         #[expect(clippy::disallowed_methods, reason = "tasks of a test")]

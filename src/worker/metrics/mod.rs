@@ -4,11 +4,14 @@ mod hooks;
 mod image_volumes;
 mod resizes;
 mod starts;
+mod work;
 
 use hooks::HookMetrics;
 use image_volumes::ImageVolumeMetrics;
 use resizes::ResizeTimes;
 use starts::StartMetrics;
+pub(super) use work::WorkKind;
+use work::WorkMetrics;
 
 use crate::telemetry::Metrics;
 
@@ -19,6 +22,7 @@ pub struct WorkerMetrics {
     pub(super) image_volumes: ImageVolumeMetrics,
     pub(super) resizes: ResizeTimes,
     pub(super) starts: StartMetrics,
+    pub(super) work: WorkMetrics,
 }
 
 impl WorkerMetrics {
@@ -28,5 +32,6 @@ impl WorkerMetrics {
         self.image_volumes.register(metrics);
         self.resizes.register(metrics);
         self.starts.register(metrics);
+        self.work.register(metrics);
     }
 }

@@ -53,8 +53,8 @@ mod tests {
         let text = metrics.encode();
         for line in [
             "kubelet_pod_resize_duration_milliseconds_sum{success=\"true\"} 20.0\n",
-            "kubelet_pod_resize_duration_milliseconds_bucket{le=\"50.0\",success=\"true\"} 1\n",
-            "kubelet_pod_resize_duration_milliseconds_bucket{le=\"2000.0\",success=\"false\"} 0\n",
+            "kubelet_pod_resize_duration_milliseconds_bucket{le=\"50\",success=\"true\"} 1\n",
+            "kubelet_pod_resize_duration_milliseconds_bucket{le=\"2000\",success=\"false\"} 0\n",
         ] {
             assert!(text.contains(line), "{text}");
         }

@@ -1,0 +1,101 @@
+//! Metrics of this node's identity and of the daemon's process. The names and labels are upstream's.
+
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+
+use crate::sys::ProcessUsage;
+use crate::telemetry::Metrics;
+use crate::types::{KUBERNETES_VERSION, architecture};
+
+/// Registers the name of the node and the version of Kubernetes that it is compatible with.
+pub fn register_identity(metrics: &Metrics, node: &str) {
+    let labels = vec![("node", node.to_owned())];
+    let help = "The node's name. The count is always 1.";
+    metrics.register_gauge("kubelet_node_name", help, move || vec![(labels.clone(), 1)]);
+    let help = "A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, build date, Go version, and compiler from which Kubernetes was built, and platform on which it is running.";
+    let labels = build_labels();
+    metrics.register_gauge("kubernetes_build_info", help, move || vec![(labels.clone(), 1)]);
+}
+
+/// hostlet has no commit, date and Go version of Kubernetes.
+fn build_labels() -> Vec<(&'static str, String)> {
+    let mut parts = KUBERNETES_VERSION.trim_start_matches('v').split('.');
+    let mut part = || parts.next().unwrap_or_default();
+    let (major, minor) = (part(), part());
+    let platform = format!("linux/{}", architecture());
+    let labels = [
+        ("build_date", ""),
+        ("compiler", "rustc"),
+        ("git_commit", ""),
+        ("git_tree_state", ""),
+        ("git_version", KUBERNETES_VERSION),
+        ("go_version", ""),
+        ("major", major),
+        ("minor", minor),
+        ("platform", &platform),
+    ];
+    labels.map(|(name, value)| (name, value.to_owned())).to_vec()
+}
+
+/// Registers when the process started.
+pub fn register_start(metrics: &Metrics, started: Timestamp) {
+    let help = "Start time of the process since unix epoch in seconds.";
+    let seconds = started.as_millisecond() as f64 / 1000.0;
+    metrics.register_value("process_start_time_seconds", help, move || seconds);
+}
+
+/// Registers what the process uses, read below `proc`.
+pub fn register_process(metrics: &Metrics, proc: PathBuf) {
+    let value = |read: fn(&ProcessUsage) -> f64| {
+        let proc = proc.clone();
+        move || read(&ProcessUsage::read(&proc))
+    };
+    metrics.register_value_counter(
+        "process_cpu_seconds",
+        "Total user and system CPU time spent in seconds.",
+        value(|usage| usage.cpu_seconds),
+    );
+    let gauges: [(&str, &str, fn(&ProcessUsage) -> f64); 5] = [
+        ("process_max_fds", "Maximum number of open file descriptors.", |usage| usage.max_open_files as f64),
+        ("process_open_fds", "Number of open file descriptors.", |usage| usage.open_files as f64),
+        ("process_resident_memory_bytes", "Resident memory size in bytes.", |usage| {
+            usage.resident_memory as f64
+        }),
+        ("process_virtual_memory_bytes", "Virtual memory size in bytes.", |usage| {
+            usage.virtual_memory as f64
+        }),
+        (
+            "process_virtual_memory_max_bytes",
+            "Maximum amount of virtual memory available in bytes.",
+            // As the Go client says of no limit.
+            |usage| usage.max_virtual_memory.map_or(u64::MAX as f64, |limit| limit as f64),
+        ),
+    ];
+    for (name, help, read) in gauges {
+        metrics.register_value(name, help, value(read));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_node_its_version_and_its_process_are_shown() {
+        let metrics = Metrics::default();
+        register_identity(&metrics, "node1");
+        register_start(&metrics, "2026-11-25T10:00:00.5Z".parse().unwrap());
+        register_process(&metrics, "/proc".into());
+        let text = metrics.encode();
+        for part in [
+            "kubelet_node_name{node=\"node1\"} 1\n",
+            ",git_version=\"v1.37.2\",go_version=\"\",major=\"1\",minor=\"37\",",
+            "# TYPE process_cpu_seconds_total counter\nprocess_cpu_seconds_total ",
+            "# TYPE process_open_fds gauge\nprocess_open_fds ",
+            "process_start_time_seconds 1795600800.5\n",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+}
