@@ -16,6 +16,8 @@ mod controllers;
 mod deletion;
 #[path = "cluster/dra.rs"]
 mod dra;
+#[path = "cluster/endpoints.rs"]
+mod endpoints;
 #[path = "cluster/eviction.rs"]
 mod eviction;
 #[path = "cluster/fields.rs"]

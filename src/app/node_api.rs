@@ -1,6 +1,7 @@
 //! Wires the node's API: its ports, its TLS, who may use it, and what it answers. It runs on threads of its own, so that no request can
 //! delay the pods.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,18 +10,22 @@ use kube::Client;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use super::cluster::Cluster;
 use super::own_threads::OwnThreads;
 use super::parts::Parts;
+use super::paths::SYSTEM_LOGS;
 use super::tasks::{Stage, Tasks};
 use crate::api::{IssuedCertificate, ServingCertificateTask, ServingMetrics, ServingSettings};
-use crate::config::{CertificateFiles, Config, NodeApi, ServingCertificate};
+use crate::config::{CertificateFiles, Config, EffectiveConfig, NodeApi, ServingCertificate};
 use crate::kubelet_api::auth::{ApiReviews, Authenticator, Authorizer, Reviews, StreamingVerbs};
 use crate::kubelet_api::{
-    ApiListeners, ApiTlsError, ContainerLogParts, EndpointParts, Guard, Healthz, IdentityFiles, KubeletApi,
-    ListenError, RequestMetrics, TlsSettings, TlsTask,
+    ApiListeners, ApiTlsError, Checkpoints, ContainerLogParts, DebugHandlers, EndpointParts, Guard, Healthz,
+    IdentityFiles, KubeletApi, ListenError, NodePages, PodLists, RequestMetrics, Scraped, SystemLogs,
+    TlsSettings, TlsTask, ZPages,
 };
+use crate::telemetry::LogControl;
 use crate::tls::{CertificateStore, ServerTls, TlsError, TlsVersion, self_signed_files};
 use crate::types::WallClock;
 
@@ -44,6 +49,13 @@ pub enum NodeApiError {
     /// Its threads could not be started.
     #[error("cannot start the threads of the node's API")]
     Threads(#[source] io::Error),
+}
+
+/// What the process was started with, to show it, and its log.
+pub(super) struct AboutProcess {
+    pub(super) configuration: EffectiveConfig,
+    pub(super) flags: BTreeMap<String, String>,
+    pub(super) log: LogControl,
 }
 
 /// The node's API, before it runs.
@@ -89,7 +101,7 @@ impl NodeApiSide {
     }
 
     /// Starts it.
-    pub(super) fn start(self, config: &Config, parts: &Parts, tasks: &mut Tasks) {
+    pub(super) fn start(self, config: &Config, parts: &Parts, about: AboutProcess, tasks: &mut Tasks) {
         let settings = &config.node_api;
         let Self { listeners, tls, threads, issued, clients } = self;
         if let (ServingCertificate::Cluster(_), Some(clients), Some(reports)) =
@@ -127,20 +139,72 @@ impl NodeApiSide {
             false => StreamingVerbs::Create,
         };
         let healthz = Healthz::new(tasks.heartbeats().clone());
-        let (logs, rejected) = (parts.logs(), parts.rejected.clone());
-        let split_streams = config.pods.split_log_streams;
         let guard = Guard { authenticator, authorizer, streaming };
-        let (has_debugging, config) = (settings.has_debugging, tls.config());
+        let (has_debugging, server) = (settings.has_debugging, tls.config());
         let metrics = RequestMetrics::new(&parts.metrics);
         let tls = tls.with_rescan(tasks.rescan().subscribe());
         tasks.spawn(Stage::State, "node API certificate", |cancel| tls.run(cancel));
         tasks.spawn(Stage::State, "node API", |cancel| {
-            let clock = WallClock::system();
-            let logs = ContainerLogParts { logs, rejected, split_streams, clock, cancel: cancel.clone() };
-            let endpoints = EndpointParts { healthz, logs };
-            let api = KubeletApi { endpoints, guard, has_debugging, tls: config, metrics };
+            let endpoints = endpoints(config, parts, about, healthz, cancel.clone());
+            let api = KubeletApi { endpoints, guard, has_debugging, tls: server, metrics };
             threads.run(api.run(listeners, cancel))
         });
+    }
+}
+
+/// What the endpoints need.
+fn endpoints(
+    config: &Config,
+    parts: &Parts,
+    about: AboutProcess,
+    healthz: Healthz,
+    cancel: CancellationToken,
+) -> EndpointParts {
+    let (clock, wanted) = (WallClock::system(), config.node_api.endpoints);
+    let observed = parts.runtime.pleg.cache().clone();
+    EndpointParts {
+        healthz,
+        logs: ContainerLogParts {
+            logs: parts.logs(),
+            rejected: parts.rejected.clone(),
+            split_streams: config.pods.split_log_streams,
+            clock: clock.clone(),
+            cancel,
+        },
+        pods: PodLists {
+            status_cache: parts.status_cache.clone(),
+            rejected: parts.rejected.clone(),
+            api: parts.api.clone(),
+            observed: observed.clone(),
+            has_allocated: wanted.allocated_pods,
+        },
+        scraped: Scraped { metrics: parts.metrics.clone(), probes: parts.probes.registry.clone() },
+        pages: NodePages {
+            configuration: about.configuration,
+            zpages: ZPages {
+                started: parts.started,
+                clock: clock.clone(),
+                has_status: wanted.statusz,
+                flags: wanted.flagz.then_some(about.flags),
+            },
+            logs: SystemLogs {
+                is_enabled: wanted.system_logs,
+                has_query: wanted.system_log_query,
+                dir: SYSTEM_LOGS.into(),
+                journalctl: "journalctl".into(),
+            },
+            checkpoints: wanted.checkpoints.then(|| Checkpoints {
+                status_cache: parts.status_cache.clone(),
+                observed,
+                runtime: parts.runtime.runtime.clone(),
+                dir: config.root_dir.join("checkpoints"),
+                clock,
+            }),
+            debug: DebugHandlers {
+                flags: wanted.debug_flags.then_some((about.log, config.logging.format)),
+                has_profiling: wanted.profiling,
+            },
+        },
     }
 }
 

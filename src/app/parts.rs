@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use tokio::sync::watch;
 
 use super::cluster::{Cluster, ClusterInputs, ClusterObjects, ClusterOutputs};
@@ -100,6 +101,8 @@ pub(super) struct Parts {
     pub(super) kubelets: watch::Receiver<Option<String>>,
     pub(super) exposure: watch::Receiver<Option<String>>,
     pub(super) certificate: watch::Receiver<Option<CertificateReport>>,
+    /// When the daemon started.
+    pub(super) started: Timestamp,
 }
 
 impl Parts {
@@ -293,6 +296,7 @@ impl Parts {
             kubelets,
             exposure,
             certificate,
+            started,
         }
     }
 

@@ -11,3 +11,5 @@ pub(super) const MOUNTINFO: &str = "/proc/self/mountinfo";
 pub(super) const CONTAINER_LOGS: &str = "/var/log/containers";
 /// The directory, below the root directory, in which plugins create registration sockets.
 pub(super) const PLUGIN_REGISTRY: &str = "plugins_registry";
+/// The system's logs, fixed upstream as well.
+pub(super) const SYSTEM_LOGS: &str = "/var/log";

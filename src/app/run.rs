@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::cluster::Cluster;
 use super::guard::Guard;
-use super::node_api::{NodeApiError, NodeApiSide};
+use super::node_api::{AboutProcess, NodeApiError, NodeApiSide};
 use super::node_side::NodeSide;
 use super::parts::Parts;
 use super::paths::{CONTAINER_LOGS, ROOT};
@@ -90,7 +90,12 @@ pub async fn run(config: Config, reload: Reload, cancel: CancellationToken) -> R
         tasks.spawn(Stage::State, "health endpoint", |cancel| healthz.run(listener, cancel));
     }
     if let Some(node_api) = node_api {
-        node_api.start(&config, &parts, &mut tasks);
+        let about = AboutProcess {
+            configuration: reload.started_with.clone(),
+            flags: reload.flags.shown(),
+            log: reload.logs.clone(),
+        };
+        node_api.start(&config, &parts, about, &mut tasks);
     }
     tasks.spawn(Stage::State, "control socket", |cancel| parts.server(&config).run(listener, cancel));
 

@@ -14,9 +14,12 @@ pub(super) enum Operation {
     Destroy,
 }
 
+/// The operation.
+type Label = [(&'static str, &'static str); 1];
+
 /// The durations. Clones share them.
 #[derive(Clone, Debug)]
-pub(super) struct CgroupMetrics(Family<[(&'static str, &'static str); 1], Histogram, fn() -> Histogram>);
+pub(super) struct CgroupMetrics(Family<Label, Histogram, fn() -> Histogram>);
 
 impl Default for CgroupMetrics {
     fn default() -> Self {

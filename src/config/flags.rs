@@ -9,10 +9,14 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum}
 
 use super::flag_table::{FIELD_FLAGS, FieldFlag, IDLE_FLAGS};
 use super::flag_value::FlagKind;
+use super::shown_flags::GivenFlags;
 
 /// All flags of the daemon.
 #[derive(Args, Clone, Debug, Default, PartialEq)]
 pub struct KubeletFlags {
+    /// What was given, to show it. First, because the others take the values.
+    #[command(flatten)]
+    pub given: GivenFlags,
     /// Flags of the process.
     #[command(flatten)]
     pub process: ProcessFlags,

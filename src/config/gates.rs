@@ -2,19 +2,24 @@
 
 use std::collections::BTreeMap;
 
+use super::endpoints::{ALLOCATED_PODS, CHECKPOINTS, FLAGZ, STATUSZ};
 use super::gate_table::{FORMER, LOCKED_OFF, LOCKED_ON, OFF, ON};
 use super::validate::Breach;
 use crate::yaml::nearest;
 
 /// Gates that have an effect.
 const SERVED: &[&str] = &[
+    ALLOCATED_PODS,
+    CHECKPOINTS,
     "CustomCPUCFSQuotaPeriod",
     ENSURE_SECRET_PULLED_IMAGES,
+    FLAGZ,
     GRACEFUL_SHUTDOWN,
     GRACEFUL_SHUTDOWN_BY_PRIORITY,
     IMAGE_VOLUMES,
     MEMORY_QOS,
     SPLIT_LOG_STREAMS,
+    STATUSZ,
     STOP_SIGNALS,
 ];
 

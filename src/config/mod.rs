@@ -4,6 +4,7 @@
 mod credential_providers;
 mod defaults;
 mod duration;
+mod endpoints;
 mod error;
 mod files;
 mod flag_table;
@@ -23,6 +24,7 @@ mod node_api;
 mod served;
 mod settings;
 mod show;
+mod shown_flags;
 mod spelling;
 mod static_pod_url;
 #[cfg(test)]
@@ -33,6 +35,7 @@ mod wire;
 pub use credential_providers::{CredentialProvider, CredentialProviders, TokenAttributes};
 pub use defaults::Membership;
 pub use duration::{DurationError, GoDuration};
+pub use endpoints::Endpoints;
 pub use error::{ConfigError, ConfigErrors, ConfigWarning, Place};
 pub use flags::{FieldFlags, KubeletFlags, ProcessFlags, VersionForm, with_plain_names};
 pub use load::{Loaded, load};
@@ -44,4 +47,5 @@ pub use settings::{
     PodDefaults, Runtime, Shutdown, Sources,
 };
 pub use show::EffectiveConfig;
+pub use shown_flags::GivenFlags;
 pub use static_pod_url::StaticPodUrl;

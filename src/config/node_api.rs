@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::defaults::Membership;
+use super::endpoints::Endpoints;
 use super::flags::ProcessFlags;
 use super::hostlet::HostletConfiguration;
 use super::settings::{path, time};
@@ -75,6 +76,8 @@ pub struct NodeApi {
     pub streams_need_get_only: bool,
     /// Whether there are the endpoints for commands, logs and the like (`enableDebuggingHandlers`).
     pub has_debugging: bool,
+    /// Which of them there are.
+    pub endpoints: Endpoints,
 }
 
 /// Where the certificate of the node's API comes from.
@@ -139,6 +142,7 @@ impl NodeApi {
             },
             streams_need_get_only: hostlet.streams_need_get_only.unwrap_or_default(),
             has_debugging: kubelet.enable_debugging_handlers.unwrap_or_default(),
+            endpoints: Endpoints::new(kubelet),
         }
     }
 }

@@ -12,7 +12,7 @@ use super::wire::KubeletConfiguration;
 use crate::types::json;
 
 /// The effective configuration. `Display` writes two YAML documents that `--config` accepts.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct EffectiveConfig {
     kubelet: Value,
     hostlet: Value,

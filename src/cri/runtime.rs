@@ -1,6 +1,7 @@
 //! The traits for a container runtime, implemented by the gRPC client and by the fake.
 
 use std::collections::HashSet;
+use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -93,6 +94,14 @@ pub trait RuntimeService: Send + Sync + 'static {
     /// Makes the runtime close the log of a running container and open a new one at the same path, after the log was renamed. Not
     /// idempotent.
     async fn reopen_log(&self, id: &ContainerId) -> Result<(), CriError>;
+
+    /// Writes the state of a running container to `file`, within `limit` if that is longer than the usual deadline. Not idempotent.
+    async fn checkpoint_container(
+        &self,
+        id: &ContainerId,
+        file: &Path,
+        limit: Option<Duration>,
+    ) -> Result<(), CriError>;
 
     /// Inspects a container.
     async fn container_status(&self, id: &ContainerId) -> Result<ContainerStatus, CriError>;

@@ -10,6 +10,8 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderValue, Method, StatusCode};
 use http_body_util::BodyExt;
 use jiff::Timestamp;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use tokio::sync::watch;
@@ -19,10 +21,19 @@ use super::auth::testing::FakeReviews;
 use super::auth::{Authenticator, Authorizer, Reviews, StreamingVerbs};
 use super::listen::ClientCertificates;
 use super::routes::{EndpointParts, read_only, secured};
-use super::{Guard, Healthz, RequestMetrics, container_logs};
+use super::{
+    Checkpoints, DebugHandlers, Guard, Healthz, NodePages, PodLists, RequestMetrics, Scraped, SystemLogs,
+    ZPages, container_logs,
+};
+use crate::config::EffectiveConfig;
+use crate::cri::fake::FakeRuntime;
+use crate::pleg::Pleg;
+use crate::source::api::ApiState;
+use crate::status::StatusCache;
 use crate::telemetry::{Heartbeats, Metrics};
 use crate::tls::fake::FakeAuthority;
 use crate::tls::{ClientAuthorities, PrivateKey, certificate_request};
+use crate::types::WallClock;
 
 /// Each path with a method, the verb that it needs, and the subresources of which one is enough.
 const PATHS: [(&str, &str, &str, &[&str]); 40] = [
@@ -118,7 +129,44 @@ impl Api {
 }
 
 fn parts() -> EndpointParts {
-    EndpointParts { healthz: Healthz::new(Heartbeats::default()), logs: container_logs::testing::parts() }
+    let (_, pleg) = Pleg::new(Arc::new(FakeRuntime::new()), StdRng::seed_from_u64(1));
+    let logs = SystemLogs {
+        is_enabled: true,
+        has_query: true,
+        dir: "/nonexistent".into(),
+        journalctl: "/nonexistent".into(),
+    };
+    let clock = WallClock::system();
+    EndpointParts {
+        healthz: Healthz::new(Heartbeats::default()),
+        logs: container_logs::testing::parts(),
+        pods: PodLists {
+            status_cache: StatusCache::default(),
+            rejected: watch::channel(Vec::new()).1,
+            api: watch::channel(ApiState::default()).1,
+            observed: pleg.cache().clone(),
+            has_allocated: true,
+        },
+        scraped: Scraped::default(),
+        pages: NodePages {
+            configuration: EffectiveConfig::default(),
+            zpages: ZPages {
+                started: clock.now(),
+                clock: clock.clone(),
+                has_status: true,
+                flags: Some([].into()),
+            },
+            logs,
+            checkpoints: Some(Checkpoints {
+                status_cache: StatusCache::default(),
+                observed: pleg.cache().clone(),
+                runtime: Arc::new(FakeRuntime::new()),
+                dir: "/nonexistent".into(),
+                clock,
+            }),
+            debug: DebugHandlers { flags: None, has_profiling: true },
+        },
+    }
 }
 
 async fn ask(app: &Router, method: &str, path: &str, credentials: Credentials) -> (StatusCode, String) {

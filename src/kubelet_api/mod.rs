@@ -2,22 +2,40 @@
 
 #[cfg(test)]
 mod access_tests;
+mod answers;
 mod api;
 pub mod auth;
+mod checkpoint;
+mod configz;
 mod container_logs;
+mod debug;
 mod guard;
 mod healthz;
 mod held;
 mod listen;
 mod metrics;
+mod pages;
+mod pods;
 mod routes;
+mod scrape;
+mod system_logs;
+#[cfg(test)]
+mod testing;
 mod tls;
+mod zpages;
 
 pub use api::{ApiListeners, KubeletApi};
+pub use checkpoint::Checkpoints;
 pub use container_logs::ContainerLogParts;
+pub use debug::DebugHandlers;
 pub use guard::Guard;
 pub use healthz::Healthz;
 pub use listen::ListenError;
 pub use metrics::RequestMetrics;
+pub use pages::NodePages;
+pub use pods::PodLists;
 pub use routes::EndpointParts;
+pub use scrape::Scraped;
+pub use system_logs::SystemLogs;
 pub use tls::{ApiTlsError, IdentityFiles, TlsSettings, TlsTask};
+pub use zpages::ZPages;

@@ -12,6 +12,9 @@ use super::container_logs::{self, ContainerLogParts};
 use super::guard::{Guard, check};
 use super::healthz::{self, Healthz};
 use super::metrics::{RequestMetrics, ServerType, measure};
+use super::pages::NodePages;
+use super::pods::PodLists;
+use super::scrape::Scraped;
 
 /// Headers of texts of Go's HTTP server.
 pub(super) const TEXT: [(&str, &str); 2] =
@@ -36,17 +39,29 @@ pub struct EndpointParts {
     pub healthz: Healthz,
     /// `/containerLogs`.
     pub logs: ContainerLogParts,
+    /// `/pods` and the other lists of pods.
+    pub pods: PodLists,
+    /// `/metrics` and `/metrics/probes`.
+    pub scraped: Scraped,
+    /// What the node says of itself.
+    pub pages: NodePages,
 }
 
 impl EndpointParts {
     /// The endpoints that only read, which are also on the port without credentials. Upstream adds no new ones.
     fn open(&self) -> Router {
-        Router::new().merge(healthz::routes(self.healthz.clone()))
+        Router::new()
+            .merge(healthz::routes(self.healthz.clone()))
+            .merge(self.pods.clone().routes())
+            .merge(self.scraped.clone().routes())
     }
 
     /// The endpoints of `enableDebuggingHandlers`, which need credentials.
     fn debugging(&self) -> Router {
-        Router::new().merge(container_logs::routes(self.logs.clone()))
+        Router::new()
+            .merge(self.pods.clone().debugging_routes())
+            .merge(self.pages.clone().routes())
+            .merge(container_logs::routes(self.logs.clone()))
     }
 }
 

@@ -63,7 +63,7 @@ async fn a_pod_that_is_created_again_while_it_terminates_counts_as_restarted() {
         &node,
         &[
             "kubelet_pod_worker_duration_seconds_count{operation_type=\"create\"} 2",
-            "kubelet_containers_per_pod_count_count 1",
+            "kubelet_containers_per_pod_count_count 2",
         ],
     );
     holds(

@@ -45,9 +45,12 @@ pub fn register_start(metrics: &Metrics, started: Timestamp) {
     metrics.register_value("process_start_time_seconds", help, move || seconds);
 }
 
+/// Reads one figure.
+type Read = fn(&ProcessUsage) -> f64;
+
 /// Registers what the process uses, read below `proc`.
 pub fn register_process(metrics: &Metrics, proc: PathBuf) {
-    let value = |read: fn(&ProcessUsage) -> f64| {
+    let value = |read: Read| {
         let proc = proc.clone();
         move || read(&ProcessUsage::read(&proc))
     };
@@ -56,7 +59,7 @@ pub fn register_process(metrics: &Metrics, proc: PathBuf) {
         "Total user and system CPU time spent in seconds.",
         value(|usage| usage.cpu_seconds),
     );
-    let gauges: [(&str, &str, fn(&ProcessUsage) -> f64); 5] = [
+    let gauges: [(&str, &str, Read); 5] = [
         ("process_max_fds", "Maximum number of open file descriptors.", |usage| usage.max_open_files as f64),
         ("process_open_fds", "Number of open file descriptors.", |usage| usage.open_files as f64),
         ("process_resident_memory_bytes", "Resident memory size in bytes.", |usage| {

@@ -8,9 +8,12 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use super::timeline::TimelineStep;
 use crate::telemetry::Metrics;
 
+/// The step's name.
+type Label = [(&'static str, &'static str); 1];
+
 /// The durations. Clones share them.
 #[derive(Clone, Debug)]
-pub(super) struct StepTimes(Family<[(&'static str, &'static str); 1], Histogram, fn() -> Histogram>);
+pub(super) struct StepTimes(Family<Label, Histogram, fn() -> Histogram>);
 
 impl Default for StepTimes {
     fn default() -> Self {

@@ -75,15 +75,42 @@ impl Inside {
         self.kind == SFlag::S_IFDIR
     }
 
+    /// The regular file, to be read. Blocking.
+    pub fn file(&self) -> io::Result<File> {
+        if self.kind != SFlag::S_IFREG {
+            return Err(io::Error::other("not a regular file"));
+        }
+        self.open(READ)
+    }
+
+    /// The names in the directory, in order; those of directories end in a slash. Blocking.
+    pub fn names(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(self.path())? {
+            let entry = entry?;
+            let slash = if entry.file_type()?.is_dir() { "/" } else { "" };
+            names.push(format!("{}{slash}", entry.file_name().to_string_lossy()));
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// Opens it by its descriptor: its name may lead elsewhere by now.
+    fn open(&self, flags: OFlag) -> io::Result<File> {
+        Ok(File::from(open(&*self.path(), flags, Mode::empty())?))
+    }
+
+    fn path(&self) -> String {
+        format!("/proc/self/fd/{}", self.fd.as_raw_fd())
+    }
+
     /// The content of a regular file of at most `most` bytes. Blocking.
     pub fn read(&self, most: u64) -> io::Result<Vec<u8>> {
         if self.kind != SFlag::S_IFREG {
             return Err(io::Error::other("not a regular file"));
         }
-        // By its descriptor: its name may lead elsewhere by now.
-        let file = open(&*format!("/proc/self/fd/{}", self.fd.as_raw_fd()), READ, Mode::empty())?;
         let mut content = Vec::new();
-        File::from(file).take(most.saturating_add(1)).read_to_end(&mut content)?;
+        self.open(READ)?.take(most.saturating_add(1)).read_to_end(&mut content)?;
         if content.len() as u64 > most {
             return Err(io::Error::other(format!("larger than {most} bytes")));
         }

@@ -22,11 +22,14 @@ const ACTUAL: &str = "actual_state_of_world";
 
 type Plugin = &'static str;
 
+/// The labels of an operation.
+type Labels = [(&'static str, &'static str); 4];
+
 /// The metrics. Clones share them.
 #[derive(Clone, Debug)]
 pub(super) struct VolumeMetrics {
     totals: Family<[(&'static str, &'static str); 2], Gauge>,
-    operations: Family<[(&'static str, &'static str); 4], Histogram, fn() -> Histogram>,
+    operations: Family<Labels, Histogram, fn() -> Histogram>,
 }
 
 impl Default for VolumeMetrics {

@@ -1,6 +1,7 @@
 //! The RuntimeService on the wire.
 
 use std::fs::File;
+use std::path::Path;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -252,6 +253,16 @@ impl RuntimeService for Runtimes {
     ) -> Outcome<wire::ReopenContainerLogResponse> {
         let id = request.into_inner().container_id.into();
         answer(self.fake.reopen_log(&id).await, |()| wire::ReopenContainerLogResponse {})
+    }
+
+    async fn checkpoint_container(
+        &self,
+        request: Request<wire::CheckpointContainerRequest>,
+    ) -> Outcome<wire::CheckpointContainerResponse> {
+        let wire::CheckpointContainerRequest { container_id, location, .. } = request.into_inner();
+        let id = container_id.into();
+        let written = self.fake.checkpoint_container(&id, Path::new(&location), None).await;
+        answer(written, |()| wire::CheckpointContainerResponse {})
     }
 
     async fn exec_sync(&self, request: Request<wire::ExecSyncRequest>) -> Outcome<wire::ExecSyncResponse> {

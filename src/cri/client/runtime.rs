@@ -2,6 +2,7 @@
 //! sandbox start, that plus the grace period for a stop.
 
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -231,6 +232,23 @@ impl RuntimeService for CriClient {
         let request = wire::ReopenContainerLogRequest { container_id: id.to_string() };
         let call = async { self.runtime().reopen_container_log(request).await };
         self.call(Operation::ReopenLog, CallSubject::Container(id.clone()), call).await.map(drop)
+    }
+
+    async fn checkpoint_container(
+        &self,
+        id: &ContainerId,
+        file: &Path,
+        limit: Option<Duration>,
+    ) -> Result<(), CriError> {
+        let deadline = self.timeout().max(limit.unwrap_or_default());
+        let request = wire::CheckpointContainerRequest {
+            container_id: id.to_string(),
+            location: file.display().to_string(),
+            timeout: i64::try_from(deadline.as_secs()).unwrap_or(i64::MAX),
+        };
+        let call = async { self.runtime().checkpoint_container(request).await };
+        let subject = CallSubject::Container(id.clone());
+        self.within(Operation::CheckpointContainer, subject, deadline, deadline, call).await.map(drop)
     }
 
     async fn container_status(&self, id: &ContainerId) -> Result<ContainerStatus, CriError> {

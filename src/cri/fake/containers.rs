@@ -1,5 +1,6 @@
 //! Lifecycle of containers. Pure.
 
+use std::path::Path;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -138,6 +139,18 @@ impl World {
                 Err(CriError::Failed { operation, message: "container is not running".to_owned() })
             }
         }
+    }
+
+    /// Writes a file with the ID in place of the state.
+    pub(super) fn checkpoint_container(&self, id: &ContainerId, file: &Path) -> Result<(), CriError> {
+        let operation = Operation::CheckpointContainer;
+        let Some(record) = self.containers.get(id) else { return Err(no_container(operation, id)) };
+        if !matches!(record.life, Life::Running { .. }) {
+            let message = format!("container \"{id}\" is in {} state", state_name(&record.life));
+            return Err(CriError::Failed { operation, message });
+        }
+        let written = std::fs::write(file, id.as_str());
+        written.map_err(|error| CriError::Failed { operation, message: error.to_string() })
     }
 
     /// Starts a created container, which then follows its script.

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs::OpenOptions;
+use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -192,6 +193,17 @@ impl RuntimeService for FakeRuntime {
         // Most tests have no log directories.
         let _ = OpenOptions::new().create(true).append(true).open(log);
         Ok(())
+    }
+
+    async fn checkpoint_container(
+        &self,
+        id: &ContainerId,
+        file: &Path,
+        _limit: Option<Duration>,
+    ) -> Result<(), CriError> {
+        let request = self.about_container(Operation::CheckpointContainer, id);
+        let (id, file) = (id.clone(), file.to_owned());
+        self.call(request, move |world, _| world.checkpoint_container(&id, &file)).await
     }
 
     async fn container_status(&self, id: &ContainerId) -> Result<ContainerStatus, CriError> {

@@ -33,10 +33,13 @@ impl WorkKind {
     }
 }
 
+/// The kind of work.
+type Label = [(&'static str, &'static str); 1];
+
 /// The metrics. Clones share them.
 #[derive(Clone, Debug)]
 pub(in crate::worker) struct WorkMetrics {
-    durations: Family<[(&'static str, &'static str); 1], Histogram, fn() -> Histogram>,
+    durations: Family<Label, Histogram, fn() -> Histogram>,
     waits: Histogram,
     containers: Histogram,
 }

@@ -1,0 +1,185 @@
+//! `/pods`: the pods of this node as their sources name them, with their latest statuses. `/allocatedPods`: with the resources that are
+//! allocated to them. `/runningpods/`: what the runtime runs.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::response::Response;
+use axum::routing::{MethodRouter, get};
+use http::StatusCode;
+use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::answers::{json, only_get, text};
+use crate::admission::RejectedPod;
+use crate::cri::ContainerState;
+use crate::pleg::Cache;
+use crate::source::api::ApiState;
+use crate::status::{PodStatusEntry, StatusCache};
+use crate::types::PodRef;
+
+/// What the lists are made of.
+#[derive(Clone)]
+pub struct PodLists {
+    /// The pods and their statuses.
+    pub status_cache: StatusCache,
+    /// Rejected pods.
+    pub rejected: watch::Receiver<Vec<RejectedPod>>,
+    /// The pods as the API server has them, whose resources may differ from the allocated ones.
+    pub api: watch::Receiver<ApiState>,
+    /// What the runtime has.
+    pub observed: Cache,
+    /// Whether there is `/allocatedPods` (gate `KubeletAllocatedPodsEndpoint`).
+    pub has_allocated: bool,
+}
+
+impl PodLists {
+    /// `/pods`.
+    pub(super) fn routes(self) -> Router {
+        Router::new().route("/pods", only(get(pods))).route("/pods/", only(get(pods))).with_state(self)
+    }
+
+    /// `/runningpods/` and `/allocatedPods`, which are part of the debugging handlers.
+    pub(super) fn debugging_routes(self) -> Router {
+        let allocated = if self.has_allocated { self.clone().allocated_routes() } else { Router::new() };
+        Router::new()
+            .route("/runningpods", only(get(running_pods)))
+            .route("/runningpods/", only(get(running_pods)))
+            .with_state(self)
+            .merge(allocated)
+    }
+
+    fn allocated_routes(self) -> Router {
+        Router::new()
+            .route("/allocatedPods", only(get(allocated_pods)))
+            .route("/allocatedPods/{namespace}/{pod}", only(get(allocated_pod)))
+            .route("/allocatedPods/{namespace}/{pod}/{uid}", only(get(allocated_pod_by_uid)))
+            .with_state(self)
+    }
+
+    /// The admitted pods, by namespace and name.
+    fn admitted(&self) -> Vec<PodStatusEntry> {
+        let mut entries = self.status_cache.all();
+        entries.sort_by(|a, b| by_name(&a.pod.reference, &b.pod.reference));
+        entries
+    }
+
+    /// The pod as its source names it, and its version on the API server.
+    fn source(&self, entry: &PodStatusEntry) -> (Arc<Pod>, Option<String>) {
+        let api = self.api.borrow();
+        match api.pods.get(&entry.pod.reference.uid) {
+            Some(given) => (given.pod.clone(), Some(given.version.clone())),
+            None => (entry.pod.object().clone(), None),
+        }
+    }
+}
+
+fn only<S: Clone + Send + Sync + 'static>(route: MethodRouter<S>) -> MethodRouter<S> {
+    route.fallback(only_get)
+}
+
+fn by_name(a: &PodRef, b: &PodRef) -> Ordering {
+    (&*a.namespace, &*a.name, a.uid.as_str()).cmp(&(&*b.namespace, &*b.name, b.uid.as_str()))
+}
+
+/// A pod in a list, without copying it.
+#[derive(Serialize)]
+struct Item<'a> {
+    metadata: Cow<'a, ObjectMeta>,
+    spec: Option<&'a PodSpec>,
+    status: &'a PodStatus,
+}
+
+#[derive(Serialize)]
+struct List<T> {
+    kind: &'static str,
+    #[serde(rename = "apiVersion")]
+    api_version: &'static str,
+    metadata: Value,
+    items: T,
+}
+
+impl<T> List<T> {
+    fn new(items: T) -> Self {
+        Self { kind: "PodList", api_version: "v1", metadata: json!({}), items }
+    }
+}
+
+/// An empty list has no items, as in Go.
+fn list<T: Serialize>(items: &[T]) -> Response {
+    json(&List::new((!items.is_empty()).then_some(items)))
+}
+
+fn item<'a>(pod: &'a Pod, status: &'a PodStatus) -> Item<'a> {
+    Item { metadata: Cow::Borrowed(&pod.metadata), spec: pod.spec.as_ref(), status }
+}
+
+/// With the version, which the daemon keeps apart from the pod.
+fn versioned<'a>(mut item: Item<'a>, version: Option<&String>) -> Item<'a> {
+    if let Some(version) = version {
+        item.metadata.to_mut().resource_version = Some(version.clone());
+    }
+    item
+}
+
+async fn pods(State(lists): State<PodLists>) -> Response {
+    let admitted = lists.admitted().into_iter().map(|entry| (lists.source(&entry), entry.status));
+    let rejected = lists.rejected.borrow().clone();
+    let rejected = rejected.into_iter().map(|rejected| ((rejected.pod, None), rejected.status));
+    let all: Vec<_> = admitted.chain(rejected).collect();
+    let items = all.iter().map(|((pod, version), status)| versioned(item(pod, status), version.as_ref()));
+    list(&items.collect::<Vec<_>>())
+}
+
+async fn allocated_pods(State(lists): State<PodLists>) -> Response {
+    let (admitted, none) = (lists.admitted(), PodStatus::default());
+    list(&admitted.iter().map(|entry| item(entry.pod.object(), &none)).collect::<Vec<_>>())
+}
+
+async fn allocated_pod(lists: State<PodLists>, Path((namespace, name)): Path<(String, String)>) -> Response {
+    allocated(&lists, &namespace, &name, None)
+}
+
+async fn allocated_pod_by_uid(
+    lists: State<PodLists>,
+    Path((namespace, name, uid)): Path<(String, String, String)>,
+) -> Response {
+    allocated(&lists, &namespace, &name, Some(&uid))
+}
+
+fn allocated(lists: &PodLists, namespace: &str, name: &str, uid: Option<&str>) -> Response {
+    let is_this = |entry: &&PodStatusEntry| {
+        let pod = &entry.pod.reference;
+        (&*pod.namespace, &*pod.name) == (namespace, name) && uid.is_none_or(|uid| pod.uid.as_str() == uid)
+    };
+    match lists.admitted().iter().find(is_this) {
+        Some(entry) => json(&Pod { status: Some(PodStatus::default()), ..Pod::clone(entry.pod.object()) }),
+        None => text(StatusCode::NOT_FOUND, "pod not found"),
+    }
+}
+
+async fn running_pods(State(lists): State<PodLists>) -> Response {
+    let mut pods = lists.observed.pods();
+    pods.sort_by(by_name);
+    let running = pods.into_iter().filter_map(|pod| {
+        let observed = lists.observed.get(&pod).ok().filter(|observed| observed.may_run())?;
+        let runs = observed.containers.iter().filter(|container| container.state == ContainerState::Running);
+        let containers: Vec<Value> = runs
+            .map(|container| json!({"name": &*container.name, "image": container.image, "resources": {}}))
+            .collect();
+        let metadata = json!({"name": &*pod.name, "namespace": &*pod.namespace, "uid": pod.uid.as_str()});
+        let containers = (!containers.is_empty()).then_some(containers);
+        Some(json!({"metadata": metadata, "spec": {"containers": containers}, "status": {}}))
+    });
+    list(&running.collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+#[path = "pods_tests.rs"]
+mod tests;

@@ -1,0 +1,72 @@
+//! `/logs/`: the files below `/var/log`, and with `enableSystemLogQuery` the logs of services (KEP-2258). Opens nothing outside that
+//! directory, whatever its links say. The texts and status codes are upstream's.
+
+mod files;
+mod journal;
+mod query;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{RawQuery, State};
+use axum::response::Response;
+use axum::routing::{any, get};
+use http::{StatusCode, Uri};
+use percent_encoding::percent_decode_str;
+
+use self::query::{Query, Wanted};
+use super::answers::{line, only_get};
+
+/// The system's logs, and what may be asked about them.
+#[derive(Clone, Debug)]
+pub struct SystemLogs {
+    /// Whether there are any (`enableSystemLogHandler`).
+    pub is_enabled: bool,
+    /// Whether the logs of services may be asked for (`enableSystemLogQuery`).
+    pub has_query: bool,
+    /// Their directory.
+    pub dir: PathBuf,
+    /// The program that prints the journal.
+    pub journalctl: PathBuf,
+}
+
+impl SystemLogs {
+    /// The endpoint.
+    pub(super) fn routes(self) -> Router {
+        if !self.is_enabled {
+            let disabled = || async { line(StatusCode::METHOD_NOT_ALLOWED, "logs endpoint is disabled.") };
+            return Router::new().route("/logs/", any(disabled)).route("/logs/{*path}", any(disabled));
+        }
+        Router::new()
+            .route("/logs/", get(logs).fallback(only_get))
+            .route("/logs/{*path}", get(logs).fallback(only_get))
+            .with_state(Arc::new(self))
+    }
+}
+
+async fn logs(State(logs): State<Arc<SystemLogs>>, uri: Uri, RawQuery(query): RawQuery) -> Response {
+    let path = uri.path().strip_prefix("/logs/").unwrap_or_default();
+    let path = percent_decode_str(path).decode_utf8_lossy().into_owned();
+    if !logs.has_query {
+        return files::answer(&logs.dir, path).await;
+    }
+    match Query::parse(query.as_deref().unwrap_or_default()) {
+        Err(errors) => line(StatusCode::BAD_REQUEST, &errors.to_string()),
+        Ok(None) => files::answer(&logs.dir, path).await,
+        Ok(Some(_)) if !path.trim_matches('/').is_empty() => {
+            line(StatusCode::NOT_ACCEPTABLE, "path not allowed in query mode")
+        }
+        Ok(Some(query)) => match query.wanted() {
+            Err(errors) => line(StatusCode::NOT_ACCEPTABLE, &errors.to_string()),
+            Ok(Wanted::File(file)) => match files::missing(&logs.dir, &file).await {
+                Some(error) => line(StatusCode::NOT_ACCEPTABLE, &query.no_such_file(&error)),
+                None => files::answer(&logs.dir, file).await,
+            },
+            Ok(Wanted::Services(services)) => journal::answer(&logs, &query, services).await,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

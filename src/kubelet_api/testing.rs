@@ -1,0 +1,105 @@
+//! A pod that runs in the in-memory runtime, and requests without a network.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use http::{HeaderMap, Request};
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tower::ServiceExt;
+
+use crate::cri::RuntimeService;
+use crate::cri::fake::FakeRuntime;
+use crate::cri::wire::{ContainerConfig, ContainerMetadata, ImageSpec, PodSandboxConfig, PodSandboxMetadata};
+use crate::pleg::{Pleg, PlegHandle};
+use crate::pod::{AdmittedPod, pod_ref};
+use crate::status::{LifecycleSummary, PodStatusEntry, StatusCache};
+use crate::types::{CONTAINER_NAME_LABEL, POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL};
+
+/// A node with the pod `default/web` (`uid-1`), whose container `c` runs; `d` does not.
+pub(super) struct Bench {
+    pub(super) fake: FakeRuntime,
+    pub(super) pleg: PlegHandle,
+    pub(super) status_cache: StatusCache,
+    _running: (JoinSet<()>, DropGuard),
+}
+
+/// The pod from its source.
+pub(super) fn web() -> Pod {
+    let metadata = json!({"name": "web", "namespace": "default", "uid": "uid-1"});
+    let spec = json!({"containers": [{"name": "c", "image": "img:1"}, {"name": "d", "image": "img:1"}]});
+    serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
+}
+
+impl Bench {
+    pub(super) async fn new() -> Self {
+        let fake = FakeRuntime::new();
+        fake.add_image("docker.io/library/img:1");
+        start_pod(&fake).await;
+        let (relister, pleg) = Pleg::new(Arc::new(fake.clone()), StdRng::seed_from_u64(1));
+        let status_cache = StatusCache::default();
+        let status: PodStatus = serde_json::from_value(json!({"phase": "Running"})).unwrap();
+        status_cache.report(PodStatusEntry {
+            pod: AdmittedPod::new(web()),
+            status: Arc::new(status),
+            terminating_since: None,
+            lifecycle: LifecycleSummary::Active,
+            has_released: false,
+        });
+        let (mut tasks, cancel) = (JoinSet::new(), CancellationToken::new());
+        tasks.spawn(relister.run(cancel.clone()));
+        pleg.cache().newer_than(&pod_ref(&web()), None).await.unwrap();
+        Self { fake, pleg, status_cache, _running: (tasks, cancel.drop_guard()) }
+    }
+}
+
+async fn start_pod(fake: &FakeRuntime) {
+    let labels = [
+        (POD_NAME_LABEL, "web"),
+        (POD_NAMESPACE_LABEL, "default"),
+        (POD_UID_LABEL, "uid-1"),
+        (CONTAINER_NAME_LABEL, "c"),
+    ];
+    let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let metadata = PodSandboxMetadata {
+        name: "web".to_owned(),
+        namespace: "default".to_owned(),
+        uid: "uid-1".to_owned(),
+        attempt: 0,
+    };
+    let sandbox_config = PodSandboxConfig {
+        metadata: Some(metadata),
+        labels: labels[..3].iter().cloned().collect(),
+        ..PodSandboxConfig::default()
+    };
+    let config = ContainerConfig {
+        metadata: Some(ContainerMetadata { name: "c".to_owned(), attempt: 0 }),
+        image: Some(ImageSpec { image: "docker.io/library/img:1".to_owned(), ..ImageSpec::default() }),
+        labels: labels.into_iter().collect(),
+        ..ContainerConfig::default()
+    };
+    let sandbox = fake.run_sandbox(sandbox_config.clone(), "").await.unwrap();
+    let container = fake.create_container(&sandbox, config, sandbox_config).await.unwrap();
+    fake.start_container(&container).await.unwrap();
+}
+
+/// The status, headers and text of an answer.
+pub(super) async fn ask(router: Router, method: &str, path: &str) -> (u16, HeaderMap, String) {
+    let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
+    let answer = router.oneshot(request).await.unwrap();
+    let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
+    let body = to_bytes(answer.into_body(), 1 << 24).await.unwrap();
+    (status, headers, String::from_utf8(body.to_vec()).unwrap())
+}
+
+/// The object of an answer.
+pub(super) async fn object(router: Router, path: &str) -> Value {
+    let (status, headers, text) = ask(router, "GET", path).await;
+    assert_eq!((status, headers["content-type"].to_str().unwrap()), (200, "application/json"), "{text}");
+    serde_json::from_str(&text).unwrap()
+}
