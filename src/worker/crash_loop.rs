@@ -142,9 +142,12 @@ impl CrashLoops {
         Backoff { delay, updated: ended.created_at }
     }
 
-    /// The back-off of an earlier daemon if it was never reset: attempt n is the n-th restart.
+    /// The back-off of an earlier daemon if it was never reset: attempt n is the n-th restart. Those of another definition do not
+    /// count.
     fn adopted(&self, ended: &ContainerStatus) -> Option<Backoff<Timestamp>> {
-        let doublings = ended.attempt.checked_sub(1)?.min(DOUBLINGS);
+        let others = self.entries.iter().filter(|((name, _), _)| *name == ended.name);
+        let first = others.map(|(_, count)| count.attempt.saturating_add(1)).max().unwrap_or_default();
+        let doublings = ended.attempt.checked_sub(first)?.checked_sub(1)?.min(DOUBLINGS);
         let delay = (INITIAL * (1 << doublings)).min(self.policy.max);
         Some(Backoff { delay, updated: ended.created_at })
     }
@@ -229,8 +232,16 @@ mod tests {
     fn a_changed_definition_starts_with_a_clean_slate() {
         let mut loops = CrashLoops::new(CAP, Vec::new());
         loops.restarted(&ended(0, 0, 1), at(1));
-        let changed = ContainerStatus { hash: Some(7), attempt: 0, ..ended(0, 1, 2) };
-        assert!(loops.in_force(&changed, at(2)).is_none());
+        for attempt in 1..6 {
+            loops.restarted(&ended(attempt, 1000, 1001), at(1001));
+        }
+        // Attempts go on counting.
+        let changed = |attempt| ContainerStatus { hash: Some(7), ..ended(attempt, 2000, 2001) };
+        assert!(loops.in_force(&changed(6), at(2001)).is_none());
+        // The end of the old one was not counted: it was stopped for the change.
+        assert_eq!(loops.in_force(&changed(7), at(2001)).unwrap().0, INITIAL);
+        loops.restarted(&changed(6), at(2001));
+        assert_eq!(loops.in_force(&changed(7), at(2001)).unwrap().0, INITIAL);
     }
 
     #[test]
