@@ -5,6 +5,7 @@ mod archive;
 mod config;
 mod credentials;
 mod dra;
+mod kernel;
 mod manifest;
 mod plugin;
 mod probe;
@@ -15,6 +16,7 @@ pub use archive::image_archive;
 pub use config::config;
 pub use credentials::{docker_config, provider_response};
 pub use dra::dra_message;
+pub use kernel::kernel_file;
 pub use manifest::{manifest, pod_answer};
 pub use plugin::plugin_info;
 pub use probe::probe_location;
@@ -25,7 +27,7 @@ pub use text::{env_file, image_reference, kernel_log, log_line, quantity, resolv
 pub type Check = fn(&[u8]);
 
 /// All checks, by the name of their target and of the directory of their corpus.
-pub const CHECKS: [(&str, Check); 16] = [
+pub const CHECKS: [(&str, Check); 17] = [
     ("manifest", manifest),
     ("pod_answer", pod_answer),
     ("config", config),
@@ -42,6 +44,7 @@ pub const CHECKS: [(&str, Check); 16] = [
     ("provider_response", provider_response),
     ("probe_location", probe_location),
     ("kernel_log", kernel_log),
+    ("kernel_file", kernel_file),
 ];
 
 /// Maximum lines of one message about a file, and maximum bytes of each.

@@ -6,6 +6,7 @@ KUBERNETES_VERSION=1.37.2
 ETCD_VERSION=3.7.3
 # The one that this Kubernetes requires in its go.mod: its tests run in parallel only under this program.
 GINKGO_VERSION=2.32.0
+METRICS_SERVER_VERSION=0.9.0
 
 # Their directory, which is kept between runs, next to the calling user's other caches.
 kubernetes_dir() {
@@ -101,6 +102,18 @@ build=(build)
 "$go" "${build[@]}" -trimpath -tags "$tags" -ldflags "$flags" -o built "$package" 2>log || { cat log >&2; exit 1; }
 mv built "$dir/$name" # An incomplete program never has this name.
 BUILD
+}
+
+# Builds the metrics server once per version, and prints its path.
+metrics_server() {
+  local go dir=${XDG_CACHE_HOME:-$(builder_home)/.cache}/hostlet-tests/metrics-server-$METRICS_SERVER_VERSION
+  if [ ! -x "$dir/metrics-server" ]; then
+    go=$(go_program) || die "the metrics server is built with Go (https://go.dev/dl/)"
+    note "building the metrics server with Go" >&2
+    build_go_program "$go" "$dir" metrics-server sigs.k8s.io/metrics-server "$METRICS_SERVER_VERSION" \
+      cmd/metrics-server >&2
+  fi
+  printf '%s\n' "$dir/metrics-server"
 }
 
 # Builds the DRA driver of the tests once per version of its source, and prints its path.

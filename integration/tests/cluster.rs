@@ -46,6 +46,8 @@ mod samples;
 mod services;
 #[path = "cluster/static_pods.rs"]
 mod static_pods;
+#[path = "cluster/stats.rs"]
+mod stats;
 #[path = "cluster/status.rs"]
 mod status;
 #[path = "cluster/support.rs"]

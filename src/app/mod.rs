@@ -15,6 +15,7 @@ mod reload;
 mod run;
 mod runtime;
 mod startup;
+mod stats;
 mod tasks;
 mod views;
 

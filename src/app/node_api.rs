@@ -178,6 +178,7 @@ fn endpoints(
             observed: observed.clone(),
             has_allocated: wanted.allocated_pods,
         },
+        stats: parts.stats.clone(),
         scraped: Scraped { metrics: parts.metrics.clone(), probes: parts.probes.registry.clone() },
         pages: NodePages {
             configuration: about.configuration,

@@ -24,6 +24,7 @@ use crate::dra::Dra;
 use crate::housekeeping::{IPTABLES, IptablesChains, OtherKubelets};
 use crate::image::Images;
 use crate::image::preload::PreloadProblem;
+use crate::kubelet_api::stats::Stats;
 use crate::log::LogWatches;
 use crate::node::{
     AddressObserver, HostObserver, LatestNode, NodeAddresses, NodeDescriber, NodeEvents, NodeInputs,
@@ -97,6 +98,7 @@ pub(super) struct Parts {
     pub(super) connections: Connections,
     pub(super) log_watches: LogWatches,
     pub(super) metrics: Metrics,
+    pub(super) stats: Stats,
     pub(super) plugins: PluginList,
     pub(super) kubelets: watch::Receiver<Option<String>>,
     pub(super) exposure: watch::Receiver<Option<String>>,
@@ -292,6 +294,7 @@ impl Parts {
             connections,
             log_watches: LogWatches::default(),
             metrics,
+            stats: Stats::default(),
             plugins,
             kubelets,
             exposure,

@@ -19,7 +19,6 @@ use crate::cgroup::{CgroupVersion, Cgroups};
 use crate::config::Config;
 use crate::container_logs::{LogRotation, RotationSources};
 use crate::cri_config::{HostSettings, KernelFacts, SubordinateIds, UserNamespaces};
-use crate::eviction::{Eviction, EvictionSources};
 use crate::gate::{StartGate, StopGate};
 use crate::housekeeping::{HostJanitor, LeftoverShims, PodsLimit, ProtectedMemory};
 use crate::image::preload::{self, Containerd, PreloadConfig};
@@ -30,7 +29,6 @@ use crate::pod::AdmittedPod;
 use crate::probe::http::HttpClient;
 use crate::probe::{ProbeSources, Prober};
 use crate::shutdown::{ShutdownSources, SystemBus};
-use crate::stats::{StorageSettings, StorageStats};
 use crate::status::{StatusGates, StatusHandle, StatusSources, StatusTask};
 use crate::sys::{KernelMounts, tmpfs_can_avoid_swap};
 use crate::types::{WallClock, architecture};
@@ -54,9 +52,7 @@ impl Parts {
             LogLayout { pod_logs_dir: config.pods.logs_dir.clone(), containers_dir: CONTAINER_LOGS.into() };
         // Not before: on a first start that is refused, the records are still being written.
         self.images.take_over_records(&config.root_dir).await;
-        if self.node.settings.node.local_storage_isolation {
-            self.start_eviction(config, &logs, tasks);
-        }
+        let storage = self.start_storage(config, &logs, tasks);
         if let Some(limits) = config.pods.log_limits {
             let sources = RotationSources {
                 runtime: self.runtime.runtime.clone(),
@@ -70,16 +66,17 @@ impl Parts {
         if let Some(directory) = &config.image_preload_dir {
             let preload = PreloadConfig { directory: directory.clone(), architecture: architecture() };
             let store = Arc::new(Containerd::new(self.runtime.content.clone()));
-            tasks.spawn(Stage::Pods, "image preload", |cancel| {
-                preload::run(preload, store, self.preload, cancel)
-            });
+            let problems = self.preload.clone();
+            tasks
+                .spawn(Stage::Pods, "image preload", |cancel| preload::run(preload, store, problems, cancel));
         }
         let (driver, opening) = (runtime_info.cgroup_driver.unwrap_or(config.cgroups.driver), config.clone());
         let page_sizes = self.node.huge_page_sizes.clone();
         let opened = tokio::task::spawn_blocking(move || {
             open_cgroups(&opening, driver, page_sizes, Path::new(PROC), Path::new(CGROUP_MOUNT))
         });
-        let (cgroup_version, cgroups) = opened.await??;
+        let cgroups = Arc::new(opened.await??);
+        let cgroup_version = cgroups.version();
         cgroup_version.register(&self.metrics);
         match cgroup_version {
             CgroupVersion::V1 => (self.node_events)(NodeEvent::cgroup_v1()),
@@ -88,10 +85,9 @@ impl Parts {
         if self.node.swap > 0 && !tmpfs_can_avoid_swap() {
             (self.node_events)(NodeEvent::memory_may_be_swapped());
         }
-        let cgroups = cgroups.map(Arc::new);
-        if let Some(cgroups) = &cgroups {
-            cgroups.register(&self.metrics);
-        }
+        cgroups.register(&self.metrics);
+        self.serve_stats(config, &logs, cgroups.clone(), storage);
+        let cgroups = config.cgroups.per_qos.then_some(cgroups);
         let limit = |cgroups: &Arc<Cgroups>| {
             Arc::new(PodsLimit::new(cgroups.clone(), self.node.own(), self.node_events.clone()))
         };
@@ -268,28 +264,6 @@ impl Parts {
             .await;
         tasks.spawn(Stage::Pods, "pods", |cancel| table.run(cancel));
         Ok(())
-    }
-
-    /// Starts what measures and limits the local storage of pods.
-    fn start_eviction(&self, config: &Config, logs: &LogLayout, tasks: &mut Tasks) {
-        let (task, storage) = StorageStats::new(StorageSettings {
-            runtime: self.runtime.runtime.clone(),
-            observed: self.runtime.pleg.cache().clone(),
-            logs: logs.clone(),
-            root_dir: config.root_dir.clone(),
-        });
-        tasks.spawn(Stage::Support, "storage use", |cancel| task.run(cancel));
-        let sources = EvictionSources {
-            desired_pods: self.desired_pods.clone(),
-            status_cache: self.status_cache.clone(),
-            storage,
-            root_dir: config.root_dir.clone(),
-            kills: self.evicted.clone(),
-            events: self.events.clone(),
-            clock: WallClock::system(),
-        };
-        let eviction = Eviction::new(sources, &self.metrics);
-        tasks.spawn(Stage::Pods, "eviction", |cancel| eviction.run(cancel));
     }
 }
 

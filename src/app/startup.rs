@@ -153,14 +153,14 @@ fn warn_not_permitted(what: &str, applied: Result<Applied, SysError>) {
     }
 }
 
-/// Opens the cgroup tree and creates its upper levels; `None` with `cgroupsPerQOS: false`. Blocking.
+/// Opens the cgroup tree and creates its upper levels. Blocking.
 pub(super) fn open_cgroups(
     config: &Config,
     driver: CgroupDriver,
     huge_page_sizes: Vec<u64>,
     proc: &Path,
     mount: &Path,
-) -> Result<(CgroupVersion, Option<Cgroups>), StartupError> {
+) -> Result<Cgroups, StartupError> {
     let cgroups = Cgroups::open(CgroupSettings {
         driver,
         root: config.cgroups.root.clone(),
@@ -173,13 +173,12 @@ pub(super) fn open_cgroups(
         cfs_period: config.cgroups.cfs_period,
     })
     .map_err(StartupError::Cgroups)?;
-    let version = cgroups.version();
-    match version {
+    match cgroups.version() {
         CgroupVersion::V1 if config.host.fail_cgroup_v1 => return Err(StartupError::CgroupV1),
         CgroupVersion::V1 | CgroupVersion::V2 => {}
     }
     cgroups.ensure_tree().map_err(StartupError::Cgroups)?;
-    Ok((version, config.cgroups.per_qos.then_some(cgroups)))
+    Ok(cgroups)
 }
 
 #[cfg(test)]

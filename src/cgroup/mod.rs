@@ -1,6 +1,7 @@
 //! The QoS cgroup tree: pod cgroups on v1 and v2, with the cgroupfs and systemd drivers. Containers' cgroups belong to the
 //! runtime.
 
+mod accounting;
 mod controllers;
 mod error;
 mod files;

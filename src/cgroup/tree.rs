@@ -23,10 +23,10 @@ const CLASSES: [QosClass; 3] = [QosClass::Guaranteed, QosClass::Burstable, QosCl
 /// The QoS cgroup tree of this node. Operations on different pods may run concurrently.
 #[derive(Debug)]
 pub struct Cgroups {
-    settings: CgroupSettings,
+    pub(super) settings: CgroupSettings,
     version: CgroupVersion,
     hierarchies: Vec<Hierarchy>,
-    layout: Layout,
+    pub(super) layout: Layout,
     metrics: CgroupMetrics,
 }
 
@@ -81,7 +81,7 @@ impl Cgroups {
     }
 
     /// The cgroup of all pods. Guaranteed pods have no class cgroup: it is their parent.
-    fn all_pods(&self) -> CgroupName {
+    pub(super) fn all_pods(&self) -> CgroupName {
         self.layout.qos(QosClass::Guaranteed)
     }
 
@@ -202,11 +202,11 @@ impl Cgroups {
         }
     }
 
-    fn controlling(&self) -> impl Iterator<Item = &Hierarchy> {
+    pub(super) fn controlling(&self) -> impl Iterator<Item = &Hierarchy> {
         self.hierarchies.iter().filter(|hierarchy| hierarchy.role == Role::Controlling)
     }
 
-    fn directory(&self, hierarchy: &Hierarchy, name: &CgroupName) -> PathBuf {
+    pub(super) fn directory(&self, hierarchy: &Hierarchy, name: &CgroupName) -> PathBuf {
         hierarchy.mount.join(name.path(self.settings.driver).trim_start_matches('/'))
     }
 

@@ -176,7 +176,6 @@ pub(super) const FIELD_FLAGS: &[FieldFlag] = &[
 pub(super) const IDLE_FLAGS: &[IdleFlag] = &[
     // Removed upstream in 1.35, but older versions of kubeadm left it in kubeadm-flags.env.
     idle("pod-infra-container-image", "", "the container runtime chooses the image of sandboxes"),
-    idle("runtime-cgroups", "", "hostlet does not report what the runtime uses yet"),
     idle("minimum-container-ttl-duration", "0s", CLEAN_UP),
     idle("maximum-dead-containers-per-container", "1", CLEAN_UP),
     idle("maximum-dead-containers", "-1", CLEAN_UP),

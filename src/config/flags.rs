@@ -67,6 +67,9 @@ pub struct ProcessFlags {
         default_missing_value = "true", action = ArgAction::Set, hide_short_help = true
     )]
     pub experimental_allocatable_ignore_eviction: bool,
+    /// Cgroup of the container runtime, whose use of resources is reported, e.g. /system.slice/containerd.service.
+    #[arg(long, value_name = "CGROUP", default_value = "")]
+    pub runtime_cgroups: String,
     /// Directory of the daemon's files.
     #[arg(long, value_name = "DIR", default_value = DEFAULT_ROOT_DIR)]
     pub root_dir: PathBuf,
@@ -106,6 +109,7 @@ impl Default for ProcessFlags {
             cloud_provider: String::new(),
             image_credential_provider_config: String::new(),
             image_credential_provider_bin_dir: String::new(),
+            runtime_cgroups: String::new(),
             experimental_allocatable_ignore_eviction: false,
             root_dir: PathBuf::from(DEFAULT_ROOT_DIR),
             lock_file: None,

@@ -157,10 +157,7 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("mergeDefaultEvictionSettings", NO_EVICTION),
     ("kernelMemcgNotification", NO_EVICTION),
     ("localStorageCapacityIsolation", Served),
-    (
-        "volumeStatsAggPeriod",
-        Ignored("hostlet measures volumes only for limits and at its own pace, so this has no effect"),
-    ),
+    ("volumeStatsAggPeriod", Served),
     ("volumePluginDir", Ignored("hostlet does not run volume plugins yet, so this has no effect")),
     // Logs.
     ("podLogsDir", Served),

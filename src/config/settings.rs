@@ -114,6 +114,8 @@ pub struct Runtime {
     pub image_socket: PathBuf,
     /// Timeout of calls, except long-running ones (`runtimeRequestTimeout`).
     pub request_timeout: Duration,
+    /// The cgroup whose use is reported as the runtime's (`--runtime-cgroups`).
+    pub cgroup: Option<String>,
 }
 
 /// How images are pulled.
@@ -221,6 +223,8 @@ pub struct PodDefaults {
     pub stop_signals: bool,
     /// Whether the images of image volumes are reported (the feature gate `ImageVolumeWithDigest`).
     pub report_image_volumes: bool,
+    /// How often volumes are measured while somebody asks; `None` if never (`volumeStatsAggPeriod`).
+    pub volume_stats_period: Option<Duration>,
 }
 
 impl PodDefaults {
@@ -320,7 +324,7 @@ impl Config {
                 http_check_frequency: time(kubelet.http_check_frequency),
                 sync_frequency: time(kubelet.sync_frequency),
             },
-            runtime: runtime(kubelet),
+            runtime: runtime(kubelet, flags),
             pulls: pulls(kubelet, providers),
             cgroups: cgroups(kubelet),
             dns: Dns {
@@ -340,6 +344,8 @@ impl Config {
                 ids_per_pod: ids_per_pod(kubelet),
                 stop_signals: gates::enabled(gates::STOP_SIGNALS, kubelet.feature_gates.as_ref()),
                 report_image_volumes: gates::enabled(gates::IMAGE_VOLUMES, kubelet.feature_gates.as_ref()),
+                volume_stats_period: Some(time(kubelet.volume_stats_agg_period))
+                    .filter(|period| !period.is_zero()),
             },
             shutdown: shutdown(kubelet),
             host: HostRules {
@@ -394,13 +400,14 @@ pub(super) fn path(field: &Option<String>) -> Option<PathBuf> {
     field.as_ref().filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
-fn runtime(kubelet: &KubeletConfiguration) -> Runtime {
+fn runtime(kubelet: &KubeletConfiguration, flags: &ProcessFlags) -> Runtime {
     let socket = |field: &Option<String>| field.as_deref().and_then(socket_path).map(Path::to_owned);
     let runtime_socket = socket(&kubelet.container_runtime_endpoint).unwrap_or_default();
     Runtime {
         image_socket: socket(&kubelet.image_service_endpoint).unwrap_or_else(|| runtime_socket.clone()),
         runtime_socket,
         request_timeout: time(kubelet.runtime_request_timeout),
+        cgroup: Some(flags.runtime_cgroups.clone()).filter(|cgroup| !cgroup.is_empty()),
     }
 }
 

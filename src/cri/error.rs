@@ -30,6 +30,7 @@ pub enum Operation {
     ContainerEvents,
     ListImages,
     ImageStatus,
+    ImageFsInfo,
     PullImage,
     /// Hostlet's own name for the substitute of lists that are too large.
     ListPods,
@@ -76,6 +77,7 @@ impl Operation {
             Self::ContainerEvents => "container_events",
             Self::ListImages => "list_images",
             Self::ImageStatus => "image_status",
+            Self::ImageFsInfo => "image_fs_info",
             Self::PullImage => "pull_image",
             Self::ListPods => "list_pods",
             Self::StoredContainer => "stored_container",

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 
 use super::types::{
-    Container, ContainerStats, ContainerStatus, ExecOutput, ImageInfo, RuntimeStatus, Sandbox, SandboxStatus,
-    Version,
+    Container, ContainerStats, ContainerStatus, ExecOutput, ImageFilesystem, ImageInfo, RuntimeStatus,
+    Sandbox, SandboxStatus, Version,
 };
 use super::wire::{AuthConfig, ContainerConfig, LinuxContainerResources, PodSandboxConfig};
 use super::{CriError, Operation};
@@ -118,8 +118,11 @@ pub trait RuntimeService: Send + Sync + 'static {
     /// All containers with a pod's labels, in any state; of one pod if given. The order is the runtime's.
     async fn list_containers(&self, pod: Option<&PodUid>) -> Result<Vec<Container>, CriError>;
 
-    /// The use of resources of a pod's containers. Those that do not run may be among them.
-    async fn container_stats(&self, pod: &PodUid) -> Result<Vec<ContainerStats>, CriError>;
+    /// The use of resources of all containers; of one pod's if given. Those that do not run may be among them.
+    async fn container_stats(&self, pod: Option<&PodUid>) -> Result<Vec<ContainerStats>, CriError>;
+
+    /// The image that a sandbox was made from, which runtimes other than containerd may not tell.
+    async fn sandbox_image(&self, id: &SandboxId) -> Result<Option<String>, CriError>;
 
     /// The pods with a sandbox or container in the runtime, used when lists of these are too large. With runtimes other than
     /// containerd, pods are missing if even the lists by state are too large.
@@ -145,6 +148,9 @@ pub trait ImageService: Send + Sync + 'static {
 
     /// All images.
     async fn list_images(&self) -> Result<Vec<ImageInfo>, CriError>;
+
+    /// The filesystems of the images.
+    async fn image_filesystems(&self) -> Result<Vec<ImageFilesystem>, CriError>;
 }
 
 impl CriError {

@@ -167,8 +167,25 @@ pub struct ContainerStats {
 pub struct WritableLayer {
     /// Allocated space, bytes.
     pub bytes: u64,
+    /// Number of inodes, if the runtime says.
+    pub inodes: Option<u64>,
+    /// When the runtime measured it.
+    pub at: Timestamp,
     /// A path on the filesystem that has it; `None` if the runtime does not say.
     pub filesystem: Option<PathBuf>,
+}
+
+/// The filesystem of the images.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageFilesystem {
+    /// When the runtime measured it.
+    pub at: Timestamp,
+    /// What the images take, bytes.
+    pub bytes: u64,
+    /// Their inodes, if the runtime says.
+    pub inodes: Option<u64>,
+    /// A path on the filesystem that has them.
+    pub path: PathBuf,
 }
 
 /// A container as inspected.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use k8s_openapi::api::core::v1::Container;
+use k8s_openapi::api::core::v1::{Container, Volume};
 
 use crate::cri_config::hosts_file;
 use crate::pod::AdmittedPod;
@@ -22,6 +22,8 @@ pub(super) struct StorageLimits {
     pub(super) in_huge_pages: BTreeSet<String>,
     /// The sum over its containers, if any of them has a limit.
     pub(super) pod: Option<Quantity>,
+    /// Its volumes that count for the pod.
+    pub(super) on_disk: BTreeSet<String>,
     /// Its main containers and sidecars with a limit.
     pub(super) containers: BTreeMap<String, Quantity>,
 }
@@ -49,9 +51,14 @@ impl StorageLimits {
             volumes,
             in_huge_pages,
             pod: limited_storage(pod),
+            on_disk: BTreeSet::new(),
             containers: containers.filter_map(|c| Some((c.name.clone(), container_limit(c)?))).collect(),
         };
-        (limits != Self::default()).then_some(limits)
+        let is_on_disk =
+            |volume: &&Volume| local_volume_dir(Path::new("/"), &pod.reference.uid, volume).is_some();
+        let on_disk = pod.spec().volumes.iter().flatten().filter(is_on_disk);
+        (limits != Self::default())
+            .then(|| Self { on_disk: on_disk.map(|volume| volume.name.clone()).collect(), ..limits })
     }
 
     /// What must be measured to enforce these limits. Once a volume has more than its limit or the pod's, it is measured no further.
@@ -67,7 +74,7 @@ impl StorageLimits {
             };
             let Some(enough) = own.into_iter().chain(of_pod).map(bytes).min() else { continue };
             if let Some(path) = path {
-                volumes.insert(volume.name.clone(), VolumePlace { path, enough });
+                volumes.insert(volume.name.clone(), VolumePlace::limited(path, enough));
             }
         }
         let containers = self.pod.map(|_| hosts_file(root, uid));

@@ -54,7 +54,7 @@ impl Breach {
 pub(super) fn breach(limits: &StorageLimits, storage: &PodStorage) -> Option<Breach> {
     let exceeds = |used: u64, limit: &Quantity| Quantity::bytes(used) > *limit;
     for (name, limit) in &limits.volumes {
-        if storage.volumes.get(name).is_some_and(|used| exceeds(*used, limit)) {
+        if storage.volumes.get(name).is_some_and(|used| exceeds(used.space.bytes, limit)) {
             let message = format!("Usage of EmptyDir volume \"{name}\" exceeds the limit \"{limit}\". ");
             return Some(Breach { signal: Signal::EmptyDir, message });
         }
@@ -78,8 +78,9 @@ pub(super) fn breach(limits: &StorageLimits, storage: &PodStorage) -> Option<Bre
 
 /// What counts for a pod: containers, volumes on disk, and its own files.
 fn total(limits: &StorageLimits, storage: &PodStorage) -> u64 {
-    let on_disk = storage.volumes.iter().filter(|(name, _)| !limits.in_huge_pages.contains(*name));
-    let volumes = on_disk.fold(0, |sum: u64, (_, bytes)| sum.saturating_add(*bytes));
+    // Others may be measured because somebody asked.
+    let on_disk = storage.volumes.iter().filter(|(name, _)| limits.on_disk.contains(*name));
+    let volumes = on_disk.fold(0, |sum: u64, (_, used)| sum.saturating_add(used.space.bytes));
     let Some(containers) = &storage.containers else { return volumes };
     let each = containers.by_name.values().map(|c| c.writable_layer.saturating_add(c.logs));
     each.fold(volumes.saturating_add(containers.pod_files), u64::saturating_add)

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use super::limits::StorageLimits;
 use super::plan::{Signal, breach};
 use crate::pod::AdmittedPod;
-use crate::stats::{ContainerStorage, ContainersStorage, PodStorage};
+use crate::stats::{ContainerStorage, ContainersStorage, PodStorage, VolumeUsage};
+use crate::sys::SpaceUsage;
 
 fn pod(spec: Value) -> Arc<AdmittedPod> {
     let pod: k8s_openapi::api::core::v1::Pod = serde_json::from_value(
@@ -106,8 +107,12 @@ fn storage(volumes: &[(&str, u64)], containers: &[(&str, u64, u64)], pod_files: 
             ContainerStorage { writable_layer: *writable_layer, logs: *logs, ..ContainerStorage::default() };
         (Arc::from(*name), storage)
     };
+    let volume = |(name, bytes): &(&str, u64)| {
+        let space = SpaceUsage { bytes: *bytes, inodes: 1 };
+        ((*name).to_owned(), VolumeUsage { space, ..VolumeUsage::default() })
+    };
     PodStorage {
-        volumes: volumes.iter().map(|(name, bytes)| ((*name).to_owned(), *bytes)).collect(),
+        volumes: volumes.iter().map(volume).collect(),
         containers: Some(ContainersStorage {
             by_name: containers.iter().map(container).collect(),
             pod_files,

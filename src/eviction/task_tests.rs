@@ -41,6 +41,7 @@ impl Bench {
             observed: Cache::default(),
             logs,
             root_dir: root.path().to_owned(),
+            clock: WallClock::of_tokio(at(0)),
         });
         let (desired_pods, status_cache) =
             (watch::Sender::new(DesiredPods::default()), StatusCache::default());

@@ -16,7 +16,7 @@ use super::credentials::{
 use super::*;
 use crate::config::ImageVerification;
 use crate::cri::wire::{AuthConfig, PodSandboxConfig};
-use crate::cri::{CriError, ImageInfo, ImageService, Operation};
+use crate::cri::{CriError, ImageFilesystem, ImageInfo, ImageService, Operation};
 use crate::store::Store;
 use crate::telemetry::Metrics;
 use crate::types::{EventKind, PodEvent, PodRef, WallClock};
@@ -99,6 +99,10 @@ impl ImageService for Registry {
     }
 
     async fn list_images(&self) -> Result<Vec<ImageInfo>, CriError> {
+        Ok(Vec::new())
+    }
+
+    async fn image_filesystems(&self) -> Result<Vec<ImageFilesystem>, CriError> {
         Ok(Vec::new())
     }
 }

@@ -21,6 +21,7 @@ use super::auth::testing::FakeReviews;
 use super::auth::{Authenticator, Authorizer, Reviews, StreamingVerbs};
 use super::listen::ClientCertificates;
 use super::routes::{EndpointParts, read_only, secured};
+use super::stats::Stats;
 use super::{
     Checkpoints, DebugHandlers, Guard, Healthz, NodePages, PodLists, RequestMetrics, Scraped, SystemLogs,
     ZPages, container_logs,
@@ -148,6 +149,7 @@ fn parts() -> EndpointParts {
             has_allocated: true,
         },
         scraped: Scraped::default(),
+        stats: Stats::default(),
         pages: NodePages {
             configuration: EffectiveConfig::default(),
             zpages: ZPages {

@@ -18,6 +18,7 @@ mod pages;
 mod pods;
 mod routes;
 mod scrape;
+pub mod stats;
 mod system_logs;
 #[cfg(test)]
 mod testing;

@@ -15,6 +15,7 @@ use super::metrics::{RequestMetrics, ServerType, measure};
 use super::pages::NodePages;
 use super::pods::PodLists;
 use super::scrape::Scraped;
+use super::stats::{self, Stats};
 
 /// Headers of texts of Go's HTTP server.
 pub(super) const TEXT: [(&str, &str); 2] =
@@ -45,6 +46,8 @@ pub struct EndpointParts {
     pub scraped: Scraped,
     /// What the node says of itself.
     pub pages: NodePages,
+    /// `/stats/summary`, `/metrics/resource` and `/metrics/cadvisor`.
+    pub stats: Stats,
 }
 
 impl EndpointParts {
@@ -54,6 +57,7 @@ impl EndpointParts {
             .merge(healthz::routes(self.healthz.clone()))
             .merge(self.pods.clone().routes())
             .merge(self.scraped.clone().routes())
+            .merge(stats::routes(self.stats.clone()))
     }
 
     /// The endpoints of `enableDebuggingHandlers`, which need credentials.

@@ -24,7 +24,7 @@ pub(super) async fn measure(
     let layers = if running.is_empty() {
         BTreeMap::new()
     } else {
-        let stats = settings.runtime.container_stats(&pod.uid).await;
+        let stats = settings.runtime.container_stats(Some(&pod.uid)).await;
         let stats = stats.map_err(|source| MeasureError::WritableLayers { source })?;
         let is_running = |stats: &ContainerStats| running.iter().any(|(id, _)| *id == stats.id);
         let all = stats.into_iter().filter(is_running);
@@ -35,10 +35,11 @@ pub(super) async fn measure(
         let mut storage = ContainersStorage::default();
         for (_, name) in running {
             let mut container = layers.get(&name).map(|layer| of_layer(layer, &root)).unwrap_or_default();
-            container.logs = files_usage(&logs.container_dir(&pod, &name))?;
+            container.logs = files_usage(&logs.container_dir(&pod, &name))?.bytes;
             storage.by_name.insert(name, container);
         }
-        storage.pod_files = files_usage(&logs.pod_dir(&pod))? + tree_usage(&hosts, u64::MAX)?.bytes;
+        storage.pod_files =
+            files_usage(&logs.pod_dir(&pod))?.bytes + tree_usage(&hosts, u64::MAX)?.space.bytes;
         Ok(storage)
     });
     let measured = measured.await.map_err(|source| SysError::Step { source });

@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 
+use tokio::task::JoinError;
+
+use crate::cgroup::CgroupError;
 use crate::cri::CriError;
 use crate::sys::SysError;
 
@@ -14,11 +17,32 @@ pub enum MeasureError {
         /// The error.
         source: CriError,
     },
+    /// The runtime did not report what its images take.
+    #[error("cannot measure the images")]
+    Images {
+        /// The error.
+        source: CriError,
+    },
+    /// The runtime reported no filesystem of its images.
+    #[error("the container runtime names no filesystem of its images")]
+    NoImageFilesystem,
     /// Files could not be measured.
     #[error("cannot measure files")]
     Files {
         /// The error.
         source: SysError,
+    },
+    /// The cgroups of pods could not be listed.
+    #[error("cannot list the cgroups of pods")]
+    Cgroups {
+        /// The error.
+        source: CgroupError,
+    },
+    /// A measurement panicked.
+    #[error("a measurement panicked")]
+    Panicked {
+        /// The panic.
+        source: JoinError,
     },
     /// A volume has too many levels of directories.
     #[error(

@@ -1,9 +1,20 @@
-//! What pods use of this node's resources, measured for the rooms that ask: so far the disk space of writable layers, logs and volumes.
-//! A measurement is bounded by its room's own pace, never by a caller's. Decides nothing because of it.
+//! What pods and the node use of this node's resources, measured for the rooms that ask: CPU, memory, network and processes from the
+//! kernel's files ([`UsageStats`]); filesystems, writable layers and logs ([`DiskStats`]); and volumes, at a pace of their own
+//! ([`StorageStats`]). Nothing is measured for nobody. Decides nothing because of it.
 
+mod accounting;
+mod collect;
 mod containers;
+mod disk;
 mod error;
+mod handle;
+mod node_usage;
+pub mod parse;
+#[cfg(test)]
+mod parse_tests;
 mod places;
+mod rates;
+mod recent;
 mod schedule;
 #[cfg(test)]
 mod schedule_tests;
@@ -11,8 +22,18 @@ mod storage;
 mod task;
 #[cfg(test)]
 mod task_tests;
+#[cfg(test)]
+pub(crate) mod testing;
+mod usage;
 
+pub use disk::{ContainerDisk, DiskSettings, DiskStats, DiskUsage, ImageUsage, LayerUsage};
 pub use error::MeasureError;
+pub use handle::{UsageSettings, UsageStats};
+pub use node_usage::{ContainerUsage, NodeUsage, PodUsage, SandboxUsage, TaskCount, UnitUsage};
 pub use places::{PodPlaces, VolumePlace};
-pub use storage::{ContainerStorage, ContainersStorage, PodStorage};
+pub use storage::{ContainerStorage, ContainersStorage, PodStorage, VolumeUsage};
 pub use task::{StorageSettings, StorageStats, StorageStatsTask};
+pub use usage::{
+    CgroupUsage, CpuUsage, Detail, Device, DeviceIo, IoUsage, MemoryUsage, NetworkDevice, Pressure,
+    PressureAverages, ProcessUsage, UsageLimits,
+};

@@ -2,8 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
-use crate::types::PodRef;
+use tokio::time::Instant;
+
+use crate::types::{PodRef, PodUid};
+
+/// Shortest interval between measurements of what has a limit (upstream's interval of the eviction manager).
+pub(super) const PACE_OF_LIMITS: Duration = Duration::from_secs(10);
+/// How long volumes are measured after somebody last asked for what they take: longer than the interval of those who ask regularly.
+const LEASE: Duration = Duration::from_secs(10 * 60);
 
 /// The storage of a pod that is measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,4 +32,51 @@ pub struct VolumePlace {
     pub path: PathBuf,
     /// Bytes above which its exact size does not matter.
     pub enough: u64,
+    /// Shortest interval between measurements.
+    pub pace: Duration,
+}
+
+impl VolumePlace {
+    /// A volume that is measured because of a limit, up to `enough` bytes.
+    pub fn limited(path: PathBuf, enough: u64) -> Self {
+        Self { path, enough, pace: PACE_OF_LIMITS }
+    }
+}
+
+/// The places by pod.
+pub(super) type Places = BTreeMap<PodUid, Arc<PodPlaces>>;
+
+/// What is measured, by who needs it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wanted {
+    /// What has limits.
+    pub(super) limited: Places,
+    /// What somebody asked for, and when last.
+    pub(super) asked: Option<(Places, Instant)>,
+}
+
+impl Wanted {
+    /// When what was asked for is forgotten.
+    pub(super) fn forgotten_at(&self) -> Option<Instant> {
+        self.asked.as_ref().map(|(_, at)| *at + LEASE)
+    }
+
+    /// All that is measured at `now`: for each volume what satisfies all who need it.
+    pub(super) fn places(&self, now: Instant) -> Places {
+        let mut all = self.limited.clone();
+        let asked = self.asked.as_ref().filter(|(_, at)| now < *at + LEASE);
+        for (uid, asked) in asked.into_iter().flat_map(|(places, _)| places) {
+            let Some(limited) = all.get_mut(uid) else {
+                all.insert(uid.clone(), asked.clone());
+                continue;
+            };
+            let limited = Arc::make_mut(limited);
+            for (name, asked) in &asked.volumes {
+                let place = limited.volumes.entry(name.clone()).or_insert_with(|| asked.clone());
+                place.enough = place.enough.max(asked.enough);
+                place.pace = place.pace.min(asked.pace);
+            }
+        }
+        all
+    }
 }

@@ -8,9 +8,7 @@ use tokio::time::Instant;
 use super::PodPlaces;
 use crate::types::PodUid;
 
-/// Shortest interval between measurements of the same part (upstream's interval of the eviction manager).
-const SHORTEST: Duration = Duration::from_secs(10);
-/// Longest interval.
+/// Longest interval between measurements of the same part, unless its pace is slower.
 const LONGEST: Duration = Duration::from_secs(5 * 60);
 /// A part is measured for at most one of this many parts of the time, unless that is less often than the longest interval.
 const SHARE: u32 = 20;
@@ -89,10 +87,11 @@ impl Schedule {
         })
     }
 
-    /// A part was measured, which took this long. One that takes long is measured less often.
-    pub(super) fn done(&mut self, pod: &PodUid, part: &Part, took: Duration, now: Instant) {
+    /// A part was measured, which took this long, and is measured again after at least `pace`. One that takes long is measured less
+    /// often.
+    pub(super) fn done(&mut self, pod: &PodUid, part: &Part, took: Duration, pace: Duration, now: Instant) {
         if let Some(turn) = self.parts.get_mut(&(pod.clone(), part.clone())) {
-            *turn = Turn::Due(now + took.saturating_mul(SHARE).clamp(SHORTEST, LONGEST));
+            *turn = Turn::Due(now + took.saturating_mul(SHARE).clamp(pace, LONGEST.max(pace)));
         }
     }
 }

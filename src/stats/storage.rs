@@ -3,13 +3,28 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
+use crate::sys::{FilesystemUsage, SpaceUsage};
+
 /// The disk space of a pod, as far as it has been measured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodStorage {
-    /// Bytes in each volume.
-    pub volumes: BTreeMap<String, u64>,
+    /// Each measured volume.
+    pub volumes: BTreeMap<String, VolumeUsage>,
     /// What its containers take; `None` if that is not measured, or not yet.
     pub containers: Option<ContainersStorage>,
+}
+
+/// The space of a volume.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VolumeUsage {
+    /// When it was measured.
+    pub at: Timestamp,
+    /// What is in it; no more than what was asked for is counted.
+    pub space: SpaceUsage,
+    /// The filesystem that has it.
+    pub filesystem: FilesystemUsage,
 }
 
 /// The disk space of a pod's running containers.

@@ -15,14 +15,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::containers;
 use super::error::MeasureError;
-use super::places::{PodPlaces, VolumePlace};
+use super::places::{PACE_OF_LIMITS, Places, PodPlaces, VolumePlace, Wanted};
 use super::schedule::{Part, PartKind, Schedule};
-use super::storage::{ContainersStorage, PodStorage};
+use super::storage::{ContainersStorage, PodStorage, VolumeUsage};
 use crate::cri::RuntimeService;
 use crate::log::LogLayout;
 use crate::pleg::Cache;
-use crate::sys::{slow_work, tree_usage};
-use crate::types::{PodUid, error_chain, sleep_until};
+use crate::sys::{filesystem_usage, slow_work, tree_usage};
+use crate::types::{PodUid, WallClock, error_chain, sleep_until};
 
 /// Maximum number of parallel measurements of each kind: one that takes long delays no other pod's.
 const PARALLEL: usize = 2;
@@ -38,6 +38,8 @@ pub struct StorageSettings {
     pub logs: LogLayout,
     /// The daemon's directory.
     pub root_dir: PathBuf,
+    /// The wall clock.
+    pub clock: WallClock,
 }
 
 /// The measured storage of pods.
@@ -46,34 +48,40 @@ type PodsStorage = BTreeMap<PodUid, PodStorage>;
 /// The handle of the measurements. Clones share them.
 #[derive(Clone)]
 pub struct StorageStats {
-    places: watch::Sender<BTreeMap<PodUid, Arc<PodPlaces>>>,
+    wanted: watch::Sender<Wanted>,
     storage: watch::Receiver<PodsStorage>,
 }
 
 impl StorageStats {
     /// The task and its handle.
     pub fn new(settings: StorageSettings) -> (StorageStatsTask, Self) {
-        let (places, measured) = watch::channel(BTreeMap::new());
+        let (wanted, measured) = watch::channel(Wanted::default());
         let (found, storage) = watch::channel(PodsStorage::new());
         let task = StorageStatsTask {
             settings: Arc::new(settings),
-            places: measured,
+            wanted: measured,
+            places: Places::new(),
+            forget_at: None,
             storage: found,
             schedule: Schedule::default(),
             failing: BTreeSet::new(),
         };
-        (task, Self { places, storage })
+        (task, Self { wanted, storage })
     }
 
-    /// Replaces what is measured.
+    /// Replaces what is measured because of limits.
     pub fn measure(&self, places: BTreeMap<PodUid, PodPlaces>) {
-        self.places.send_if_modified(|known| {
-            let is_same = known.len() == places.len()
-                && known.iter().zip(&places).all(|((a, known), (b, new))| a == b && **known == *new);
-            if !is_same {
-                *known = places.into_iter().map(|(uid, places)| (uid, Arc::new(places))).collect();
-            }
-            !is_same
+        self.wanted.send_if_modified(|wanted| replace(&mut wanted.limited, places));
+    }
+
+    /// Says that somebody wants to know what these volumes take. They are measured for some time from now on.
+    pub fn ask(&self, places: BTreeMap<PodUid, PodPlaces>) {
+        self.wanted.send_if_modified(|wanted| {
+            let now = Instant::now();
+            let is_forgotten = wanted.forgotten_at().is_none_or(|at| at <= now);
+            let (known, at) = wanted.asked.get_or_insert_with(|| (Places::new(), now));
+            *at = now;
+            replace(known, places) || is_forgotten
         });
     }
 
@@ -86,7 +94,11 @@ impl StorageStats {
 /// The task, which the app runs.
 pub struct StorageStatsTask {
     settings: Arc<StorageSettings>,
-    places: watch::Receiver<BTreeMap<PodUid, Arc<PodPlaces>>>,
+    wanted: watch::Receiver<Wanted>,
+    /// What is measured now.
+    places: Places,
+    /// When some of that is no longer wanted.
+    forget_at: Option<Instant>,
     storage: watch::Sender<PodsStorage>,
     schedule: Schedule,
     /// The parts whose last measurement failed, which was logged.
@@ -104,7 +116,7 @@ struct Measured {
 
 enum Found {
     Containers(ContainersStorage),
-    Volume(String, u64),
+    Volume(String, VolumeUsage),
 }
 
 type Running = FuturesUnordered<BoxFuture<'static, Measured>>;
@@ -116,17 +128,21 @@ impl StorageStatsTask {
         loop {
             let next_containers = self.start(PartKind::Containers, &containers);
             let next_volume = self.start(PartKind::Volume, &volumes);
-            let next = next_containers.into_iter().chain(next_volume).min();
+            let next = [next_containers, next_volume, self.forget_at].into_iter().flatten().min();
             tokio::select! {
                 // Cancel-safe: waits for a token.
                 () = cancel.cancelled() => return,
                 // Cancel-safe: a watch marks its value seen only when `changed` returns.
-                Ok(()) = self.places.changed() => self.follow(),
+                Ok(()) = self.wanted.changed() => self.follow(),
                 // These are cancel-safe: a finished measurement leaves its set only when returned.
                 Some(measured) = containers.next() => self.finish(measured),
                 Some(measured) = volumes.next() => self.finish(measured),
                 // Cancel-safe: only waits.
-                () = sleep_until(next) => {}
+                () = sleep_until(next) => {
+                    if self.forget_at.is_some_and(|at| at <= Instant::now()) {
+                        self.follow();
+                    }
+                }
             }
         }
     }
@@ -137,8 +153,7 @@ impl StorageStatsTask {
             let Some((uid, part)) = self.schedule.take(kind, Instant::now()) else {
                 return self.schedule.next(kind);
             };
-            let places = self.places.borrow().get(&uid).cloned();
-            if let Some(places) = places {
+            if let Some(places) = self.places.get(&uid).cloned() {
                 running.push(Box::pin(measure(self.settings.clone(), places, part)));
             }
         }
@@ -147,20 +162,35 @@ impl StorageStatsTask {
 
     /// Adopts what is to be measured.
     fn follow(&mut self) {
-        let places = self.places.borrow_and_update();
-        self.schedule.set(places.values().map(|places| &**places), Instant::now());
+        let now = Instant::now();
+        let wanted = self.wanted.borrow_and_update();
+        self.places = wanted.places(now);
+        self.forget_at = wanted.forgotten_at().filter(|at| *at > now);
+        drop(wanted);
+        let places = &self.places;
+        self.schedule.set(places.values().map(|places| &**places), now);
         self.failing.retain(|(uid, _)| places.contains_key(uid));
         self.storage.send_if_modified(|storage| {
             let before = storage.len();
-            storage.retain(|uid, _| places.contains_key(uid));
+            storage.retain(|uid, storage| {
+                let places = places.get(uid);
+                storage
+                    .volumes
+                    .retain(|name, _| places.is_some_and(|places| places.volumes.contains_key(name)));
+                places.is_some()
+            });
             storage.len() != before
         });
     }
 
     fn finish(&mut self, measured: Measured) {
         let Measured { uid, part, took, found, problem } = measured;
-        self.schedule.done(&uid, &part, took, Instant::now());
-        let Some(places) = self.places.borrow().get(&uid).cloned() else { return };
+        let Some(places) = self.places.get(&uid).cloned() else { return };
+        let pace = match &part {
+            Part::Containers => PACE_OF_LIMITS,
+            Part::Volume(name) => places.volumes.get(name).map_or(PACE_OF_LIMITS, |place| place.pace),
+        };
+        self.schedule.done(&uid, &part, took, pace, Instant::now());
         if let Some(found) = found {
             self.storage.send_if_modified(|all| all.entry(uid.clone()).or_default().set(found));
         }
@@ -177,10 +207,13 @@ impl StorageStatsTask {
 }
 
 impl PodStorage {
-    /// Sets a part; whether that changed something.
+    /// Sets a part; whether that changed something but the time.
     fn set(&mut self, found: Found) -> bool {
         match found {
-            Found::Volume(name, bytes) => self.volumes.insert(name, bytes) != Some(bytes),
+            Found::Volume(name, usage) => {
+                let before = self.volumes.insert(name, usage);
+                before.is_none_or(|before| before.space != usage.space)
+            }
             Found::Containers(found) => {
                 let is_changed = self.containers.as_ref() != Some(&found);
                 self.containers = Some(found);
@@ -188,6 +221,16 @@ impl PodStorage {
             }
         }
     }
+}
+
+/// Replaces places; whether that changed something.
+fn replace(known: &mut Places, places: BTreeMap<PodUid, PodPlaces>) -> bool {
+    let is_same = known.len() == places.len()
+        && known.iter().zip(&places).all(|((a, known), (b, new))| a == b && **known == *new);
+    if !is_same {
+        *known = places.into_iter().map(|(uid, places)| (uid, Arc::new(places))).collect();
+    }
+    !is_same
 }
 
 async fn measure(settings: Arc<StorageSettings>, places: Arc<PodPlaces>, part: Part) -> Measured {
@@ -200,7 +243,7 @@ async fn measure(settings: Arc<StorageSettings>, places: Arc<PodPlaces>, part: P
             None => Ok((None, None)),
         },
         Part::Volume(name) => match places.volumes.get(name) {
-            Some(place) => volume(name, place).await,
+            Some(place) => volume(&settings.clock, name, place).await,
             None => Ok((None, None)),
         },
     };
@@ -209,13 +252,21 @@ async fn measure(settings: Arc<StorageSettings>, places: Arc<PodPlaces>, part: P
 }
 
 async fn volume(
+    clock: &WallClock,
     name: &str,
     place: &VolumePlace,
 ) -> Result<(Option<Found>, Option<MeasureError>), MeasureError> {
     let (path, enough) = (place.path.clone(), place.enough);
-    let usage = slow_work("measuring a volume", move || tree_usage(&path, enough)).await;
-    let usage = usage.and_then(|usage| usage).map_err(|source| MeasureError::Files { source })?;
-    let is_exact_enough = usage.is_complete || usage.bytes > enough;
+    let work = move || {
+        let tree = tree_usage(&path, enough)?;
+        // A directory that is missing has no filesystem of its own.
+        Ok((tree, filesystem_usage(&path).unwrap_or_default()))
+    };
+    let usage = slow_work("measuring a volume", work).await;
+    let (tree, filesystem) =
+        usage.and_then(|usage| usage).map_err(|source| MeasureError::Files { source })?;
+    let is_exact_enough = tree.is_complete || tree.space.bytes > enough;
     let problem = (!is_exact_enough).then(|| MeasureError::TooDeep { path: place.path.clone() });
-    Ok((Some(Found::Volume(name.to_owned(), usage.bytes)), problem))
+    let usage = VolumeUsage { at: clock.now(), space: tree.space, filesystem };
+    Ok((Some(Found::Volume(name.to_owned(), usage)), problem))
 }

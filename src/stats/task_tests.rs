@@ -13,15 +13,13 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::testing::run;
 use super::{ContainerStorage, PodPlaces, PodStorage, StorageSettings, StorageStats, VolumePlace};
+use crate::cri::Operation;
 use crate::cri::fake::{Failure, FakeRuntime, Fault, Rule};
-use crate::cri::wire::{ContainerConfig, ContainerMetadata, ImageSpec, PodSandboxConfig, PodSandboxMetadata};
-use crate::cri::{Operation, RuntimeService};
 use crate::log::LogLayout;
 use crate::pleg::Pleg;
-use crate::types::{
-    CONTAINER_NAME_LABEL, ContainerId, POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL, PodRef, PodUid,
-};
+use crate::types::{ContainerId, PodRef, PodUid, WallClock};
 
 const INTERVAL: Duration = Duration::from_secs(10);
 
@@ -51,6 +49,7 @@ impl Bench {
             observed: handle.cache().clone(),
             logs: logs.clone(),
             root_dir: root.path().to_owned(),
+            clock: WallClock::system(),
         });
         tasks.spawn(task.run(CancellationToken::new()));
         let storage = stats.storage();
@@ -59,38 +58,7 @@ impl Bench {
 
     /// Starts a container of the pod.
     async fn run(&self, pod: &PodRef, name: &str) -> ContainerId {
-        let label = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-        let mut labels = [
-            label(POD_NAME_LABEL, &pod.name),
-            label(POD_NAMESPACE_LABEL, &pod.namespace),
-            label(POD_UID_LABEL, pod.uid.as_str()),
-        ]
-        .to_vec();
-        let metadata = PodSandboxMetadata {
-            name: pod.name.to_string(),
-            uid: pod.uid.to_string(),
-            namespace: pod.namespace.to_string(),
-            attempt: 0,
-        };
-        let sandbox = PodSandboxConfig {
-            metadata: Some(metadata),
-            labels: labels.iter().cloned().collect(),
-            ..PodSandboxConfig::default()
-        };
-        let id = match self.fake.list_sandboxes(Some(&pod.uid)).await.unwrap().first() {
-            Some(sandbox) => sandbox.id.clone(),
-            None => self.fake.run_sandbox(sandbox.clone(), "").await.unwrap(),
-        };
-        labels.push(label(CONTAINER_NAME_LABEL, name));
-        let config = ContainerConfig {
-            metadata: Some(ContainerMetadata { name: name.to_owned(), attempt: 0 }),
-            image: Some(ImageSpec { image: "img".to_owned(), ..ImageSpec::default() }),
-            labels: labels.into_iter().collect(),
-            ..ContainerConfig::default()
-        };
-        let container = self.fake.create_container(&id, config, sandbox).await.unwrap();
-        self.fake.start_container(&container).await.unwrap();
-        container
+        run(&self.fake, pod, name).await.1
     }
 
     fn write(&self, path: &str, kib: usize) {
@@ -102,7 +70,7 @@ impl Bench {
     fn places(&self, pod: &PodRef, volumes: &[(&str, u64)], containers: bool) -> PodPlaces {
         let place = |(name, enough): &(&str, u64)| {
             let path = self.root.path().join("volumes").join(name);
-            ((*name).to_owned(), VolumePlace { path, enough: *enough })
+            ((*name).to_owned(), VolumePlace::limited(path, *enough))
         };
         PodPlaces {
             pod: pod.clone(),
@@ -158,12 +126,15 @@ async fn what_counts_is_measured_and_measured_again() {
     let expected = ContainerStorage { writable_layer: 5_000, logs: 12 << 10, ..containers.by_name["app"] };
     assert_eq!(containers.by_name["app"], expected);
     assert_eq!(containers.pod_files, 8 << 10);
-    assert!(storage.volumes["data"] >= 64 << 10 && storage.volumes["data"] < 90 << 10, "{storage:?}");
-    assert_eq!(storage.volumes["empty"], 0);
+    let data = storage.volumes["data"];
+    assert!(data.space.bytes >= 64 << 10 && data.space.bytes < 90 << 10, "{storage:?}");
+    assert_eq!(data.space.inodes, 2);
+    assert!(data.filesystem.capacity > 0);
+    assert_eq!(storage.volumes["empty"].space.bytes, 0);
 
     bench.write("volumes/data/more", 64);
     bench.fake.set_written(&app, 6_000);
-    bench.until(&web, |it| it.volumes["data"] >= 128 << 10).await;
+    bench.until(&web, |it| it.volumes["data"].space.bytes >= 128 << 10).await;
     bench.until(&web, |it| it.containers.as_ref().unwrap().by_name["app"].writable_layer == 6_000).await;
 }
 
@@ -219,4 +190,45 @@ async fn a_runtime_that_fails_or_hangs_delays_no_volume_and_no_other_pod_for_lon
     let good = bench.until(&good, |it| it.containers.is_some()).await;
     assert_eq!(good.containers.unwrap().by_name["app"].writable_layer, 1);
     assert_eq!(bench.storage.borrow()[&bad.uid].containers, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn volumes_without_limits_are_measured_while_somebody_asks() {
+    let mut bench = Bench::new();
+    let (web, other) = (pod("web"), pod("other"));
+    for volume in ["data", "free"] {
+        bench.write(&format!("volumes/{volume}/file"), 64);
+    }
+    bench.measure(&[bench.places(&web, &[("data", 1)], false)]);
+    bench.until(&web, |it| it.volumes.len() == 1).await;
+    let asked = |bench: &Bench| {
+        let mut places = [
+            bench.places(&web, &[("data", u64::MAX), ("free", u64::MAX)], false),
+            bench.places(&other, &[("free", 1)], false),
+        ];
+        for place in places.iter_mut().flat_map(|places| places.volumes.values_mut()) {
+            place.pace = INTERVAL * 6;
+        }
+        bench.stats.ask(places.into_iter().map(|places| (places.pod.uid.clone(), places)).collect());
+    };
+    asked(&bench);
+    bench.until(&other, |it| it.volumes.len() == 1).await;
+    // What has a limit is measured as often as before, and now beyond that limit.
+    bench.until(&web, |it| it.volumes.len() == 2 && it.volumes["data"].space.bytes >= 64 << 10).await;
+    let at = |bench: &Bench, volume: &str| bench.storage.borrow()[&web.uid].volumes[volume].at;
+    let before = (at(&bench, "data"), at(&bench, "free"));
+    sleep(INTERVAL * 2).await;
+    let after = (at(&bench, "data"), at(&bench, "free"));
+    assert!(after.0 > before.0 && after.1 == before.1, "{before:?} {after:?}");
+    // Asking again and again keeps them.
+    for _ in 0..20 {
+        sleep(INTERVAL * 6).await;
+        asked(&bench);
+    }
+    assert!(at(&bench, "free") > after.1);
+    // Nobody asks any more.
+    sleep(INTERVAL * 70).await;
+    let storage = bench.storage.borrow();
+    assert_eq!(storage.keys().collect::<Vec<_>>(), [&web.uid]);
+    assert_eq!(storage[&web.uid].volumes.keys().collect::<Vec<_>>(), ["data"]);
 }

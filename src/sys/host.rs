@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
 use nix::unistd::Uid;
 use procfs::{CpuInfo, FromRead, Meminfo};
 
@@ -64,6 +65,17 @@ impl Host {
         self.line("sys/kernel/random/boot_id")
     }
 
+    /// When the machine booted, to the second.
+    pub fn booted_at(&self) -> Result<Timestamp, SysError> {
+        let text = self.text("stat")?;
+        let seconds = text.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok());
+        let booted_at = seconds.and_then(|seconds| Timestamp::from_second(seconds).ok());
+        booted_at.ok_or_else(|| SysError::Read {
+            path: self.proc.join("stat"),
+            source: std::io::Error::from(std::io::ErrorKind::InvalidData),
+        })
+    }
+
     /// The kernel's release, e.g. `6.1.0-18-amd64`.
     pub fn kernel_version(&self) -> Result<String, SysError> {
         self.line("sys/kernel/osrelease")
@@ -120,6 +132,7 @@ mod tests {
             ("sys/kernel/hostname", "Node-1.example\n"),
             ("sys/kernel/random/boot_id", "9fdb3f13-fb26-4189-b823-05c64dea1875\n"),
             ("meminfo", MEMINFO),
+            ("stat", "cpu  1 2 3\nctxt 4\nbtime 1795382000\nprocesses 5\n"),
             (
                 "cpuinfo",
                 "processor\t: 0\nmodel name\t: x\n\nprocessor\t: 1\nmodel name\t: x\n\nprocessor\t: 3\nmodel name\t: x\n\n",
@@ -129,6 +142,7 @@ mod tests {
         assert_eq!(host.boot_id().unwrap(), "9fdb3f13-fb26-4189-b823-05c64dea1875");
         assert_eq!(host.memory_capacity().unwrap(), 3_975_224 * 1024);
         assert_eq!(host.cpu_count().unwrap(), 3);
+        assert_eq!(host.booted_at().unwrap().as_second(), 1_795_382_000);
         assert!(!host.swap_active().unwrap(), "a kernel without swap has no such file");
     }
 

@@ -2,11 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use nix::sys::statvfs::statvfs;
-
-use super::{Host, SysError};
+use super::{Host, SysError, filesystem_usage};
 
 /// Facts of a machine for its Node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,7 +49,7 @@ impl Machine {
             swap: host.swap_capacity()?,
             pids: host.pid_capacity()?,
             huge_pages: huge_pages(&root.join("sys/kernel/mm/hugepages")),
-            filesystem: filesystem(own)?,
+            filesystem: filesystem_usage(own)?.capacity,
             system_uuid: first(root, &uuids).or_else(|| machine_id.clone()).unwrap_or_default(),
             machine_id: machine_id.unwrap_or_default(),
             boot_id: host.boot_id()?,
@@ -104,13 +102,6 @@ fn huge_pages(dir: &Path) -> BTreeMap<u64, u64> {
         Some((size, size.saturating_mul(pages.trim().parse().ok()?)))
     };
     entries.filter_map(|entry| pool(entry.ok()?)).collect()
-}
-
-fn filesystem(path: &Path) -> Result<u64, SysError> {
-    match statvfs(path) {
-        Ok(facts) => Ok(facts.fragment_size().saturating_mul(facts.blocks())),
-        Err(source) => Err(SysError::Filesystem { path: PathBuf::from(path), source: source.into() }),
-    }
 }
 
 #[cfg(test)]

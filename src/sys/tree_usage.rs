@@ -19,18 +19,27 @@ use super::remove::open_entry;
 
 /// Unit of `st_blocks`, bytes.
 const BLOCK: u128 = 512;
-/// Precision of the share of a block: a file with several links counts in part for each of them.
+/// Precision of the share of a block or inode: a file with several links counts in part for each of them.
 const SHARE_BITS: u32 = 20;
 /// Maximum depth that is measured, which bounds open files and memory.
 const MAX_DEPTH: usize = 512;
 /// Size of the buffer for directory entries: what is kept of a directory at a time.
 const BUFFER: usize = 8 * 1024;
 
+/// The space that files take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpaceUsage {
+    /// Allocated space, bytes.
+    pub bytes: u64,
+    /// Number of inodes.
+    pub inodes: u64,
+}
+
 /// The space that a tree takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TreeUsage {
-    /// Allocated space, bytes.
-    pub bytes: u64,
+    /// Its files and directories.
+    pub space: SpaceUsage,
     /// Whether everything was counted: the walk stopped neither at the given amount nor at the maximum depth.
     pub is_complete: bool,
 }
@@ -45,23 +54,26 @@ pub fn tree_usage(path: &Path, enough: u64) -> Result<TreeUsage, SysError> {
 }
 
 /// Measures the files that are directly in the directory `path`. A missing one has nothing. Blocking.
-pub fn files_usage(path: &Path) -> Result<u64, SysError> {
+pub fn files_usage(path: &Path) -> Result<SpaceUsage, SysError> {
     let entries = match fs::read_dir(path) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(SpaceUsage::default()),
         Err(error) => return Err(failed(path, error)),
     };
-    let mut blocks = 0;
+    let (mut blocks, mut inodes) = (0, 0);
     for entry in entries {
         let entry = entry.map_err(|error| failed(path, error))?;
         match entry.metadata() {
             Ok(file) if file.is_dir() => {}
-            Ok(file) => blocks += u128::from(file.blocks()),
+            Ok(file) => {
+                blocks += u128::from(file.blocks());
+                inodes += 1;
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(failed(&entry.path(), error)),
         }
     }
-    Ok(bytes_of(blocks))
+    Ok(SpaceUsage { bytes: bytes_of(blocks), inodes })
 }
 
 fn failed(path: &Path, source: io::Error) -> SysError {
@@ -70,6 +82,10 @@ fn failed(path: &Path, source: io::Error) -> SysError {
 
 fn bytes_of(blocks: u128) -> u64 {
     u64::try_from(blocks * BLOCK).unwrap_or(u64::MAX)
+}
+
+fn rounded(shares: u128) -> u128 {
+    (shares + (1 << (SHARE_BITS - 1))) >> SHARE_BITS
 }
 
 /// A directory that is being read.
@@ -91,13 +107,17 @@ struct Sum {
     device: u64,
     /// Blocks, in units of `2^-SHARE_BITS`.
     shares: u128,
+    /// Inodes, in the same units.
+    inodes: u128,
 }
 
 impl Sum {
     /// The type of the number of links depends on the architecture.
     fn add(&mut self, blocks: i64, links: impl Into<u64>) {
-        let blocks = u128::from(blocks.unsigned_abs()) << SHARE_BITS;
-        self.shares += blocks / u128::from(links.into().max(1));
+        let (blocks, links) =
+            (u128::from(blocks.unsigned_abs()) << SHARE_BITS, u128::from(links.into().max(1)));
+        self.shares += blocks / links;
+        self.inodes += (1 << SHARE_BITS) / links;
     }
 
     fn add_file(&mut self, file: &Stat) {
@@ -114,7 +134,11 @@ impl Sum {
     }
 
     fn bytes(&self) -> u64 {
-        bytes_of((self.shares + (1 << (SHARE_BITS - 1))) >> SHARE_BITS)
+        bytes_of(rounded(self.shares))
+    }
+
+    fn space(&self) -> SpaceUsage {
+        SpaceUsage { bytes: self.bytes(), inodes: u64::try_from(rounded(self.inodes)).unwrap_or(u64::MAX) }
     }
 }
 
@@ -122,11 +146,11 @@ fn walk(path: &Path, enough: u64) -> Result<TreeUsage, Errno> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let top = match open(path, flags, Mode::empty()) {
         Ok(top) => top,
-        Err(Errno::ENOENT) => return Ok(TreeUsage { bytes: 0, is_complete: true }),
+        Err(Errno::ENOENT) => return Ok(TreeUsage { space: SpaceUsage::default(), is_complete: true }),
         Err(Errno::ENOTDIR | Errno::ELOOP) => return file(path),
         Err(errno) => return Err(errno),
     };
-    let mut sum = Sum { device: fstat(top.as_fd())?.st_dev, shares: 0 };
+    let mut sum = Sum { device: fstat(top.as_fd())?.st_dev, shares: 0, inodes: 0 };
     sum.add_dir(&top)?;
     let mut buffer = vec![MaybeUninit::uninit(); BUFFER];
     let mut is_complete = true;
@@ -155,14 +179,14 @@ fn walk(path: &Path, enough: u64) -> Result<TreeUsage, Errno> {
             read_some(level, &mut buffer, &mut sum)?;
         }
     }
-    Ok(TreeUsage { bytes: sum.bytes(), is_complete })
+    Ok(TreeUsage { space: sum.space(), is_complete })
 }
 
 fn file(path: &Path) -> Result<TreeUsage, Errno> {
-    let usage = |blocks: u64| TreeUsage { bytes: bytes_of(blocks.into()), is_complete: true };
+    let usage = |space| TreeUsage { space, is_complete: true };
     match fs::symlink_metadata(path) {
-        Ok(file) => Ok(usage(file.blocks())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(usage(0)),
+        Ok(file) => Ok(usage(SpaceUsage { bytes: bytes_of(file.blocks().into()), inodes: 1 })),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(usage(SpaceUsage::default())),
         Err(error) => Err(Errno::from_raw(error.raw_os_error().unwrap_or_default())),
     }
 }

@@ -58,19 +58,21 @@ fn a_tree_takes_what_du_says() {
     }
     // Space that was only reserved by its size.
     fs::File::create(tree.at("sparse")).unwrap().set_len(1 << 40).unwrap();
-    assert_eq!(tree.usage(), TreeUsage { bytes: tree.du(), is_complete: true });
+    // The tree itself, a/b/c with two files, the two other files, and those of `many`.
+    let space = SpaceUsage { bytes: tree.du(), inodes: 1 + 5 + 2 + 2_001 };
+    assert_eq!(tree.usage(), TreeUsage { space, is_complete: true });
 }
 
 #[test]
 fn a_file_with_several_links_counts_once() {
     let tree = Tree::new();
-    let before = tree.usage().bytes;
+    let before = tree.usage().space.bytes;
     tree.write("file", 100);
     for number in 0..6 {
         fs::hard_link(tree.at("file"), tree.at(&format!("link-{number}"))).unwrap();
     }
-    assert_eq!(tree.usage().bytes, tree.du());
-    assert!(tree.usage().bytes < before + (150 << 10));
+    assert_eq!(tree.usage().space.bytes, tree.du());
+    assert!(tree.usage().space.bytes < before + (150 << 10));
 }
 
 #[test]
@@ -81,21 +83,27 @@ fn links_are_not_followed() {
     symlink(outside.0.path(), tree.at("to-dir")).unwrap();
     symlink("..", tree.at("up")).unwrap();
     symlink("loop", tree.at("loop")).unwrap();
-    assert_eq!(tree.usage().bytes, tree.du());
-    assert!(tree_usage(&tree.at("to-dir"), EVERYTHING).unwrap().bytes < 100 << 10);
+    assert_eq!(tree.usage().space.bytes, tree.du());
+    assert!(tree_usage(&tree.at("to-dir"), EVERYTHING).unwrap().space.bytes < 100 << 10);
 }
 
 #[test]
 fn a_missing_tree_has_nothing_and_a_file_has_its_blocks() {
     let tree = Tree::new();
-    assert_eq!(tree_usage(&tree.at("none"), 0).unwrap(), TreeUsage { bytes: 0, is_complete: true });
+    assert_eq!(
+        tree_usage(&tree.at("none"), 0).unwrap(),
+        TreeUsage { space: SpaceUsage::default(), is_complete: true }
+    );
     tree.write("file", 8);
-    assert_eq!(tree_usage(&tree.at("file"), 0).unwrap(), TreeUsage { bytes: 8 << 10, is_complete: true });
-    assert_eq!(files_usage(&tree.at("none")).unwrap(), 0);
+    assert_eq!(
+        tree_usage(&tree.at("file"), 0).unwrap(),
+        TreeUsage { space: SpaceUsage { bytes: 8 << 10, inodes: 1 }, is_complete: true }
+    );
+    assert_eq!(files_usage(&tree.at("none")).unwrap(), SpaceUsage::default());
     tree.write("logs/0.log", 8);
     tree.write("logs/1.log", 4);
     tree.write("logs/deeper/2.log", 4);
-    assert_eq!(files_usage(&tree.at("logs")).unwrap(), 12 << 10);
+    assert_eq!(files_usage(&tree.at("logs")).unwrap().bytes, 12 << 10);
 }
 
 #[test]
@@ -106,7 +114,7 @@ fn the_walk_stops_once_there_is_enough() {
     }
     let some = tree_usage(tree.0.path(), 1 << 20).unwrap();
     assert!(!some.is_complete);
-    assert!(some.bytes > 1 << 20 && some.bytes < 3 << 20, "{some:?}");
+    assert!(some.space.bytes > 1 << 20 && some.space.bytes < 3 << 20, "{some:?}");
 }
 
 #[test]
@@ -149,7 +157,7 @@ fn a_tree_that_changes_meanwhile_is_measured_without_an_error() {
     });
     for _ in 0..2_000 {
         let usage = tree.usage();
-        assert!(usage.bytes < 1_000 << 10, "{usage:?}");
+        assert!(usage.space.bytes < 1_000 << 10, "{usage:?}");
     }
     is_over.store(true, Ordering::Relaxed);
     changes.join().unwrap();

@@ -24,6 +24,19 @@ pub fn empty_dir_path(root: &Path, pod: &PodUid, name: &str) -> Option<PathBuf> 
     Some(PodLayout::new(root, pod)?.volume(Kind::EmptyDir, name))
 }
 
+/// The directory of a volume whose content the daemon makes, whatever it is on; `None` for other volumes.
+pub fn own_volume_dir(root: &Path, pod: &PodUid, volume: &Volume) -> Option<PathBuf> {
+    let kinds = [
+        (volume.empty_dir.is_some(), Kind::EmptyDir),
+        (volume.config_map.is_some(), Kind::ConfigMap),
+        (volume.secret.is_some(), Kind::Secret),
+        (volume.downward_api.is_some(), Kind::DownwardApi),
+        (volume.projected.is_some(), Kind::Projected),
+    ];
+    let (_, kind) = kinds.into_iter().find(|(is_of_kind, _)| *is_of_kind)?;
+    Some(PodLayout::new(root, pod)?.volume(kind, &volume.name))
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -50,5 +63,22 @@ mod tests {
         ] {
             assert_eq!(dir(other.clone()), None, "{other}");
         }
+    }
+
+    #[test]
+    fn what_the_daemon_makes_has_a_place_also_in_memory() {
+        let dir = |source: Value| {
+            let mut volume = json!({"name": "v"});
+            volume.as_object_mut().unwrap().extend(source.as_object().unwrap().clone());
+            own_volume_dir(Path::new("/root"), &"u".into(), &serde_json::from_value(volume).unwrap())
+        };
+        let at = |kind: &str| Some(PathBuf::from(format!("/root/pods/u/volumes/kubernetes.io~{kind}/v")));
+        assert_eq!(dir(json!({"emptyDir": {"medium": "Memory"}})), at("empty-dir"));
+        assert_eq!(dir(json!({"configMap": {"name": "c"}})), at("configmap"));
+        assert_eq!(dir(json!({"secret": {"secretName": "s"}})), at("secret"));
+        assert_eq!(dir(json!({"downwardAPI": {"items": []}})), at("downward-api"));
+        assert_eq!(dir(json!({"projected": {"sources": []}})), at("projected"));
+        assert_eq!(dir(json!({"hostPath": {"path": "/x"}})), None);
+        assert_eq!(dir(json!({"nfs": {"server": "s", "path": "/"}})), None);
     }
 }

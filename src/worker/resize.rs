@@ -115,7 +115,7 @@ impl PodResize<'_> {
             None => Ok(None),
         };
         let of_pod = of_pod.map_err(|error| unknown(&error))?;
-        let stats = self.context.runtime.service.container_stats(&pod.uid).await;
+        let stats = self.context.runtime.service.container_stats(Some(&pod.uid)).await;
         let stats = stats.map_err(|error| unknown(&error))?;
         let problems: Vec<String> = lower.iter().filter_map(|limit| too_low(limit, of_pod, &stats)).collect();
         match problems.as_slice() {

@@ -18,6 +18,12 @@ pub(crate) fn inputs(target: &str) -> Vec<(&'static str, Vec<u8>)> {
             ("an endless time", "1".repeat(MIB)),
             ("endless tags", format!("2026-01-02T03:04:05Z stdout {} x", "P:".repeat(MIB))),
         ],
+        "kernel_file" => vec![
+            ("one key often", "anon 1\n".repeat(MIB / 7)),
+            ("many devices", (0..MIB / 16).map(|minor| format!("8:{minor} Read 1\n")).collect()),
+            ("an endless line", "some avg10=".repeat(MIB / 11)),
+            ("many network devices", "eth0: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0\n".repeat(MIB / 36)),
+        ],
         "image_reference" => vec![
             ("a long path", "a/".repeat(MIB)),
             ("a long domain", format!("{}/a", "a.".repeat(MIB))),

@@ -76,6 +76,11 @@ fn log_lines() {
 }
 
 #[test]
+fn kernel_files() {
+    run("kernel_file");
+}
+
+#[test]
 fn image_references() {
     run("image_reference");
 }

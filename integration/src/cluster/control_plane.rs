@@ -19,7 +19,7 @@ use crate::shell::{lib, run, tail};
 use crate::wait::{Look, wait_for};
 
 /// The API server's address in the hub.
-const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+pub(super) const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 const PORT: u16 = 6443;
 /// The pod subnets of all nodes.
 const PODS: &str = "10.88.0.0/16";
@@ -131,7 +131,8 @@ impl Cluster {
         .await
     }
 
-    fn log(&self, program: &str) -> PathBuf {
+    /// The log of one of its programs.
+    pub(super) fn log(&self, program: &str) -> PathBuf {
         self.dirs.logs().join(format!("{program}.log"))
     }
 
@@ -148,6 +149,11 @@ impl Cluster {
     /// An administrator's kubeconfig for that network.
     pub fn inner_kubeconfig(&self) -> PathBuf {
         self.dirs.state.join("admin.conf")
+    }
+
+    /// Where its files are.
+    pub(super) fn state(&self) -> PathBuf {
+        self.dirs.state.clone()
     }
 
     /// An administrator's client. It belongs to the current tokio runtime.

@@ -51,4 +51,11 @@ impl ImageService for Images {
             wire::PullImageResponse { image_ref }
         })
     }
+
+    async fn image_fs_info(
+        &self,
+        _: Request<wire::ImageFsInfoRequest>,
+    ) -> Outcome<wire::ImageFsInfoResponse> {
+        answer(self.fake.image_filesystems_like().await, |found| found)
+    }
 }

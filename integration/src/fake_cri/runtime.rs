@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use hostlet::cri::fake::FakeRuntime;
+use hostlet::cri::fake::{FakeRuntime, SANDBOX_IMAGE};
 use hostlet::cri::wire::{self, runtime_service_server::RuntimeService};
 use hostlet::cri::{RuntimeCondition, RuntimeHandler, RuntimeHint, RuntimeService as _};
 use hostlet::types::CgroupDriver;
@@ -143,6 +143,7 @@ impl RuntimeService for Runtimes {
         let id = SandboxId::from(request.into_inner().pod_sandbox_id);
         answer(self.fake.sandbox_status(&id).await, |_| wire::PodSandboxStatusResponse {
             status: self.fake.wire_sandbox_status(&id),
+            info: [("info".to_owned(), format!("{{\"image\":\"{SANDBOX_IMAGE}\"}}"))].into(),
             ..wire::PodSandboxStatusResponse::default()
         })
     }

@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 
 use super::super::types::{
-    Container, ContainerState, ContainerStats, ContainerStatus, ImageInfo, LinuxUser, RuntimeFeatures,
-    RuntimeHandler, RuntimeStatus, Sandbox, SandboxState, SandboxStatus, StoredPreStop, WritableLayer,
+    Container, ContainerState, ContainerStats, ContainerStatus, ImageFilesystem, ImageInfo, LinuxUser,
+    RuntimeFeatures, RuntimeHandler, RuntimeStatus, Sandbox, SandboxState, SandboxStatus, StoredPreStop,
+    WritableLayer,
 };
 use super::super::{CriError, Operation, RuntimeCondition, wire};
 use crate::types::{
@@ -94,7 +95,12 @@ pub(in crate::cri) fn container_stats(wire: wire::ContainerStats) -> Option<Cont
     let layer = |used: wire::FilesystemUsage| {
         let filesystem =
             used.fs_id.map(|id| id.mountpoint.into()).filter(|path: &PathBuf| path.is_absolute());
-        Some(WritableLayer { bytes: used.used_bytes?.value, filesystem })
+        Some(WritableLayer {
+            bytes: used.used_bytes?.value,
+            inodes: used.inodes_used.map(|inodes| inodes.value),
+            at: timestamp(used.timestamp),
+            filesystem,
+        })
     };
     Some(ContainerStats {
         id: attributes.id.into(),
@@ -102,6 +108,22 @@ pub(in crate::cri) fn container_stats(wire: wire::ContainerStats) -> Option<Cont
         memory: wire.memory.and_then(|memory| memory.usage_bytes).map(|bytes| bytes.value),
         writable_layer: wire.writable_layer.and_then(layer),
     })
+}
+
+/// `None` for one without a path.
+pub(in crate::cri) fn image_filesystem(wire: wire::FilesystemUsage) -> Option<ImageFilesystem> {
+    Some(ImageFilesystem {
+        at: timestamp(wire.timestamp),
+        bytes: wire.used_bytes.map_or(0, |bytes| bytes.value),
+        inodes: wire.inodes_used.map(|inodes| inodes.value),
+        path: wire.fs_id.map(|id| id.mountpoint.into()).filter(|path: &PathBuf| path.is_absolute())?,
+    })
+}
+
+/// The image in containerd's information about a sandbox, which has no defined form.
+pub(in crate::cri) fn sandbox_image(info: &Map) -> Option<String> {
+    let info: serde_json::Value = serde_json::from_str(info.get("info")?).ok()?;
+    Some(info.get("image")?.as_str()?.to_owned())
 }
 
 pub(in crate::cri) fn container(wire: wire::Container) -> Option<Container> {

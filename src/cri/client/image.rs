@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::super::calls::CallSubject;
-use super::super::types::ImageInfo;
+use super::super::types::{ImageFilesystem, ImageInfo};
 use super::super::wire;
 use super::super::{CriError, ImageService, Operation};
 use super::connection::CriClient;
@@ -44,5 +44,11 @@ impl ImageService for CriClient {
         let images =
             streams::list(self, Operation::ListImages, batches, call, |answer| answer.images).await?;
         Ok(images.into_iter().map(convert::image).collect())
+    }
+
+    async fn image_filesystems(&self) -> Result<Vec<ImageFilesystem>, CriError> {
+        let call = async { self.image().image_fs_info(wire::ImageFsInfoRequest {}).await };
+        let answer = self.call(Operation::ImageFsInfo, CallSubject::Node, call).await?;
+        Ok(answer.image_filesystems.into_iter().filter_map(convert::image_filesystem).collect())
     }
 }

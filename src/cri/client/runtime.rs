@@ -305,15 +305,22 @@ impl RuntimeService for CriClient {
         Ok(containers.into_iter().filter_map(convert::container).collect())
     }
 
-    async fn container_stats(&self, pod: &PodUid) -> Result<Vec<ContainerStats>, CriError> {
+    async fn container_stats(&self, pod: Option<&PodUid>) -> Result<Vec<ContainerStats>, CriError> {
         let filter = wire::ContainerStatsFilter {
-            label_selector: pod_selector(Some(pod)),
+            label_selector: pod_selector(pod),
             ..wire::ContainerStatsFilter::default()
         };
         let request = wire::ListContainerStatsRequest { filter: Some(filter) };
         let call = async { self.runtime().list_container_stats(request).await };
         let answer = self.call(Operation::ListContainerStats, CallSubject::Node, call).await?;
         Ok(answer.stats.into_iter().filter_map(convert::container_stats).collect())
+    }
+
+    async fn sandbox_image(&self, id: &SandboxId) -> Result<Option<String>, CriError> {
+        let request = wire::PodSandboxStatusRequest { pod_sandbox_id: id.to_string(), verbose: true };
+        let call = async { self.runtime().pod_sandbox_status(request).await };
+        let answer = self.call(Operation::SandboxStatus, CallSubject::Sandbox(id.clone()), call).await?;
+        Ok(convert::sandbox_image(&answer.info))
     }
 
     async fn list_pods(&self) -> Result<HashSet<PodRef>, CriError> {

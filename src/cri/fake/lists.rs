@@ -11,6 +11,9 @@ use crate::types::{POD_UID_LABEL, PodUid};
 
 type Labels = HashMap<String, String>;
 
+/// The image of every sandbox.
+pub const SANDBOX_IMAGE: &str = "registry.k8s.io/pause:3.10";
+
 /// Whether `labels` match `selector`.
 fn selects(selector: &Labels, labels: &Labels) -> bool {
     selector.iter().all(|(key, value)| labels.get(key) == Some(value))
@@ -97,6 +100,23 @@ impl FakeRuntime {
             let wanted = all.filter(|(id, record)| stats_wanted(&filter, &view::container(id, record)));
             let stats = wanted.map(|(id, record)| view::container_stats(id, record, world)).collect();
             sent(operation, world.message_limit, wire::ListContainerStatsResponse { stats })
+        })
+        .await
+    }
+
+    /// The filesystem of the images, as CRI message. A logged call.
+    pub async fn image_filesystems_like(&self) -> Result<wire::ImageFsInfoResponse, CriError> {
+        self.call(Request::new(Operation::ImageFsInfo, None, ""), |world, now| {
+            let usage = wire::FilesystemUsage {
+                timestamp: world.clock.at(now),
+                fs_id: Some(wire::FilesystemIdentifier { mountpoint: "/".to_owned() }),
+                used_bytes: Some(wire::UInt64Value { value: 5_000_000 }),
+                inodes_used: Some(wire::UInt64Value { value: 100 * world.images.list().len() as u64 }),
+            };
+            Ok(wire::ImageFsInfoResponse {
+                image_filesystems: vec![usage.clone()],
+                container_filesystems: vec![usage],
+            })
         })
         .await
     }

@@ -24,6 +24,7 @@ pub use exec::Exec;
 pub use faults::{Failure, Fault, FaultPlan, Rule};
 pub use history::{Happened, What};
 pub use images::Pull;
+pub use lists::SANDBOX_IMAGE;
 pub use restart::Restart;
 pub use runtime::FakeRuntime;
 pub use script::{OnTerm, Run, Script};

@@ -13,11 +13,11 @@ use super::super::wire::{
     PodSandboxConfig, PodSandboxFilter,
 };
 use super::super::{
-    Container, ContainerStats, ContainerStatus, CriError, EventStream, ExecOutput, ImageInfo, ImageService,
-    Operation, RuntimeService, RuntimeStatus, Sandbox, SandboxStatus, Version,
+    Container, ContainerStats, ContainerStatus, CriError, EventStream, ExecOutput, ImageFilesystem,
+    ImageInfo, ImageService, Operation, RuntimeService, RuntimeStatus, Sandbox, SandboxStatus, Version,
 };
 use super::containers::{Stopping, no_container};
-use super::lists::selector_of;
+use super::lists::{SANDBOX_IMAGE, selector_of};
 use super::runtime::{FakeRuntime, Request};
 use super::sandboxes::sandbox_name;
 use super::{events, view};
@@ -247,11 +247,15 @@ impl RuntimeService for FakeRuntime {
             .collect())
     }
 
-    async fn container_stats(&self, pod: &PodUid) -> Result<Vec<ContainerStats>, CriError> {
-        let label_selector = selector_of(Some(pod));
+    async fn container_stats(&self, pod: Option<&PodUid>) -> Result<Vec<ContainerStats>, CriError> {
+        let label_selector = selector_of(pod);
         let filter = ContainerStatsFilter { label_selector, ..ContainerStatsFilter::default() };
         let stats = self.stats_like(filter).await?.stats;
         Ok(stats.into_iter().filter_map(convert::container_stats).collect())
+    }
+
+    async fn sandbox_image(&self, id: &SandboxId) -> Result<Option<String>, CriError> {
+        self.sandbox_status(id).await.map(|_| Some(SANDBOX_IMAGE.to_owned()))
     }
 
     async fn list_pods(&self) -> Result<HashSet<PodRef>, CriError> {
@@ -302,5 +306,10 @@ impl ImageService for FakeRuntime {
             Ok(world.images.list().into_iter().map(convert::image).collect())
         })
         .await
+    }
+
+    async fn image_filesystems(&self) -> Result<Vec<ImageFilesystem>, CriError> {
+        let filesystems = self.image_filesystems_like().await?.image_filesystems;
+        Ok(filesystems.into_iter().filter_map(convert::image_filesystem).collect())
     }
 }

@@ -74,7 +74,7 @@ pub(super) fn container_stats(
             timestamp: record.created_at,
             fs_id: Some(wire::FilesystemIdentifier { mountpoint: "/".to_owned() }),
             used_bytes: Some(wire::UInt64Value { value: bytes }),
-            inodes_used: None,
+            inodes_used: Some(wire::UInt64Value { value: 5 }),
         }),
         ..wire::ContainerStats::default()
     }

@@ -4,13 +4,14 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
-use axum::http::header::{ALLOW, CONTENT_TYPE};
+use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use k8s_openapi::api::core::v1::Pod;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::super::answers::only_get;
 use super::query::{LogQuery, QueryError};
 use crate::admission::RejectedPod;
 use crate::container_logs::{ContainerLogs, NoInstance, bare_id, find_instance, until_cancelled};
@@ -76,12 +77,6 @@ impl IntoResponse for AnswerError {
 pub(in crate::kubelet_api) fn routes(parts: ContainerLogParts) -> Router {
     let route = get(answer).head(only_get).fallback(only_get);
     Router::new().route("/containerLogs/{namespace}/{pod}/{container}", route).with_state(parts)
-}
-
-/// Any other method, as go-restful refuses it.
-async fn only_get() -> Response {
-    let headers = [(ALLOW, "GET"), (CONTENT_TYPE, PLAIN)];
-    (StatusCode::METHOD_NOT_ALLOWED, headers, "405: Method Not Allowed").into_response()
 }
 
 async fn answer(

@@ -44,12 +44,13 @@ In a real cluster, on a node beside one with the stock kubelet, taking turns:
   cluster-resize    resize of a running pod: requested -> in its cgroup, in its status
   cluster-logs      a log read through the API server: time and CPU
   cluster-idle      memory and CPU with 110 pods
+  cluster-scrapes   answers about the use of resources with 110 pods: time, CPU
   cluster-dra       ResourceSlices of a DRA driver; hostlet only
   cluster           all of these
 Without a scenario: all of them.";
 
 /// The scenarios, in the order they run.
-const SCENARIOS: [&str; 20] = [
+const SCENARIOS: [&str; 21] = [
     "start",
     "end",
     "restart",
@@ -69,6 +70,7 @@ const SCENARIOS: [&str; 20] = [
     "cluster-resize",
     "cluster-logs",
     "cluster-idle",
+    "cluster-scrapes",
     "cluster-dra",
 ];
 /// What the names of those in a cluster begin with, and the name for all of them.
@@ -157,6 +159,7 @@ async fn scenario(name: &str, lab: &Lab, cluster: Option<&ClusterLab>) -> Result
         "cluster-resize" => cluster::resize(cluster()?).await,
         "cluster-logs" => cluster::logs(cluster()?).await,
         "cluster-idle" => cluster::idle(cluster()?).await,
+        "cluster-scrapes" => cluster::scrapes(cluster()?).await,
         "cluster-dra" => cluster::dra().await,
         _ => bail!("no scenario {name}"),
     }

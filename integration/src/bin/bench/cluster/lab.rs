@@ -70,6 +70,13 @@ impl ClusterLab {
         &self.tenant.nodes[side.index]
     }
 
+    /// What the API of a node answers, through the API server.
+    pub(super) async fn ask(&self, side: &Side, path: &str) -> Result<String> {
+        let path = format!("/api/v1/nodes/{}/proxy/{path}", self.node(side).name());
+        let request = http::Request::get(&path).body(Vec::new()).context("a request")?;
+        self.tenant.client().request_text(request).await.with_context(|| format!("asking for {path}"))
+    }
+
     /// The measured pods on the API server.
     pub(super) fn api(&self) -> &Api<Pod> {
         &self.api

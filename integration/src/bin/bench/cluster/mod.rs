@@ -11,6 +11,7 @@ mod probed;
 mod pull;
 mod requests;
 mod resize;
+mod scrapes;
 mod single;
 
 pub(crate) use dra::dra;
@@ -22,4 +23,5 @@ pub(crate) use probed::probed;
 pub(crate) use pull::pull;
 pub(crate) use requests::requests;
 pub(crate) use resize::resize;
+pub(crate) use scrapes::scrapes;
 pub(crate) use single::{end, restart, start};

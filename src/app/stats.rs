@@ -1,0 +1,98 @@
+//! Wires what measures the use of resources: volumes from the start, because they may have limits; everything else once somebody asks the
+//! node's API.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::parts::Parts;
+use super::paths::{PROC, SYS};
+use super::tasks::{Stage, Tasks};
+use crate::cgroup::Cgroups;
+use crate::config::Config;
+use crate::cri_config::hosts_file;
+use crate::eviction::{Eviction, EvictionSources};
+use crate::kubelet_api::stats::StatsParts;
+use crate::log::LogLayout;
+use crate::stats::{DiskSettings, DiskStats, StorageSettings, StorageStats, UsageSettings, UsageStats};
+use crate::sys::{CpuTopology, Host};
+use crate::types::{WallClock, error_chain};
+
+impl Parts {
+    /// Starts what measures volumes and limits the local storage of pods.
+    pub(super) fn start_storage(&self, config: &Config, logs: &LogLayout, tasks: &mut Tasks) -> StorageStats {
+        let (task, storage) = StorageStats::new(StorageSettings {
+            runtime: self.runtime.runtime.clone(),
+            observed: self.runtime.pleg.cache().clone(),
+            logs: logs.clone(),
+            root_dir: config.root_dir.clone(),
+            clock: WallClock::system(),
+        });
+        tasks.spawn(Stage::Support, "storage use", |cancel| task.run(cancel));
+        if self.node.settings.node.local_storage_isolation {
+            let sources = EvictionSources {
+                desired_pods: self.desired_pods.clone(),
+                status_cache: self.status_cache.clone(),
+                storage: storage.clone(),
+                root_dir: config.root_dir.clone(),
+                kills: self.evicted.clone(),
+                events: self.events.clone(),
+                clock: WallClock::system(),
+            };
+            let eviction = Eviction::new(sources, &self.metrics);
+            tasks.spawn(Stage::Pods, "eviction", |cancel| eviction.run(cancel));
+        }
+        storage
+    }
+
+    /// Gives the node's API what it needs for statistics.
+    pub(super) fn serve_stats(
+        &self,
+        config: &Config,
+        logs: &LogLayout,
+        cgroups: Arc<Cgroups>,
+        storage: StorageStats,
+    ) {
+        let clock = WallClock::system();
+        let booted_at = Host::new(Path::new(PROC)).booted_at().unwrap_or_else(|error| {
+            tracing::warn!(
+                error = error_chain(&error),
+                "cannot read when the host booted; its statistics start now"
+            );
+            clock.now()
+        });
+        let observed = self.runtime.pleg.cache().clone();
+        let machine = self.node.machine.borrow().clone();
+        self.stats.set(StatsParts {
+            usage: UsageStats::new(UsageSettings {
+                cgroups,
+                observed: observed.clone(),
+                proc: PROC.into(),
+                root_dir: config.root_dir.clone(),
+                memory: machine.memory,
+                swap: machine.swap,
+                booted_at,
+                runtime_cgroup: config.runtime.cgroup.clone(),
+                clock: clock.clone(),
+            }),
+            disks: DiskStats::new(DiskSettings {
+                runtime: self.runtime.runtime.clone(),
+                images: self.runtime.images.clone(),
+                observed,
+                logs: logs.clone(),
+                root_dir: config.root_dir.clone(),
+                hosts_file,
+                clock: clock.clone(),
+            }),
+            storage,
+            desired_pods: self.desired_pods.clone(),
+            runtime: self.runtime.runtime.clone(),
+            node: config.node_name.clone(),
+            root_dir: config.root_dir.clone(),
+            topology: CpuTopology::read(Path::new(SYS)),
+            machine,
+            volume_pace: config.pods.volume_stats_period,
+            started_at: clock.now(),
+            clock,
+        });
+    }
+}

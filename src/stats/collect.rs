@@ -1,0 +1,244 @@
+//! Measures everything on the node once: the cgroups of the host, of the daemon, of the runtime and of pods, and their networks.
+//! Blocking, but all of these files are in memory.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use nix::sys::stat::{major, minor};
+use tokio::time::Instant;
+
+use super::accounting::{Accounting, Reader};
+use super::node_usage::{ContainerUsage, NodeUsage, PodUsage, SandboxUsage, TaskCount, UnitUsage};
+use super::parse;
+use super::rates::Rates;
+use super::usage::{Detail, Device, NetworkDevice};
+use crate::cgroup::{CgroupError, CgroupVersion, Cgroups};
+use crate::cri::{ContainerState, ContainerStatus};
+use crate::pleg::PodStatus;
+use crate::sys::{FilesystemUsage, filesystem_usage};
+use crate::types::PodUid;
+
+/// The path of the cgroup of the whole host.
+const ROOT: &str = "/";
+
+/// What is measured, and facts about the host that do not change.
+#[derive(Clone)]
+pub(super) struct Host {
+    pub(super) cgroups: Arc<Cgroups>,
+    pub(super) accounting: Accounting,
+    pub(super) proc: PathBuf,
+    pub(super) root_dir: PathBuf,
+    pub(super) memory: u64,
+    pub(super) swap: u64,
+    pub(super) booted_at: Timestamp,
+    pub(super) runtime_cgroup: Option<String>,
+}
+
+/// One measurement.
+pub(super) struct Measurement<'a> {
+    host: &'a Host,
+    reader: Reader<'a>,
+    rates: &'a mut Rates,
+    detail: Detail,
+    now: (Timestamp, Instant),
+}
+
+impl<'a> Measurement<'a> {
+    /// Prepares a measurement that begins at `now`.
+    pub(super) fn new(
+        host: &'a Host,
+        rates: &'a mut Rates,
+        detail: Detail,
+        now: (Timestamp, Instant),
+    ) -> Self {
+        Self { host, reader: Reader::new(&host.accounting, &host.proc), rates, detail, now }
+    }
+
+    /// Measures the host and these pods. Fails only if the cgroups of pods cannot be listed.
+    pub(super) fn measure(mut self, observed: &[Arc<PodStatus>]) -> Result<NodeUsage, CgroupError> {
+        let mut root =
+            self.unit(ROOT).unwrap_or_else(|| UnitUsage { path: ROOT.to_owned(), ..UnitUsage::default() });
+        root.usage.at = self.now.0;
+        root.usage.created_at = self.host.booted_at;
+        // The root has no limits of its own.
+        root.usage.limits.memory = Some(self.host.memory);
+        root.usage.limits.swap = Some(self.host.swap);
+        let network = match self.detail {
+            Detail::CpuAndMemory => Vec::new(),
+            // The daemon is in the network namespace of the host.
+            Detail::All => self.network("self/net/dev").unwrap_or_default(),
+        };
+        let own = self.reader.proc_text("self/cgroup").map(str::to_owned);
+        let own = own.and_then(|text| own_cgroup(&text, self.host.cgroups.version()));
+        let kubelet = own.and_then(|path| self.unit(&path));
+        let runtime = self.host.runtime_cgroup.as_deref().and_then(|path| self.unit(path));
+        let all_pods = self.host.cgroups.all_pods_path().and_then(|path| self.unit(&path));
+        let paths: HashMap<PodUid, String> = self.host.cgroups.pod_paths()?.into_iter().collect();
+        let mut pods: Vec<PodUsage> = observed
+            .iter()
+            .filter_map(|pod| self.pod(pod, paths.get(&pod.pod.uid).map(String::as_str), &network))
+            .collect();
+        pods.sort_by(|a, b| (&a.pod.namespace, &a.pod.name).cmp(&(&b.pod.namespace, &b.pod.name)));
+        let (devices, tasks) = match self.detail {
+            Detail::CpuAndMemory => (BTreeMap::new(), TaskCount::default()),
+            Detail::All => (self.devices(), self.tasks()),
+        };
+        let filesystem = match self.detail {
+            Detail::CpuAndMemory => None,
+            Detail::All => self.filesystem(&devices),
+        };
+        self.rates.finish();
+        Ok(NodeUsage {
+            at: self.now.0,
+            root,
+            network,
+            kubelet,
+            runtime,
+            all_pods,
+            pods,
+            devices,
+            tasks,
+            filesystem,
+        })
+    }
+
+    /// A cgroup with its rate.
+    fn unit(&mut self, path: &str) -> Option<UnitUsage> {
+        let mut usage = self.reader.read(path, self.detail, self.now.0)?;
+        usage.cpu.rate = self.rates.rate(path, usage.cpu.total, self.now.1);
+        Some(UnitUsage { path: path.to_owned(), usage })
+    }
+
+    fn pod(
+        &mut self,
+        observed: &PodStatus,
+        path: Option<&str>,
+        of_host: &[NetworkDevice],
+    ) -> Option<PodUsage> {
+        let newest = observed.sandbox()?;
+        let unit = path.and_then(|path| self.unit(path));
+        // The runtime chooses the names of its cgroups in the pod's; each ends with the ID.
+        let mut below: BTreeMap<String, String> = BTreeMap::new();
+        if let Some(path) = path {
+            let names = self.reader.children(path);
+            below.extend(names.into_iter().map(|name| (id_in(&name).to_owned(), format!("{path}/{name}"))));
+        }
+        let mut sandbox = SandboxUsage { id: newest.id.clone(), created_at: newest.created_at, unit: None };
+        let mut network = None;
+        match (self.detail, below.get(newest.id.as_str())) {
+            (Detail::All, Some(path)) => {
+                sandbox.unit = self.unit(path);
+                let first = sandbox.unit.as_ref().and_then(|unit| unit.usage.processes.first);
+                network = match newest.host_network {
+                    true => Some(of_host.to_vec()),
+                    false => first.and_then(|pid| self.network(&format!("{pid}/net/dev"))),
+                };
+            }
+            (Detail::All | Detail::CpuAndMemory, _) => {}
+        }
+        let running =
+            observed.containers.iter().filter(|container| container.state == ContainerState::Running);
+        let mut containers: Vec<ContainerUsage> = running
+            .map(|container| {
+                let unit = below.get(container.id.as_str()).and_then(|path| self.unit(path));
+                container_usage(container, unit)
+            })
+            .collect();
+        containers.sort_by(|a, b| a.name.cmp(&b.name));
+        Some(PodUsage { pod: observed.pod.clone(), sandbox, unit, network, containers })
+    }
+
+    fn network(&mut self, file: &str) -> Option<Vec<NetworkDevice>> {
+        self.reader.proc_text(file).map(parse::network_devices)
+    }
+
+    /// The filesystem of the daemon's directory, with the name of its device.
+    fn filesystem(&self, devices: &BTreeMap<Device, String>) -> Option<(String, FilesystemUsage)> {
+        let number = fs::metadata(&self.host.root_dir).ok()?.dev();
+        let part = |part: u64| u32::try_from(part).ok();
+        let device = Device { major: part(major(number))?, minor: part(minor(number))? };
+        let name = devices.get(&device).map(|name| format!("/dev/{name}")).unwrap_or_default();
+        Some((name, filesystem_usage(&self.host.root_dir).ok()?))
+    }
+
+    fn devices(&mut self) -> BTreeMap<Device, String> {
+        let text = self.reader.proc_text("diskstats").unwrap_or_default();
+        parse::disks(text).map(|(device, name)| (device, name.to_owned())).collect()
+    }
+
+    fn tasks(&mut self) -> TaskCount {
+        let current = self.reader.proc_text("loadavg").and_then(parse::running_tasks);
+        let mut number = |file: &str| self.reader.proc_text(file).and_then(parse::number);
+        let limits = [number("sys/kernel/pid_max"), number("sys/kernel/threads-max")];
+        TaskCount { current, max: limits.into_iter().flatten().min() }
+    }
+}
+
+fn container_usage(container: &ContainerStatus, unit: Option<UnitUsage>) -> ContainerUsage {
+    ContainerUsage {
+        name: container.name.clone(),
+        id: container.id.clone(),
+        image: container.image.clone(),
+        created_at: container.created_at,
+        started_at: container.started_at.unwrap_or(container.created_at),
+        unit,
+    }
+}
+
+/// The ID of a sandbox or container in the name of its cgroup: the name itself with the cgroupfs driver, `cri-containerd-<id>.scope`
+/// with systemd. CRI-O also has a cgroup of its own helper.
+fn id_in(name: &str) -> &str {
+    match name.strip_suffix(".scope") {
+        Some(unit) if !unit.contains("-conmon-") => unit.rsplit_once('-').map_or(unit, |(_, id)| id),
+        Some(_) | None => name,
+    }
+}
+
+/// The cgroup in `/proc/<pid>/cgroup` (cgroups(7)); `None` if it is that of the whole host, or on v1 not the same for CPU and memory.
+fn own_cgroup(text: &str, version: CgroupVersion) -> Option<String> {
+    let of = |controller: &str| {
+        text.lines().find_map(|line| {
+            let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+            controllers.split(',').any(|name| name == controller).then_some(path)
+        })
+    };
+    let path = match version {
+        CgroupVersion::V1 => of("cpu").filter(|path| of("memory") == Some(path)),
+        CgroupVersion::V2 => of(""),
+    };
+    path.filter(|path| *path != ROOT && !path.contains("..")).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cgroup_names_its_container() {
+        assert_eq!(id_in("9be25294"), "9be25294");
+        assert_eq!(id_in("cri-containerd-9be25294.scope"), "9be25294");
+        assert_eq!(id_in("crio-9be25294.scope"), "9be25294");
+        assert_eq!(id_in("crio-conmon-9be25294.scope"), "crio-conmon-9be25294.scope");
+    }
+
+    #[test]
+    fn the_own_cgroup_is_one_that_accounts_for_the_daemon_alone() {
+        let v2 = |text: &str| own_cgroup(text, CgroupVersion::V2);
+        assert_eq!(
+            v2("0::/system.slice/hostlet.service\n").as_deref(),
+            Some("/system.slice/hostlet.service")
+        );
+        assert_eq!(v2("0::/\n"), None);
+        assert_eq!(v2("0::/../outside\n"), None);
+        assert_eq!(v2(""), None);
+        let v1 = |text: &str| own_cgroup(text, CgroupVersion::V1);
+        let same = "4:memory:/system.slice/a\n3:cpu,cpuacct:/system.slice/a\n0::/b\n";
+        assert_eq!(v1(same).as_deref(), Some("/system.slice/a"));
+        assert_eq!(v1("4:memory:/system.slice/a\n3:cpu,cpuacct:/\n"), None);
+        assert_eq!(v1("0::/b\n"), None);
+    }
+}

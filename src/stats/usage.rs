@@ -1,0 +1,212 @@
+//! What a cgroup uses. Plain values. Cumulative ones count from the cgroup's creation.
+
+use jiff::Timestamp;
+
+/// A block device by its numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Device {
+    /// Major number.
+    pub major: u32,
+    /// Minor number.
+    pub minor: u32,
+}
+
+/// What was read from and written to a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it: bytes, and numbers of operations")]
+pub struct DeviceIo {
+    pub device: Device,
+    pub read_bytes: u64,
+    pub written_bytes: u64,
+    pub reads: u64,
+    pub writes: u64,
+}
+
+impl DeviceIo {
+    /// Nothing of this device.
+    pub(super) fn of(device: Device) -> Self {
+        Self { device, read_bytes: 0, written_bytes: 0, reads: 0, writes: 0 }
+    }
+}
+
+/// What a network device received and sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each is the column of the same name in /proc/net/dev")]
+pub struct NetworkDevice {
+    pub name: String,
+    pub rx_bytes: u64,
+    pub rx_packets: u64,
+    pub rx_errors: u64,
+    pub rx_dropped: u64,
+    pub tx_bytes: u64,
+    pub tx_packets: u64,
+    pub tx_errors: u64,
+    pub tx_dropped: u64,
+}
+
+/// How long tasks waited for a resource.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Pressure {
+    /// While some of them waited.
+    pub some: PressureAverages,
+    /// While all of them waited.
+    pub full: PressureAverages,
+}
+
+/// Shares of time, and a total.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PressureAverages {
+    /// Share of the last 10 s, percent.
+    pub avg10: f64,
+    /// Share of the last minute, percent.
+    pub avg60: f64,
+    /// Share of the last 5 minutes, percent.
+    pub avg300: f64,
+    /// Total, microseconds.
+    pub total: u64,
+}
+
+/// Use of the CPU. Times are in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CpuUsage {
+    /// Time in total.
+    pub total: u64,
+    /// The rate of `total` now, billionths of a core; `None` as long as there is only one measurement.
+    pub rate: Option<u64>,
+    /// Time in user mode.
+    pub user: u64,
+    /// Time in the kernel.
+    pub system: u64,
+    /// Elapsed periods of the quota.
+    pub periods: u64,
+    /// Those in which it was throttled.
+    pub throttled_periods: u64,
+    /// Time for which it was throttled.
+    pub throttled: u64,
+    /// Periods with more than the quota.
+    pub burst_periods: u64,
+    /// Time beyond the quota.
+    pub burst: u64,
+    /// Waiting for the CPU; zero without the kernel's support.
+    pub pressure: Pressure,
+}
+
+/// Use of memory, in bytes unless said otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct MemoryUsage {
+    /// All of it, with the page cache.
+    pub usage: u64,
+    /// What cannot be freed easily: all but the inactive page cache.
+    pub working_set: u64,
+    /// Anonymous memory.
+    pub rss: u64,
+    /// The page cache.
+    pub cache: u64,
+    /// Mapped files.
+    pub mapped_file: u64,
+    /// Swap.
+    pub swap: u64,
+    /// Memory of the kernel.
+    pub kernel: u64,
+    /// The highest `usage`; 0 if the kernel does not record it.
+    pub max_usage: u64,
+    /// How often the limit was hit (v1).
+    pub limit_hits: u64,
+    /// Active page cache.
+    pub active_file: u64,
+    /// Inactive page cache.
+    pub inactive_file: u64,
+    /// Page cache that is to be written.
+    pub dirty_file: u64,
+    /// Page cache that is being written.
+    pub writeback_file: u64,
+    /// Page faults, a number.
+    pub page_faults: u64,
+    /// Page faults that needed a disk, a number.
+    pub major_page_faults: u64,
+    /// Pages scanned for reclaim, a number.
+    pub scanned_pages: u64,
+    /// Pages reclaimed, a number.
+    pub reclaimed_pages: u64,
+    /// Pages of files that were needed again, a number.
+    pub refaults_file: u64,
+    /// Anonymous pages that were needed again, a number.
+    pub refaults_anon: u64,
+    /// How often `memory.high` throttled it (v2).
+    pub high_events: u64,
+    /// How often `memory.max` was hit (v2).
+    pub max_events: u64,
+    /// Processes that the OOM killer ended.
+    pub oom_kills: u64,
+    /// Waiting for memory; zero without the kernel's support.
+    pub pressure: Pressure,
+}
+
+/// The limits of a cgroup.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UsageLimits {
+    /// Memory in bytes; `None` without limit.
+    pub memory: Option<u64>,
+    /// Swap in bytes, on v1 memory and swap together; `None` without limit.
+    pub swap: Option<u64>,
+    /// Protected memory, on v1 the soft limit, in bytes; `None` without limit.
+    pub reservation: Option<u64>,
+    /// CPU shares of v1.
+    pub cpu_shares: u64,
+    /// Period of the CPU quota, microseconds.
+    pub cpu_period: u64,
+    /// CPU time per period, microseconds; `None` without quota.
+    pub cpu_quota: Option<u64>,
+}
+
+/// Input and output of block devices.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct IoUsage {
+    /// By device.
+    pub devices: Vec<DeviceIo>,
+    /// Waiting for devices; zero without the kernel's support.
+    pub pressure: Pressure,
+}
+
+/// The processes of a cgroup itself, without those of cgroups below it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessUsage {
+    /// Number of processes.
+    pub processes: u64,
+    /// The first of them.
+    pub first: Option<u32>,
+    /// Its soft limit of open files, -1 without limit.
+    pub open_files_limit: Option<i64>,
+    /// Threads of the cgroup and those below it.
+    pub threads: u64,
+    /// Their limit; 0 without one.
+    pub threads_max: u64,
+}
+
+/// What a cgroup uses.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CgroupUsage {
+    /// When it was measured.
+    pub at: Timestamp,
+    /// When the cgroup was created.
+    pub created_at: Timestamp,
+    /// CPU.
+    pub cpu: CpuUsage,
+    /// Memory.
+    pub memory: MemoryUsage,
+    /// Its limits.
+    pub limits: UsageLimits,
+    /// Block devices; empty with [`Detail::CpuAndMemory`].
+    pub io: IoUsage,
+    /// Processes; empty with [`Detail::CpuAndMemory`].
+    pub processes: ProcessUsage,
+}
+
+/// How much is read of a cgroup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Detail {
+    /// Total CPU time, memory, swap, and their limits.
+    CpuAndMemory,
+    /// All.
+    All,
+}
