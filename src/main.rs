@@ -41,6 +41,7 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> anyhow::Result<Exit> {
     match cli.command {
         Some(Command::Pods(args)) => ask(cli::pods(args)),
+        Some(Command::Top(args)) => ask(cli::top(args)),
         Some(Command::Explain(args)) => ask(cli::explain(args)),
         Some(Command::Timeline(args)) => ask(cli::timeline(args)),
         Some(Command::Node(args)) => ask(cli::node(args)),

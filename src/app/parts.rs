@@ -40,6 +40,7 @@ use crate::publish::status::PublishProgress;
 use crate::shutdown::{Reports, Shutdown, ShutdownOutputs, ShutdownPeriods, ShutdownSettings};
 use crate::source::SourceState;
 use crate::source::api::ApiState;
+use crate::stats::UsageStats;
 use crate::status::{StatusCache, register_resizes};
 use crate::store::Store;
 use crate::telemetry::Metrics;
@@ -97,6 +98,8 @@ pub(super) struct Parts {
     pub(super) rejected: watch::Receiver<Vec<RejectedPod>>,
     pub(super) connections: Connections,
     pub(super) log_watches: LogWatches,
+    /// What everything uses, once the runtime has answered.
+    pub(super) usage: watch::Sender<Option<UsageStats>>,
     pub(super) metrics: Metrics,
     pub(super) stats: Stats,
     pub(super) plugins: PluginList,
@@ -293,6 +296,7 @@ impl Parts {
             rejected,
             connections,
             log_watches: LogWatches::default(),
+            usage: watch::Sender::new(None),
             metrics,
             stats: Stats::default(),
             plugins,

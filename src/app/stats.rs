@@ -44,7 +44,7 @@ impl Parts {
         storage
     }
 
-    /// Gives the node's API what it needs for statistics.
+    /// Gives the node's API and the control socket what they need for statistics.
     pub(super) fn serve_stats(
         &self,
         config: &Config,
@@ -62,18 +62,20 @@ impl Parts {
         });
         let observed = self.runtime.pleg.cache().clone();
         let machine = self.node.machine.borrow().clone();
+        let usage = UsageStats::new(UsageSettings {
+            cgroups,
+            observed: observed.clone(),
+            proc: PROC.into(),
+            root_dir: config.root_dir.clone(),
+            memory: machine.memory,
+            swap: machine.swap,
+            booted_at,
+            runtime_cgroup: config.runtime.cgroup.clone(),
+            clock: clock.clone(),
+        });
+        self.usage.send_replace(Some(usage.clone()));
         self.stats.set(StatsParts {
-            usage: UsageStats::new(UsageSettings {
-                cgroups,
-                observed: observed.clone(),
-                proc: PROC.into(),
-                root_dir: config.root_dir.clone(),
-                memory: machine.memory,
-                swap: machine.swap,
-                booted_at,
-                runtime_cgroup: config.runtime.cgroup.clone(),
-                clock: clock.clone(),
-            }),
+            usage,
             disks: DiskStats::new(DiskSettings {
                 runtime: self.runtime.runtime.clone(),
                 images: self.runtime.images.clone(),

@@ -70,6 +70,7 @@ impl Parts {
             restarts: self.restarts.clone(),
             describer: self.describer.clone(),
             plugins: self.plugins.clone(),
+            usage: self.usage.subscribe(),
             metrics: self.metrics.clone(),
             failing_probes: self.probes.failing.clone(),
             probe_metrics: self.probes.registry.clone(),

@@ -19,7 +19,7 @@ use tokio::net::UnixStream;
 use super::exit::Exit;
 use crate::api::LaneCounts;
 use crate::plugin::PluginView;
-use crate::server::{ImageView, LogsQuery, NodeReport, NodeView, PullsView};
+use crate::server::{ImageView, LogsQuery, NodeReport, NodeView, PullsView, UsageView};
 use crate::types::json;
 
 /// Maximum length of an error text, in bytes.
@@ -124,6 +124,11 @@ pub(super) async fn connections(socket: &Path) -> Result<Vec<LaneCounts>, Client
 /// This node.
 pub(super) async fn node(socket: &Path) -> Result<NodeReport, ClientError> {
     json(socket, "/v1/node").await
+}
+
+/// What the node and its pods use.
+pub(super) async fn usage(socket: &Path) -> Result<UsageView, ClientError> {
+    json(socket, "/v1/usage").await
 }
 
 /// The pulls in progress.

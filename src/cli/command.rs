@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use super::{
     CompletionsArgs, ConfigCommand, DoctorArgs, EventsArgs, ExecArgs, ExplainArgs, ImagesArgs, LogsArgs,
-    NodeArgs, PluginsArgs, PodsArgs, PurgeArgs, RestartArgs, TimelineArgs,
+    NodeArgs, PluginsArgs, PodsArgs, PurgeArgs, RestartArgs, TimelineArgs, TopArgs,
 };
 use crate::config::KubeletFlags;
 
@@ -25,6 +25,8 @@ pub struct Cli {
 pub enum Command {
     /// Show the pods of this node
     Pods(PodsArgs),
+    /// Show what pods use and wait for, live in a terminal
+    Top(TopArgs),
     /// Explain the state of a pod or of the node, and what to do
     Explain(ExplainArgs),
     /// Show the steps of a pod and their durations

@@ -79,7 +79,8 @@ fn line(event: &RecentEvent) -> String {
     format!("{time}  {}  {}  {}  {message}", event.kind, event.reason, subject(event))
 }
 
-fn table(events: &[RecentEvent], now: Timestamp) -> String {
+/// The events as a table.
+pub(super) fn table(events: &[RecentEvent], now: Timestamp) -> String {
     let mut table = Table::new();
     table.load_preset(comfy_table::presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"]);

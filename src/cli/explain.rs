@@ -93,7 +93,7 @@ pub(super) fn lanes(connections: &[LaneCounts]) -> String {
 }
 
 /// The explanation as text: the sentence, then its details, one per line.
-fn text(explanation: &Explanation, now: Timestamp) -> String {
+pub(super) fn text(explanation: &Explanation, now: Timestamp) -> String {
     let sentence = explanation.sentence.trim_end_matches('.');
     let end = if sentence.ends_with('?') { "" } else { "." };
     let mut text = match explanation.verdict {

@@ -22,6 +22,7 @@ mod restart;
 mod service_flags;
 mod table;
 mod timeline;
+mod top;
 mod version;
 
 pub use client::{ClientError, DaemonArgs};
@@ -43,4 +44,5 @@ pub use pods::{Output, PodsArgs, pods};
 pub use purge::{PurgeArgs, purge};
 pub use restart::{RestartArgs, restart};
 pub use timeline::{TimelineArgs, timeline};
+pub use top::{SortBy, TopArgs, top};
 pub use version::version;

@@ -95,7 +95,8 @@ fn table(out: &mut impl Write, pods: &[&Pod], width: Width) -> io::Result<()> {
     writeln!(out, "{}", pods_table(pods, width, color(), Timestamp::now()))
 }
 
-fn color() -> Color {
+/// Whether the standard output is to have colors.
+pub(super) fn color() -> Color {
     // NO_COLOR: https://no-color.org
     let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     if wanted && io::stdout().is_terminal() { Color::On } else { Color::Off }

@@ -97,12 +97,34 @@ fn waits_for(status: &PodStatus) -> Option<&str> {
     waiting.or_else(pod).or_else(inits)
 }
 
+/// What a status means to who looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tone {
+    /// As it should be.
+    Fine,
+    /// It will pass.
+    Passing,
+    /// Somebody should look.
+    Bad,
+}
+
+impl Tone {
+    /// That of a pod's status.
+    pub(super) fn of(status: &str) -> Self {
+        match status {
+            "Running" | "Completed" | "Succeeded" => Self::Fine,
+            "Pending" | "ContainerCreating" | "Terminating" | "PodInitializing" => Self::Passing,
+            _ => Self::Bad,
+        }
+    }
+}
+
 fn painted(status: &str, color: Color) -> String {
-    let code = match (color, status) {
+    let code = match (color, Tone::of(status)) {
         (Color::Off, _) => return status.to_owned(),
-        (Color::On, "Running" | "Completed" | "Succeeded") => "32",
-        (Color::On, "Pending" | "ContainerCreating" | "Terminating" | "PodInitializing") => "33",
-        (Color::On, _) => "31",
+        (Color::On, Tone::Fine) => "32",
+        (Color::On, Tone::Passing) => "33",
+        (Color::On, Tone::Bad) => "31",
     };
     format!("\u{1b}[{code}m{status}\u{1b}[0m")
 }

@@ -52,7 +52,8 @@ pub async fn timeline(args: TimelineArgs) -> Result<Exit, CommandError> {
     Ok(exit)
 }
 
-fn text(track: &Track) -> String {
+/// The steps as a table below a heading.
+pub(super) fn text(track: &Track) -> String {
     let gone = if track.gone { ", gone" } else { "" };
     let heading = format!("{}/{} (UID {}{gone})", track.namespace, track.name, track.uid);
     let mut table = Table::new();

@@ -46,6 +46,7 @@ use crate::publish::recent::RecentEvents;
 use crate::shutdown::ShutdownView;
 use crate::source::SourceState;
 use crate::source::api::ApiState;
+use crate::stats::UsageStats;
 use crate::status::StatusCache;
 use crate::telemetry::{Metrics, PROMETHEUS_TEXT};
 use crate::worker::RestartRequests;
@@ -145,6 +146,8 @@ pub struct ControlServer {
     pub restarts: RestartRequests,
     /// The plugins of this host.
     pub plugins: PluginList,
+    /// What everything uses; `None` until the runtime has answered.
+    pub usage: watch::Receiver<Option<UsageStats>>,
     /// The metrics.
     pub metrics: Metrics,
     /// The metrics of probes.
@@ -201,6 +204,7 @@ impl ControlServer {
             .route("/v1/exec", post(super::exec::exec))
             .route("/v1/restart", post(super::restart::restart))
             .route("/v1/events", get(super::events::events))
+            .route("/v1/usage", get(super::usage::usage))
             .route("/v1/connections", get(connections))
             .route("/metrics", get(metrics))
             .route("/metrics/probes", get(probe_metrics))

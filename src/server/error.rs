@@ -1,11 +1,14 @@
 //! Error responses: a status and a text for users.
 
+use std::sync::Arc;
+
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
 use super::find::FindError;
 use crate::cri::CriError;
 use crate::log::LogError;
+use crate::stats::MeasureError;
 use crate::types::error_chain;
 
 /// Why a request failed.
@@ -47,6 +50,12 @@ pub(super) enum RequestError {
     /// The command could not be run, or took too long.
     #[error("running the command")]
     Exec(#[source] CriError),
+    /// Nothing is measured yet.
+    #[error("nothing is measured before the container runtime has answered")]
+    NotMeasuredYet,
+    /// What the pods use cannot be measured.
+    #[error("measuring what the pods use")]
+    Measure(#[source] Arc<MeasureError>),
     /// The runtime returned an error.
     #[error("the request to the container runtime failed")]
     Runtime(#[from] CriError),
@@ -62,8 +71,8 @@ impl RequestError {
             Self::Exec(CriError::Unreachable { .. }) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Exec(CriError::TimedOut { .. }) => StatusCode::GATEWAY_TIMEOUT,
             Self::Exec(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::Log(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::Runtime(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Log(_) | Self::Measure(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::NotMeasuredYet | Self::Runtime(_) => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::pod::pod_ref;
 use crate::types::{ContainerId, PodRef};
 
 /// The annotation with the default container (also read by `kubectl logs`).
-const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
+pub const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
 /// Why a target is ambiguous or missing. `Display` is for users.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -17,13 +17,16 @@ mod restart;
 #[cfg(test)]
 mod tests;
 mod timeline;
+mod usage;
 mod view;
 
 pub use control::{ControlError, ControlServer};
 pub use events::EventsQuery;
 pub use exec::{ExecQuery, ExecView};
+pub use find::DEFAULT_CONTAINER;
 pub use logs::LogsQuery;
 pub use node::{ApiContact, NodeReport};
 pub use restart::{RestartQuery, RestartView};
 pub use timeline::TimelineView;
+pub use usage::{PodUsedView, UsageView, UsedView};
 pub use view::{CertificateView, HungCall, ImageView, NodeView, Problem, PullView, PullsView};

@@ -134,6 +134,7 @@ impl Bench {
             preload: None,
             store: watch::channel(None).1,
             shims: watch::channel(None).1,
+            usage: watch::channel(None).1,
             metrics: Metrics::default(),
             probe_metrics: Metrics::default(),
             failing_probes: FailingProbes::default(),
@@ -497,4 +498,12 @@ async fn the_socket_is_restricted_to_its_owner_and_identified() {
     drop(listener);
     let _successor = ControlServer::bind(&path).await.unwrap();
     assert!(before.is_ok() && ControlServer::identity(&path) != own);
+}
+
+#[tokio::test]
+async fn usage_is_measured_once_the_runtime_has_answered() {
+    let bench = Bench::new().await;
+    let (status, text) = bench.get("/v1/usage").await;
+    assert_eq!(status, 503);
+    assert!(text.contains("nothing is measured before the container runtime has answered"), "{text}");
 }

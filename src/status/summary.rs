@@ -20,6 +20,8 @@ pub struct PodSummary {
     pub status: String,
     /// Restarts and when the last one was, `3 (5m ago)`.
     pub restarts: String,
+    /// Their number alone.
+    pub restart_count: i32,
     /// The pod's age.
     pub age: String,
     /// Its primary address; `<none>` without.
@@ -86,6 +88,7 @@ pub fn summary(pod: &Pod, now: Timestamp) -> PodSummary {
         ready: format!("{}/{}", tally.ready, view.spec.containers.len() + sidecars),
         status: word,
         restarts,
+        restart_count: tally.restarts,
         age: created.map_or_else(|| "<unknown>".to_owned(), |created| since(created.0)),
         ip: status.pod_ip.clone().unwrap_or_else(|| "<none>".to_owned()),
         qos: status.qos_class.clone().unwrap_or_default(),

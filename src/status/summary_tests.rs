@@ -58,6 +58,7 @@ fn every_cell() {
         ready: "1/1".into(),
         status: "Running".into(),
         restarts: "3 (5m ago)".into(),
+        restart_count: 3,
         age: "60m".into(),
         ip: "10.0.0.2".into(),
         qos: "Burstable".into(),

@@ -181,3 +181,19 @@ async fn the_node_is_described_standalone() {
     assert_eq!(json["reserved"]["memory"], "64Mi");
     assert!(daemon.cli(&["node", "-o", "yaml"]).unwrap().contains("evictionThresholds"));
 }
+
+#[tokio::test]
+async fn top_prints_all_pods_once_where_there_is_no_terminal() {
+    let host = FakeHost::start().unwrap();
+    write_pods(&host, &["web"]).unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    wait_until_ready(&daemon, &["web"]).await.unwrap();
+    let printed = daemon.cli(&["top"]).unwrap();
+    let lines: Vec<&str> = printed.lines().collect();
+    assert!(lines[0].starts_with("NAMESPACE  NAME"), "{printed}");
+    assert!(lines.len() == 2 && lines[1].contains("web-") && lines[1].contains("Running"), "{printed}");
+    let report = daemon.cli(&["top", "-o", "json", "--sort-by", "name"]).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    assert!(report["cpus"].as_u64() > Some(0) && report["used"]["cpuNanoCores"].is_u64(), "{report}");
+    assert_eq!(report["pods"][0]["status"], "Running", "{report}");
+}
