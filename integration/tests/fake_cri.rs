@@ -55,5 +55,7 @@ mod store;
 mod supervisor;
 #[path = "fake_cri/support.rs"]
 mod support;
+#[path = "fake_cri/traces.rs"]
+mod traces;
 #[path = "fake_cri/url.rs"]
 mod url;

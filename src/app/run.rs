@@ -24,7 +24,7 @@ use crate::server::{ControlError, ControlServer};
 use crate::store::Store;
 use crate::supervisor::{ConfigState, Notifier, Supervisor};
 use crate::sys::HostDirs;
-use crate::telemetry::Metrics;
+use crate::telemetry::{Metrics, TraceExporter};
 
 /// Why the daemon could not start or stopped.
 #[derive(Debug, thiserror::Error)]
@@ -79,9 +79,14 @@ pub async fn run(config: Config, reload: Reload, cancel: CancellationToken) -> R
     let (store, writer) = Store::open(dirs.store()).await;
     let metrics = Metrics::default();
     store.register(&metrics);
+    let traces =
+        config.traces.as_ref().map(|traces| TraceExporter::start(traces, &config.node_name, &metrics));
     let mut tasks = Tasks::new(cancel.clone());
     let guard = Guard::new(&config, &dirs, &store, &mut tasks);
     tasks.spawn(Stage::State, "store", |cancel| writer.run(cancel));
+    if let Some(traces) = traces {
+        tasks.spawn(Stage::State, "traces", |cancel| traces.run(cancel));
+    }
 
     let runtime = RuntimeSide::start(&config, &metrics, &mut tasks);
     let parts = Parts::start(&config, node, runtime, store, cluster, metrics, &mut tasks);

@@ -17,7 +17,7 @@ use Support::{Ignored, Rejected, Served};
 const NO_ENDPOINT: Support = Ignored("hostlet does not serve this endpoint yet, so this has no effect");
 const NO_EVICTION: Support = Ignored("hostlet does not evict pods yet, so thresholds have no effect");
 const NO_IMAGE_GC: Support = Ignored("hostlet does not remove unused images yet, so this has no effect");
-const NO_METRICS: Support = Ignored("hostlet has no hidden metrics and no traces yet, so this has no effect");
+const NO_METRICS: Support = Ignored("hostlet has no hidden metrics, so this has no effect");
 const NO_EFFECT: Support = Ignored("this has no effect with container runtimes that are reached over CRI");
 const NO_RESERVED_CGROUP: Support =
     Rejected("hostlet limits all pods together, but not the host's own daemons yet; remove this");
@@ -63,8 +63,8 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("enableSystemLogQuery", Served),
     ("streamingConnectionIdleTimeout", NO_ENDPOINT),
     ("showHiddenMetricsForVersion", NO_METRICS),
-    ("tracing.endpoint", NO_METRICS),
-    ("tracing.samplingRatePerMillion", NO_METRICS),
+    ("tracing.endpoint", Served),
+    ("tracing.samplingRatePerMillion", Served),
     // The API server.
     ("rotateCertificates", Served),
     ("eventRecordQPS", Served),

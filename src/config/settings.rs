@@ -16,7 +16,7 @@ use super::node::Node;
 use super::node_api::NodeApi;
 use super::static_pod_url::{StaticPodUrl, parse_headers, parse_url};
 use super::wire::{self, KubeletConfiguration};
-use crate::telemetry::LogFormat;
+use crate::telemetry::{Collector, LogFormat, TraceSettings};
 use crate::types::{CgroupDriver, MemoryQos};
 
 /// The default of `userNamespaces.idsPerPod`.
@@ -68,6 +68,8 @@ pub struct Config {
     pub host: HostRules,
     /// The daemon's logging.
     pub logging: Logging,
+    /// Traces of the work on pods; `None` if none is recorded (`tracing`).
+    pub traces: Option<TraceSettings>,
 }
 
 /// A cluster to join.
@@ -366,8 +368,20 @@ impl Config {
                 },
                 verbosity: kubelet.logging.verbosity.unwrap_or_default(),
             },
+            traces: traces(kubelet),
         }
     }
+}
+
+/// The settings of traces, if any would be recorded: only those that start here are, as no request brings a trace along.
+fn traces(kubelet: &KubeletConfiguration) -> Option<TraceSettings> {
+    let tracing = kubelet.tracing.as_ref()?;
+    let per_million = u32::try_from(tracing.sampling_rate_per_million?).ok().filter(|rate| *rate > 0)?;
+    let collector = match &tracing.endpoint {
+        Some(endpoint) => endpoint.parse().ok()?,
+        None => Collector::default(),
+    };
+    Some(TraceSettings { collector, per_million })
 }
 
 /// The address of the health endpoint, if it is on.

@@ -10,6 +10,7 @@ use super::node;
 use super::settings::socket_path;
 use super::static_pod_url::{parse_headers, parse_url};
 use super::wire::{CredentialsVerification, KubeletConfiguration, MemoryReservationPolicy, QuantityText};
+use crate::telemetry::Collector;
 use crate::types::{Quantity, without_tag};
 
 /// The default of memoryThrottlingFactor before Kubernetes 1.37, which files may still have without the feature gate.
@@ -64,6 +65,7 @@ pub(super) fn validate(kc: &KubeletConfiguration) -> Vec<Breach> {
     shutdown(kc, &mut breaches);
     exclusions(kc, &mut breaches);
     sysctls(kc, &mut breaches);
+    traces(kc, &mut breaches);
     breaches.0.extend(gates::breaches(kc.feature_gates.as_ref()));
     breaches.0
 }
@@ -482,6 +484,14 @@ fn sysctls(kc: &KubeletConfiguration, breaches: &mut Breaches) {
                 format!("{pattern:?} is not namespaced; setting it in one pod would change the host"),
             );
         }
+    }
+}
+
+fn traces(kc: &KubeletConfiguration, breaches: &mut Breaches) {
+    let Some(tracing) = &kc.tracing else { return };
+    breaches.between("tracing.samplingRatePerMillion", tracing.sampling_rate_per_million, 0..=1_000_000);
+    if let Some(Err(error)) = tracing.endpoint.as_deref().map(str::parse::<Collector>) {
+        breaches.add("tracing.endpoint", error.to_string());
     }
 }
 

@@ -23,6 +23,14 @@ fn each_rule_has_its_breach() {
         (json!({"port": 70000}), "port: 70000 must be between 1 and 65535"),
         (json!({"readOnlyPort": 10250}), "readOnlyPort: must not be the same as port"),
         (json!({"healthzPort": -1}), "healthzPort: -1 must be between 0 and 65535"),
+        (
+            json!({"tracing": {"samplingRatePerMillion": 1_000_001}}),
+            "tracing.samplingRatePerMillion: 1000001 must be between 0 and 1000000",
+        ),
+        (
+            json!({"tracing": {"endpoint": "http://a:4317"}}),
+            "tracing.endpoint: unsupported scheme http; options are none, dns, unix, or unix-abstract",
+        ),
         (json!({"oomScoreAdj": -1001}), "oomScoreAdj: -1001 must be between -1000 and 1000"),
         (json!({"nodeLeaseDurationSeconds": -1}), "nodeLeaseDurationSeconds: -1 must be 1 or more"),
         (json!({"maxPods": -1}), "maxPods: -1 must be 0 or more"),

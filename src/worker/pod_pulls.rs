@@ -21,6 +21,7 @@ use super::pull_secrets::PodPullSecrets;
 use crate::cri::ImageInfo;
 use crate::cri::wire::PodSandboxConfig;
 use crate::image::{ImageError, ImageRequest, Images};
+use crate::telemetry::in_present_span;
 use crate::types::PodEvent;
 
 /// The end of a pull.
@@ -128,7 +129,8 @@ impl PodPuller<'_> {
     ) -> BoxFuture<'static, PullEnd> {
         let (images, events) = (self.images.clone(), self.events.clone());
         let (secrets, sandbox) = (self.secrets.clone(), self.sandbox.clone());
-        async move {
+        // A part of the work that needs it, which goes on meanwhile.
+        in_present_span(async move {
             if let Some(before) = before {
                 // Nothing is sent: it ends when the sender is dropped.
                 let _ = before.await;
@@ -155,7 +157,7 @@ impl PodPuller<'_> {
             };
             let ensured = images.ensure(request, &mut report).await;
             PullEnd { image: ensured.map(|ensured| ensured.image), found }
-        }
+        })
         .boxed()
     }
 }

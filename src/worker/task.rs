@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{Outcome, Retry, Work, WorkerState};
+use crate::telemetry::Span;
 use crate::types::{PodRef, PodUid};
 
 /// Performs the work of pods. Shared by all pods; what is kept of a pod between two pieces of work is its [`WorkerState`].
@@ -93,10 +94,11 @@ async fn perform_jobs(
             }
         };
         let Some(Job { work, cancel }) = job else { return };
+        let span = span(&work);
         let performed = {
             // Boxed, so that an idle worker does not take the space of a busy one. The state is plain values: a panic can lose
             // an update, but break no invariant.
-            let performing = AssertUnwindSafe(syncer.perform(&work, &mut state)).catch_unwind();
+            let performing = AssertUnwindSafe(span.around(syncer.perform(&work, &mut state))).catch_unwind();
             tokio::select! {
                 biased;
                 // Cancel-safe: dropping the work is how it is cancelled.
@@ -112,10 +114,34 @@ async fn perform_jobs(
             tracing::error!(pod = %pod, uid = %pod.uid, panic, "the pod's worker panicked; it will try again");
             Outcome::Failed(Retry::BackOff)
         });
+        match outcome {
+            Outcome::Failed(_) => span.failed("it will be tried again"),
+            Outcome::Done { .. } | Outcome::PodEnded | Outcome::DeadlineExceeded | Outcome::Cancelled => {}
+        }
+        drop(span);
         if reports.send((pod.uid.clone(), Report::Done(outcome))).await.is_err() {
             return;
         }
     }
+}
+
+/// The trace of work, with upstream's name and attributes.
+fn span(work: &Work) -> Span {
+    let name = match work {
+        Work::Sync(_) => "syncPod",
+        Work::Terminate { .. } => "syncTerminatingPod",
+        Work::Finish { .. } => "syncTerminatedPod",
+        Work::Reap { .. } => "syncTerminatingRuntimePod",
+    };
+    Span::root(name, || {
+        let PodRef { namespace, name, uid } = work.pod();
+        vec![
+            ("k8s.pod.uid", uid.to_string()),
+            ("k8s.pod", format!("{namespace}/{name}")),
+            ("k8s.pod.name", name.to_string()),
+            ("k8s.namespace.name", namespace.to_string()),
+        ]
+    })
 }
 
 /// The message of a panic.

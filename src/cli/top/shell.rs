@@ -25,8 +25,9 @@ pub(super) async fn shell(
     signals: &mut Signals,
 ) -> io::Result<Option<String>> {
     let Target { pod, container } = target;
-    let mut command = Command::new(std::env::current_exe()?);
-    command.args(["exec", "-i", "-t", "--container", container, "--socket"]).arg(socket);
+    // This program, even if its file was replaced meanwhile (proc_pid_exe(5)).
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("hostlet").args(["exec", "-i", "-t", "--container", container, "--socket"]).arg(socket);
     let mut child = command.args([pod, "--", "sh"]).spawn()?;
     let mut is_asked_to_end = false;
     let status = loop {

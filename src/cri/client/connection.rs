@@ -15,6 +15,7 @@ use super::super::wire::image_service_client::ImageServiceClient;
 use super::super::wire::runtime_service_client::RuntimeServiceClient;
 use super::super::{CriError, Operation};
 use super::streams::StreamSupport;
+use super::traced::Traced;
 
 /// Maximum message size in both directions; upstream's limit.
 pub(super) const MAX_MESSAGE_BYTES: usize = 16 << 20;
@@ -81,14 +82,14 @@ impl CriClient {
         self.timeout
     }
 
-    pub(super) fn runtime(&self) -> RuntimeServiceClient<Channel> {
-        RuntimeServiceClient::new(self.channel.clone())
+    pub(super) fn runtime(&self) -> RuntimeServiceClient<Traced> {
+        RuntimeServiceClient::new(Traced::new(self.channel.clone()))
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES)
     }
 
-    pub(super) fn image(&self) -> ImageServiceClient<Channel> {
-        ImageServiceClient::new(self.channel.clone())
+    pub(super) fn image(&self) -> ImageServiceClient<Traced> {
+        ImageServiceClient::new(Traced::new(self.channel.clone()))
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES)
     }

@@ -10,6 +10,7 @@ mod pods;
 mod runtime;
 mod settings;
 mod streams;
+mod traced;
 
 pub use connection::CriClient;
 pub use owners::Stored;
