@@ -38,6 +38,7 @@ pub mod spdy;
 pub mod stats;
 pub mod status;
 pub mod store;
+pub mod streaming;
 pub mod supervisor;
 pub mod sys;
 pub mod telemetry;

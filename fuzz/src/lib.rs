@@ -10,6 +10,7 @@ mod manifest;
 mod plugin;
 mod probe;
 mod store;
+mod streams;
 mod text;
 
 pub use archive::image_archive;
@@ -21,13 +22,14 @@ pub use manifest::{manifest, pod_answer};
 pub use plugin::plugin_info;
 pub use probe::probe_location;
 pub use store::store_file;
+pub use streams::{spdy_frames, stream_message, stream_query};
 pub use text::{env_file, image_reference, kernel_log, log_line, quantity, resolv_conf};
 
 /// A check of one reader.
 pub type Check = fn(&[u8]);
 
 /// All checks, by the name of their target and of the directory of their corpus.
-pub const CHECKS: [(&str, Check); 17] = [
+pub const CHECKS: [(&str, Check); 20] = [
     ("manifest", manifest),
     ("pod_answer", pod_answer),
     ("config", config),
@@ -45,6 +47,9 @@ pub const CHECKS: [(&str, Check); 17] = [
     ("probe_location", probe_location),
     ("kernel_log", kernel_log),
     ("kernel_file", kernel_file),
+    ("stream_query", stream_query),
+    ("stream_message", stream_message),
+    ("spdy_frames", spdy_frames),
 ];
 
 /// Maximum lines of one message about a file, and maximum bytes of each.

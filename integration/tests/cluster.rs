@@ -50,6 +50,8 @@ mod static_pods;
 mod stats;
 #[path = "cluster/status.rs"]
 mod status;
+#[path = "cluster/streams.rs"]
+mod streams;
 #[path = "cluster/support.rs"]
 mod support;
 #[path = "cluster/validation.rs"]

@@ -11,6 +11,8 @@ mod boot;
 mod broken_results;
 #[path = "containerd/commands.rs"]
 mod commands;
+#[path = "containerd/exec.rs"]
+mod exec;
 #[path = "containerd/explain.rs"]
 mod explain;
 #[path = "containerd/harness.rs"]

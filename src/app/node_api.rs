@@ -20,6 +20,7 @@ use super::tasks::{Stage, Tasks};
 use crate::api::{IssuedCertificate, ServingCertificateTask, ServingMetrics, ServingSettings};
 use crate::config::{CertificateFiles, Config, EffectiveConfig, NodeApi, ServingCertificate};
 use crate::kubelet_api::auth::{ApiReviews, Authenticator, Authorizer, Reviews, StreamingVerbs};
+use crate::kubelet_api::streams::{StreamMetrics, StreamParts};
 use crate::kubelet_api::{
     ApiListeners, ApiTlsError, Checkpoints, ContainerLogParts, DebugHandlers, EndpointParts, Guard, Healthz,
     IdentityFiles, KubeletApi, ListenError, NodePages, PodLists, RequestMetrics, Scraped, SystemLogs,
@@ -162,8 +163,18 @@ fn endpoints(
 ) -> EndpointParts {
     let (clock, wanted) = (WallClock::system(), config.node_api.endpoints);
     let observed = parts.runtime.pleg.cache().clone();
+    let stream_metrics = StreamMetrics::default();
+    stream_metrics.register(&parts.metrics);
     EndpointParts {
         healthz,
+        streams: StreamParts {
+            pods: parts.status_cache.clone(),
+            rejected: parts.rejected.clone(),
+            pleg: parts.runtime.pleg.clone(),
+            runtime: parts.runtime.runtime.clone(),
+            idle: config.node_api.streaming_idle,
+            metrics: stream_metrics,
+        },
         logs: ContainerLogParts {
             logs: parts.logs(),
             rejected: parts.rejected.clone(),

@@ -6,6 +6,7 @@ use super::client::ClientError;
 use super::exit::Exit;
 use super::service_flags::ServiceFlagsError;
 use crate::config::ConfigErrors;
+use crate::streaming::{StreamUrlError, StreamingError};
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
@@ -22,9 +23,15 @@ pub enum CommandError {
     /// The flags of the service cannot be known.
     #[error(transparent)]
     ServiceFlags(#[from] ServiceFlagsError),
-    /// The output of a command is not encoded as expected, perhaps by another version.
-    #[error("the output of the command cannot be decoded; do daemon and command have the same version?")]
-    Decode(#[from] base64::DecodeError),
+    /// The command in the container could not be run.
+    #[error("{0}")]
+    Exec(String),
+    /// The daemon named no server for the command.
+    #[error(transparent)]
+    Url(#[from] StreamUrlError),
+    /// The session with the command failed.
+    #[error(transparent)]
+    Streaming(#[from] StreamingError),
     /// The objects could not be written.
     #[error("cannot write the output as JSON")]
     Json(#[from] serde_json::Error),
@@ -39,7 +46,12 @@ impl CommandError {
         match self {
             Self::Client(error) => error.exit(),
             Self::Config(_) | Self::ServiceFlags(_) => Exit::Usage,
-            Self::Decode(_) | Self::Write(_) | Self::Json(_) | Self::Yaml(_) => Exit::Failed,
+            Self::Exec(_)
+            | Self::Url(_)
+            | Self::Streaming(_)
+            | Self::Write(_)
+            | Self::Json(_)
+            | Self::Yaml(_) => Exit::Failed,
         }
     }
 }

@@ -1,20 +1,18 @@
-//! `hostlet exec`: runs a command in a container, prints what it prints, and exits as it did.
+//! `hostlet exec`: runs a command in a container like `kubectl exec`, and exits as it did.
 
-use std::io::{self, Write};
-use std::time::Duration;
+use std::cell::RefCell;
+use std::io::{self, ErrorKind, IsTerminal, Write};
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use clap::Args;
+use futures::sink;
 
 use super::client::{DaemonArgs, post};
 use super::error::CommandError;
 use super::exit::Exit;
-use crate::config::GoDuration;
+use super::keyboard::{Keyboard, Leaving};
+use super::terminal::RawTerminal;
 use crate::server::{ExecQuery, ExecView};
-
-/// The limit of a command's run unless given.
-const TIMEOUT: Duration = Duration::from_secs(60);
+use crate::streaming::{Ended, Output, StreamUrl, remote_command};
 
 /// Arguments of `hostlet exec`.
 #[derive(Clone, Debug, Args)]
@@ -27,9 +25,12 @@ pub struct ExecArgs {
     /// Namespace of the pod [default: any]
     #[arg(short, long, value_name = "NAME")]
     pub namespace: Option<String>,
-    /// The command is killed after this time, e.g. 30s or 5m [default: 1m]
-    #[arg(long, value_name = "DURATION")]
-    pub timeout: Option<GoDuration>,
+    /// Pass this command's input to the command in the container
+    #[arg(short = 'i', long)]
+    pub stdin: bool,
+    /// Give the command a terminal; Ctrl-] three times within a second leaves it
+    #[arg(short, long, requires = "stdin")]
+    pub tty: bool,
     /// The daemon to ask
     #[command(flatten)]
     pub daemon: DaemonArgs,
@@ -40,24 +41,58 @@ pub struct ExecArgs {
 
 impl ExecArgs {
     fn query(&self) -> ExecQuery {
-        let timeout = self.timeout.and_then(GoDuration::to_std).unwrap_or(TIMEOUT);
         ExecQuery {
             pod: self.pod.clone(),
             namespace: self.namespace.clone(),
             container: self.container.clone(),
-            // The CRI has whole seconds.
-            timeout: timeout.as_secs() + u64::from(timeout.subsec_nanos() > 0),
+            stdin: self.stdin,
+            tty: self.tty,
         }
     }
 }
 
 /// Runs `hostlet exec`.
 pub async fn exec(args: ExecArgs) -> Result<Exit, CommandError> {
-    let done: ExecView = post(&args.daemon.socket, "/v1/exec", &args.query(), &args.command).await?;
-    io::stdout().write_all(&STANDARD.decode(&done.stdout)?)?;
-    io::stdout().flush()?;
-    io::stderr().write_all(&STANDARD.decode(&done.stderr)?)?;
-    Ok(Exit::Command(done.exit_code))
+    let mut query = args.query();
+    if query.tty && !io::stdin().is_terminal() {
+        // kubectl's text.
+        writeln!(io::stderr(), "Unable to use a TTY - input is not a terminal or the right kind of file")?;
+        query.tty = false;
+    }
+    let view: ExecView = post(&args.daemon.socket, "/v1/exec", &query, &args.command).await?;
+    let url = StreamUrl::parse(&view.url)?;
+    let streams = query.streams();
+    let keyboard = Keyboard::new(streams)?;
+    let leaving = keyboard.leaving();
+    let failure = RefCell::new(None);
+    let output =
+        sink::unfold((), async |(), printed| write(&printed).map_err(|error| failure.replace(Some(error))));
+    let terminal = if query.tty { Some(RawTerminal::set()?) } else { None };
+    let ended = remote_command(&url, streams, keyboard.inputs(), output).await;
+    drop(terminal);
+    match (ended?, failure.into_inner()) {
+        (Ended::Succeeded, _) => Ok(Exit::Ok),
+        (Ended::Exited(code), _) => Ok(Exit::Command(code.into())),
+        (Ended::Failed(why), _) => Err(CommandError::Exec(why)),
+        // A reader such as `head` may close the output early.
+        (Ended::Left, Some(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(Exit::Ok),
+        (Ended::Left, Some(error)) => Err(error.into()),
+        (Ended::Left, None) => Ok(match leaving.get() {
+            Leaving::Detached => Exit::Ok,
+            Leaving::Signalled => Exit::Failed,
+        }),
+    }
+}
+
+fn write(printed: &Output) -> io::Result<()> {
+    match printed {
+        Output::Stdout(bytes) => {
+            let mut stdout = io::stdout().lock();
+            stdout.write_all(bytes)?;
+            stdout.flush()
+        }
+        Output::Stderr(bytes) => io::stderr().write_all(bytes),
+    }
 }
 
 #[cfg(test)]
@@ -74,17 +109,21 @@ mod tests {
 
     #[test]
     fn the_command_follows_two_dashes() {
-        let line = "exec web -c app -n a --timeout 1500ms --socket /s -- sh -c --timeout";
+        let line = "exec web -c app -n a -it --socket /s -- sh -c --stdin";
         let args = Line::try_parse_from(line.split(' ')).unwrap_or_else(|error| panic!("{error}")).args;
-        assert_eq!(args.command, ["sh", "-c", "--timeout"]);
+        assert_eq!(args.command, ["sh", "-c", "--stdin"]);
         let expected = ExecQuery {
             pod: "web".to_owned(),
             namespace: Some("a".to_owned()),
             container: Some("app".to_owned()),
-            timeout: 2,
+            stdin: true,
+            tty: true,
         };
         assert_eq!(args.query(), expected);
+        let sent = serde_urlencoded::to_string(&expected).unwrap();
+        assert_eq!(serde_urlencoded::from_str::<ExecQuery>(&sent), Ok(expected));
         assert!(Line::try_parse_from(["exec", "web"]).is_err());
         assert!(Line::try_parse_from(["exec", "web", "ls"]).is_err());
+        assert!(Line::try_parse_from(["exec", "web", "-t", "--", "sh"]).is_err());
     }
 }

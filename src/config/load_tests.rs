@@ -285,12 +285,11 @@ fn unsupported_fields_are_errors_or_warnings() {
         &format!("{HEAD}volumePluginDir: /plugins\nhairpinMode: none\nfeatureGates:\n  EventedPLEG: true\n"),
     )]);
     assert_eq!(
-        host.warnings(&["--config=DIR/a.yaml", "--runtime-cgroups=/runtime"]),
+        host.warnings(&["--config=DIR/a.yaml"]),
         [
             "DIR/a.yaml:3: volumePluginDir: hostlet does not run volume plugins yet, so this has no effect",
             "DIR/a.yaml:4: hairpinMode: this has no effect with container runtimes that are reached over CRI",
             "DIR/a.yaml:6: featureGates.EventedPLEG: hostlet does not depend on this gate; setting it changes nothing",
-            "--runtime-cgroups: hostlet does not report what the runtime uses yet, so this has no effect",
         ]
     );
     assert_eq!(

@@ -78,6 +78,8 @@ pub struct NodeApi {
     pub has_debugging: bool,
     /// Which of them there are.
     pub endpoints: Endpoints,
+    /// How long nothing may pass through a stream (`streamingConnectionIdleTimeout`).
+    pub streaming_idle: Duration,
 }
 
 /// Where the certificate of the node's API comes from.
@@ -143,6 +145,7 @@ impl NodeApi {
             streams_need_get_only: hostlet.streams_need_get_only.unwrap_or_default(),
             has_debugging: kubelet.enable_debugging_handlers.unwrap_or_default(),
             endpoints: Endpoints::new(kubelet),
+            streaming_idle: time(kubelet.streaming_connection_idle_timeout),
         }
     }
 }

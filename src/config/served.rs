@@ -14,7 +14,6 @@ pub(super) enum Support {
 
 use Support::{Ignored, Rejected, Served};
 
-const NO_ENDPOINT: Support = Ignored("hostlet does not serve this endpoint yet, so this has no effect");
 const NO_EVICTION: Support = Ignored("hostlet does not evict pods yet, so thresholds have no effect");
 const NO_IMAGE_GC: Support = Ignored("hostlet does not remove unused images yet, so this has no effect");
 const NO_METRICS: Support = Ignored("hostlet has no hidden metrics, so this has no effect");
@@ -61,7 +60,7 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("enableDebugFlagsHandler", Served),
     ("enableSystemLogHandler", Served),
     ("enableSystemLogQuery", Served),
-    ("streamingConnectionIdleTimeout", NO_ENDPOINT),
+    ("streamingConnectionIdleTimeout", Served),
     ("showHiddenMetricsForVersion", NO_METRICS),
     ("tracing.endpoint", Served),
     ("tracing.samplingRatePerMillion", Served),

@@ -9,7 +9,7 @@ use futures::stream::BoxStream;
 
 use super::types::{
     Container, ContainerStats, ContainerStatus, ExecOutput, ImageFilesystem, ImageInfo, RuntimeStatus,
-    Sandbox, SandboxStatus, Version,
+    Sandbox, SandboxStatus, StdStreams, Version,
 };
 use super::wire::{AuthConfig, ContainerConfig, LinuxContainerResources, PodSandboxConfig};
 use super::{CriError, Operation};
@@ -114,6 +114,22 @@ pub trait RuntimeService: Send + Sync + 'static {
         command: Vec<String>,
         timeout: Duration,
     ) -> Result<ExecOutput, CriError>;
+
+    /// Prepares a command in a running container and returns the URL where its streams are served; it runs once a client has opened
+    /// them there. Not idempotent.
+    async fn exec(
+        &self,
+        id: &ContainerId,
+        command: Vec<String>,
+        streams: StdStreams,
+    ) -> Result<String, CriError>;
+
+    /// Returns the URL where the streams of a running container's own process are served. Nothing happens before a client connects.
+    async fn attach(&self, id: &ContainerId, streams: StdStreams) -> Result<String, CriError>;
+
+    /// Returns the URL where connections to ports of a sandbox are served. `ports` are those of a client that names them in
+    /// advance. Nothing happens before a client connects.
+    async fn port_forward(&self, id: &SandboxId, ports: &[u16]) -> Result<String, CriError>;
 
     /// All containers with a pod's labels, in any state; of one pod if given. The order is the runtime's.
     async fn list_containers(&self, pod: Option<&PodUid>) -> Result<Vec<Container>, CriError>;

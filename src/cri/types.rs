@@ -298,6 +298,19 @@ pub struct ExecOutput {
     pub exit_code: i32,
 }
 
+/// Which standard streams of a process a client wants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StdStreams {
+    /// Its input.
+    pub stdin: bool,
+    /// Its output.
+    pub stdout: bool,
+    /// Its standard error; not with a terminal, which has one output.
+    pub stderr: bool,
+    /// Whether it has a terminal.
+    pub tty: bool,
+}
+
 /// An image as inspected.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ImageInfo {

@@ -24,7 +24,7 @@ use super::routes::{EndpointParts, read_only, secured};
 use super::stats::Stats;
 use super::{
     Checkpoints, DebugHandlers, Guard, Healthz, NodePages, PodLists, RequestMetrics, Scraped, SystemLogs,
-    ZPages, container_logs,
+    ZPages, container_logs, streams,
 };
 use crate::config::EffectiveConfig;
 use crate::cri::fake::FakeRuntime;
@@ -141,6 +141,7 @@ fn parts() -> EndpointParts {
     EndpointParts {
         healthz: Healthz::new(Heartbeats::default()),
         logs: container_logs::testing::parts(),
+        streams: streams::testing::of_empty_node(),
         pods: PodLists {
             status_cache: StatusCache::default(),
             rejected: watch::channel(Vec::new()).1,

@@ -19,6 +19,7 @@ mod pods;
 mod routes;
 mod scrape;
 pub mod stats;
+pub mod streams;
 mod system_logs;
 #[cfg(test)]
 mod testing;

@@ -16,6 +16,7 @@ use super::pages::NodePages;
 use super::pods::PodLists;
 use super::scrape::Scraped;
 use super::stats::{self, Stats};
+use super::streams::{self, StreamParts};
 
 /// Headers of texts of Go's HTTP server.
 pub(super) const TEXT: [(&str, &str); 2] =
@@ -48,6 +49,8 @@ pub struct EndpointParts {
     pub pages: NodePages,
     /// `/stats/summary`, `/metrics/resource` and `/metrics/cadvisor`.
     pub stats: Stats,
+    /// `/exec`, `/attach`, `/portForward`, `/run`.
+    pub streams: StreamParts,
 }
 
 impl EndpointParts {
@@ -66,6 +69,7 @@ impl EndpointParts {
             .merge(self.pods.clone().debugging_routes())
             .merge(self.pages.clone().routes())
             .merge(container_logs::routes(self.logs.clone()))
+            .merge(streams::routes(self.streams.clone()))
     }
 }
 

@@ -141,6 +141,8 @@ pub struct TlsTask {
     files: Files,
     /// The certificate of the cluster, which counts instead of that in files.
     issued: watch::Receiver<IssuedCertificate>,
+    /// The one that the configuration has.
+    served: IssuedCertificate,
     config: watch::Sender<Arc<ServerConfig>>,
     authorities: watch::Sender<Option<Arc<ClientAuthorities>>>,
     rescan: Rescan,
@@ -159,7 +161,7 @@ impl TlsTask {
         let authorities = settings.authorities(&files)?;
         let config = settings.config(files.identity.as_ref().map(Identity::parts), authorities.as_deref())?;
         let (config, authorities) = (watch::Sender::new(config), watch::Sender::new(authorities));
-        Ok(Self { settings, files, issued, config, authorities, rescan: Rescan::default() })
+        Ok(Self { settings, files, issued, served: None, config, authorities, rescan: Rescan::default() })
     }
 
     /// The same, which also reads the files on request.
@@ -222,19 +224,20 @@ impl TlsTask {
         .await?;
         *watches = Some(renewed);
         let files = read?;
-        let is_issued = self.issued.has_changed().unwrap_or_default();
-        if files == self.files && !is_issued {
+        let issued = self.issued.borrow_and_update().clone();
+        if files == self.files && issued == self.served {
             return Ok(());
         }
-        let issued = self.issued.borrow_and_update().clone();
         let authorities = match files.client_ca == self.files.client_ca {
             true => self.authorities.borrow().clone(),
             false => self.settings.authorities(&files)?,
         };
-        let issued = issued.as_deref().map(|text| (&text[..], &text[..]));
-        let identity = issued.or_else(|| files.identity.as_ref().map(Identity::parts));
+        let identity = issued
+            .as_deref()
+            .map(|text| (&text[..], &text[..]))
+            .or_else(|| files.identity.as_ref().map(Identity::parts));
         let config = self.settings.config(identity, authorities.as_deref())?;
-        self.files = files;
+        (self.files, self.served) = (files, issued);
         self.config.send_replace(config);
         self.authorities.send_replace(authorities);
         tracing::info!("the node's API has a new certificate or new authorities of clients");

@@ -1,17 +1,15 @@
-//! `POST /v1/exec`: runs a command in a container, without a terminal or input.
-
-use std::time::Duration;
+//! `POST /v1/exec`: prepares a command in a container. The client runs it at the runtime's own streaming server, so that no byte of it
+//! passes through the daemon, and a restart of the daemon does not end it.
 
 use axum::Json;
 use axum::extract::{Query, State};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use super::control::ControlServer;
 use super::error::RequestError;
 use super::find::{find_container, find_pod, find_running};
+use crate::cri::StdStreams;
 
 /// The query of `/v1/exec`. The body is the command as a JSON list of its words.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,28 +20,30 @@ pub struct ExecQuery {
     pub namespace: Option<String>,
     /// Name of the container; optional if there is only one.
     pub container: Option<String>,
-    /// Limit of its run, in seconds; a minute unless given.
-    #[serde(default = "default_timeout")]
-    pub timeout: u64,
+    /// Whether the command gets input.
+    #[serde(default)]
+    pub stdin: bool,
+    /// Whether it gets a terminal, which has one output.
+    #[serde(default)]
+    pub tty: bool,
 }
 
-const fn default_timeout() -> u64 {
-    60
+impl ExecQuery {
+    /// The streams of the command.
+    #[must_use]
+    pub fn streams(&self) -> StdStreams {
+        StdStreams { stdin: self.stdin, stdout: true, stderr: !self.tty, tty: self.tty }
+    }
 }
 
-/// The result of a command.
+/// Where the command runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
 pub struct ExecView {
-    /// Its standard output, in base64: it may be anything.
-    pub stdout: String,
-    /// Its standard error, in base64.
-    pub stderr: String,
-    /// Its exit code.
-    pub exit_code: i32,
+    /// The URL of its streams at the container runtime, for one use within a minute (protocol SPDY/3.1, v4.channel.k8s.io).
+    pub url: String,
 }
 
-/// Runs the command, and responds when it has exited.
+/// Prepares the command, which runs once the client opens its streams.
 pub(super) async fn exec(
     State((server, _)): State<(ControlServer, CancellationToken)>,
     Query(query): Query<ExecQuery>,
@@ -56,11 +56,6 @@ pub(super) async fn exec(
     let pod = find_pod(&pods, &server.node, &query.pod, query.namespace.as_deref())?;
     let container = find_container(pod, query.container.as_deref())?;
     let id = find_running(pod, container)?;
-    let output = server.service.exec_sync(&id, command, Duration::from_secs(query.timeout)).await;
-    let output = output.map_err(RequestError::Exec)?;
-    Ok(Json(ExecView {
-        stdout: STANDARD.encode(output.stdout),
-        stderr: STANDARD.encode(output.stderr),
-        exit_code: output.exit_code,
-    }))
+    let url = server.service.exec(&id, command, query.streams()).await.map_err(RequestError::Exec)?;
+    Ok(Json(ExecView { url }))
 }

@@ -26,9 +26,9 @@ use super::ControlServer;
 use crate::api::Connections;
 use crate::config::ImageVerification;
 use crate::container_logs::ContainerLogs;
-use crate::cri::fake::{Exec, FakeRuntime, Pull};
+use crate::cri::fake::{FakeRuntime, Pull};
 use crate::cri::wire::{ContainerConfig, ContainerMetadata, ImageSpec, PodSandboxConfig, PodSandboxMetadata};
-use crate::cri::{Calls, ExecOutput, RuntimeService};
+use crate::cri::{Calls, RuntimeService};
 use crate::image::credentials::{Credentials, NoSecrets};
 use crate::image::{Arrivals, ImageRequest, Images, PullLimits, PullPolicy};
 use crate::log::LogWatches;
@@ -351,28 +351,23 @@ async fn following_is_aborted_at_shutdown() {
 }
 
 #[tokio::test]
-async fn a_command_runs_in_a_running_container_and_its_streams_stay_apart() {
+async fn a_command_is_prepared_in_a_running_container() {
     let bench = Bench::new().await;
-    let output = ExecOutput { stdout: b"out".to_vec(), stderr: b"\xff".to_vec(), exit_code: 3 };
-    bench.fake.script_exec(&["sh", "-c", "x"], Exec { takes: Duration::ZERO, output });
-    let slow = Exec { takes: Duration::from_secs(3600), output: ExecOutput::default() };
-    bench.fake.script_exec(&["sleep"], slow);
-    let (status, text) = bench.post("/v1/exec?pod=web&timeout=5", r#"["sh","-c","x"]"#).await;
-    assert_eq!(status, 200, "{text}");
-    assert!(text.contains(r#"{"stdout":"b3V0","stderr":"/w==","exitCode":3}"#), "{text}");
-    let (status, text) = bench.post("/v1/exec?pod=web&timeout=1", r#"["sleep"]"#).await;
-    assert!(status == 504 && text.contains("no answer within 1s"), "{status} {text}");
+    bench.fake.serve_streams_at("http://127.0.0.1:1");
+    let (status, text) = bench.post("/v1/exec?pod=web&stdin=true", r#"["sh","-c","x"]"#).await;
+    let url = format!(r#"{{"url":"http://127.0.0.1:1/exec/{}"}}"#, bench.container);
+    assert!(status == 200 && text.contains(&url), "{text}");
     for (query, body, status, said) in [
-        ("pod=wep&timeout=5", r#"["ls"]"#, 404, "did you mean web-node1?"),
-        ("pod=web&container=d&timeout=5", r#"["ls"]"#, 404, "container d is not valid"),
-        ("pod=web&timeout=5", "[]", 400, "the command is empty"),
+        ("pod=wep", r#"["ls"]"#, 404, "did you mean web-node1?"),
+        ("pod=web&container=d", r#"["ls"]"#, 404, "container d is not valid"),
+        ("pod=web", "[]", 400, "the command is empty"),
     ] {
         let (found, text) = bench.post(&format!("/v1/exec?{query}"), body).await;
         assert!(found == status && text.contains(said), "{query}: {text}");
     }
     // The status is a moment behind the runtime.
     bench.fake.stop_container(&bench.container, 0).await.unwrap();
-    let (status, text) = bench.post("/v1/exec?pod=web&timeout=5", r#"["ls"]"#).await;
+    let (status, text) = bench.post("/v1/exec?pod=web", r#"["ls"]"#).await;
     assert!(status == 500 && text.contains("is not running"), "{status} {text}");
 }
 

@@ -168,7 +168,8 @@ async fn read<T: AsyncRead>(
                     Control::Ping(number) => {
                         // Without handles the connection is about to end.
                         let Some(replies) = replies.upgrade() else { return Ok(()) };
-                        let _ = replies.send(Command::Pong(number)).await;
+                        // While a full queue waits for a server that does not read, neither side waits for the other.
+                        let _ = replies.try_send(Command::Pong(number));
                     }
                     // The streams that it has accepted continue.
                     Control::GoAway | Control::Other => {}

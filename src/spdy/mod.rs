@@ -3,6 +3,8 @@
 
 mod connection;
 mod error;
+#[cfg(any(test, feature = "fakes"))]
+pub mod fake;
 mod frame;
 #[cfg(test)]
 mod tests;

@@ -46,10 +46,11 @@ impl Rates {
         if now.saturating_duration_since(samples.last.at) >= WINDOW {
             samples = Samples { base: Some(samples.last), last: this };
         }
-        let base = samples.base.unwrap_or(samples.last);
+        let is_recent = |base: &Sample| now.saturating_duration_since(base.at) <= LONGEST;
+        let base = samples.base.filter(is_recent).unwrap_or(samples.last);
         self.next.insert(path.to_owned(), samples);
         let elapsed = now.saturating_duration_since(base.at);
-        if !(SHORTEST..=LONGEST).contains(&elapsed) {
+        if elapsed < SHORTEST {
             return None;
         }
         let used = u128::from(total.saturating_sub(base.total));

@@ -40,7 +40,7 @@ impl StepTimes {
 }
 
 /// The name of a step that is work; waits for a restart and instantaneous steps are none.
-fn label(step: TimelineStep) -> Option<&'static str> {
+pub(super) fn label(step: TimelineStep) -> Option<&'static str> {
     match step {
         TimelineStep::Turn => Some("turn"),
         TimelineStep::Volumes => Some("volumes"),

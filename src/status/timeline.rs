@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
-use super::step_times::StepTimes;
+use super::step_times::{StepTimes, label};
 use super::{Activity, ImageOwner, ImagePull};
 use crate::pod::pod_ref;
 use crate::telemetry::{Metrics, record_span};
@@ -367,7 +367,7 @@ impl Entry {
     /// Adds the step, which has ended, to the trace of the work that it is a part of.
     fn trace(&self, now: Timestamp) {
         // The beginning of a repeated step is that of the first time.
-        if let (Some(name), 1) = (span_name(self.step), self.times) {
+        if let (Some(name), 1) = (label(self.step), self.times) {
             record_span(name, self.at, now, || match &*self.detail {
                 "" => Vec::new(),
                 detail => vec![("detail", detail.to_owned())],
@@ -396,39 +396,6 @@ fn pull_entry(pull: &ImagePull) -> (TimelineStep, String) {
 
 fn is_bare(message: &str) -> bool {
     message.strip_prefix("Error: ").is_some_and(|error| !error.contains(' '))
-}
-
-/// The name of the span of a step; none for those that are not work.
-fn span_name(step: TimelineStep) -> Option<&'static str> {
-    match step {
-        TimelineStep::Turn => Some("turn"),
-        TimelineStep::Volumes => Some("volumes"),
-        TimelineStep::Sandbox => Some("sandbox"),
-        TimelineStep::Pull => Some("pull"),
-        TimelineStep::PullVolume => Some("pull-volume"),
-        TimelineStep::Create => Some("create"),
-        TimelineStep::Start => Some("start"),
-        TimelineStep::PostStart => Some("post-start"),
-        TimelineStep::Stop => Some("stop"),
-        TimelineStep::StopSandbox => Some("stop-sandbox"),
-        TimelineStep::CleanUp => Some("clean-up"),
-        TimelineStep::BackOff
-        | TimelineStep::Seen
-        | TimelineStep::Admitted
-        | TimelineStep::Rejected
-        | TimelineStep::Network
-        | TimelineStep::Running
-        | TimelineStep::Probed
-        | TimelineStep::Ended
-        | TimelineStep::Failed
-        | TimelineStep::Shutdown
-        | TimelineStep::Evicted
-        | TimelineStep::Deadline
-        | TimelineStep::Killing
-        | TimelineStep::PreStop
-        | TimelineStep::Stopped
-        | TimelineStep::Removed => None,
-    }
 }
 
 /// Whether a step lasts until the worker begins the next one.

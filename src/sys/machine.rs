@@ -1,10 +1,14 @@
 //! Machine facts for the Node: sizes and identities. Read-only; an unreadable identity is empty.
 
+mod cpu_topology;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 use super::{Host, SysError, filesystem_usage};
+
+pub use cpu_topology::CpuTopology;
 
 /// Facts of a machine for its Node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -56,6 +56,21 @@ fn run(target: &str) {
 }
 
 #[test]
+fn queries_and_urls_of_streams() {
+    run("stream_query");
+}
+
+#[test]
+fn messages_of_streams() {
+    run("stream_message");
+}
+
+#[test]
+fn frames_of_a_runtime() {
+    run("spdy_frames");
+}
+
+#[test]
 fn manifests() {
     run("manifest");
 }

@@ -8,7 +8,7 @@ const LEVELS: [&[&str]; 14] = [
     &["sys", "telemetry", "yaml"],
     &["config", "spdy", "tls"],
     &["api", "cgroup", "cri", "store"],
-    &["image", "log", "objects", "pleg", "pod"],
+    &["image", "log", "objects", "pleg", "pod", "streaming"],
     &["gate", "node", "stats", "volume"],
     &["cri_config", "plugin", "status"],
     &["dra", "probe", "source"],

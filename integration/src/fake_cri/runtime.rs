@@ -8,9 +8,12 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use hostlet::cri::fake::{FakeRuntime, SANDBOX_IMAGE};
 use hostlet::cri::wire::{self, runtime_service_server::RuntimeService};
-use hostlet::cri::{RuntimeCondition, RuntimeHandler, RuntimeHint, RuntimeService as _};
+use hostlet::cri::{RuntimeCondition, RuntimeHandler, RuntimeHint, RuntimeService as _, StdStreams};
+use hostlet::streaming;
 use hostlet::types::CgroupDriver;
 use hostlet::types::{ContainerId, POD_UID_LABEL, SandboxId};
+use tokio::net::TcpListener;
+use tokio::runtime::Handle;
 use tonic::{Request, Response, Status, async_trait};
 
 use super::status::{Outcome, answer, missing, status};
@@ -274,6 +277,23 @@ impl RuntimeService for Runtimes {
             stderr: done.stderr,
             exit_code: done.exit_code,
         })
+    }
+
+    /// As scripted; input is repeated before.
+    async fn exec(&self, request: Request<wire::ExecRequest>) -> Outcome<wire::ExecResponse> {
+        let wire::ExecRequest { container_id, cmd, tty, stdin, stdout, stderr } = request.into_inner();
+        let streams = StdStreams { stdin, stdout, stderr, tty };
+        self.fake.exec(&container_id.into(), cmd.clone(), streams).await.map_err(status)?;
+        let exec = self.fake.exec_of(&cmd);
+        let unable = |error: std::io::Error| Status::unknown(error.to_string());
+        let listener = TcpListener::bind("127.0.0.1:0").await.map_err(unable)?;
+        let url = format!("http://{}/exec/token", listener.local_addr().map_err(unable)?);
+        Handle::current().spawn(async move {
+            if let Ok((connection, _)) = listener.accept().await {
+                streaming::fake::serve(connection, streams, &exec).await;
+            }
+        });
+        Ok(Response::new(wire::ExecResponse { url }))
     }
 
     async fn get_container_events(

@@ -1,4 +1,4 @@
-//! Commands that act on pods or on the host, on a real containerd: `exec`, `restart`, `doctor`, `purge`, and a first start.
+//! Commands that act on pods or on the host, on a real containerd: `restart`, `doctor`, `purge`, and a first start.
 
 use std::collections::HashSet;
 use std::fs;
@@ -23,27 +23,6 @@ fn without_daemon(host: &RealHost, program: &std::path::Path, args: &[&str]) -> 
     let mut command = host.command(&program.to_string_lossy());
     command.args(args).arg("--config").arg(config).arg("--root-dir").arg(root);
     command.output().unwrap()
-}
-
-#[tokio::test]
-async fn a_command_runs_in_a_container_and_exits_with_its_code() {
-    let host = RealHost::start().await.unwrap();
-    let daemon = host.start_hostlet("").await.unwrap();
-    host.write_manifest("app.json", &manifest("app", &[("idle", IDLE)])).unwrap();
-    wait_until_ready(&daemon, "app").await.unwrap();
-    let done = exec(&daemon, "app", &[], &["sh", "-c", "echo out; echo err >&2; exit 7"]);
-    assert_eq!(done.status.code(), Some(7), "{done:?}");
-    assert_eq!((text(&done.stdout).as_str(), text(&done.stderr).as_str()), ("out\n", "err\n"));
-    let missing = exec(&daemon, "app", &[], &["/no/such/program"]);
-    assert!(
-        missing.status.code() == Some(1) && text(&missing.stderr).contains("/no/such/program"),
-        "{missing:?}"
-    );
-    let slow = exec(&daemon, "app", &["--timeout", "1s"], &["sleep", "60"]);
-    assert!(slow.status.code() == Some(1) && text(&slow.stderr).contains("no answer within 1s"), "{slow:?}");
-    // It was killed.
-    let processes = text(&exec(&daemon, "app", &[], &["ps"]).stdout);
-    assert!(!processes.contains("sleep 60"), "{processes}");
 }
 
 #[tokio::test]

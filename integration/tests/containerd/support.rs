@@ -96,9 +96,15 @@ pub(crate) async fn wait_until_no_strays(host: &RealHost, uids: &HashSet<String>
 
 /// `hostlet exec` in the only container of a pod.
 pub(crate) fn exec(daemon: &Daemon, pod: &str, flags: &[&str], command: &[&str]) -> Output {
-    let mut exec = Command::new(daemon.program());
+    exec_command(daemon, pod, flags, command).output().unwrap()
+}
+
+/// The same, not yet run: in the daemon's network, as on any host, where the runtime serves the streams.
+pub(crate) fn exec_command(daemon: &Daemon, pod: &str, flags: &[&str], command: &[&str]) -> Command {
+    let mut exec = Command::new("nsenter");
+    exec.arg(format!("--net=/proc/{}/ns/net", daemon.pid())).arg(daemon.program());
     exec.args(["exec", pod]).args(flags).arg("--socket").arg(daemon.socket()).arg("--").args(command);
-    exec.output().unwrap()
+    exec
 }
 
 /// The UID of a pod.

@@ -1,5 +1,7 @@
 //! Traces of the work on pods, as a collector gets them.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on is to fail")]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;

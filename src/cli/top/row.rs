@@ -133,7 +133,7 @@ mod tests {
         let used = UsedView { cpu_nano_cores: Some(1), memory_bytes: Some(2), memory_limit_bytes: None };
         let of = |uid: &str| PodUsedView { uid: uid.to_owned(), used, ..PodUsedView::default() };
         let usage = UsageView { pods: vec![of("other"), of("u")], ..UsageView::default() };
-        let known = rows(&[pod.clone()], Some(&usage), Timestamp::UNIX_EPOCH).remove(0);
+        let known = rows(std::slice::from_ref(&pod), Some(&usage), Timestamp::UNIX_EPOCH).remove(0);
         assert_eq!((known.used, &*known.status, &*known.waits_for), (used, "Evicted", "too large"));
         assert_eq!(known.containers, ["b", "a", "i"]);
         assert!(known.matches("default/w") && known.matches("evict") && !known.matches("x"));

@@ -9,7 +9,8 @@ use async_trait::async_trait;
 
 use super::super::calls::CallSubject;
 use super::super::types::{
-    Container, ContainerStats, ContainerStatus, ExecOutput, RuntimeStatus, Sandbox, SandboxStatus, Version,
+    Container, ContainerStats, ContainerStatus, ExecOutput, RuntimeStatus, Sandbox, SandboxStatus,
+    StdStreams, Version,
 };
 use super::super::wire;
 use super::super::{CriError, EventStream, Operation, RuntimeService};
@@ -284,6 +285,33 @@ impl RuntimeService for CriClient {
             }
             Err(error) => Err(error),
         }
+    }
+
+    async fn exec(
+        &self,
+        id: &ContainerId,
+        command: Vec<String>,
+        streams: StdStreams,
+    ) -> Result<String, CriError> {
+        let StdStreams { stdin, stdout, stderr, tty } = streams;
+        let container_id = id.to_string();
+        let request = wire::ExecRequest { container_id, cmd: command, tty, stdin, stdout, stderr };
+        let call = async { self.runtime().exec(request).await };
+        Ok(self.call(Operation::Exec, CallSubject::Container(id.clone()), call).await?.url)
+    }
+
+    async fn attach(&self, id: &ContainerId, streams: StdStreams) -> Result<String, CriError> {
+        let StdStreams { stdin, stdout, stderr, tty } = streams;
+        let request = wire::AttachRequest { container_id: id.to_string(), stdin, tty, stdout, stderr };
+        let call = async { self.runtime().attach(request).await };
+        Ok(self.call(Operation::Attach, CallSubject::Container(id.clone()), call).await?.url)
+    }
+
+    async fn port_forward(&self, id: &SandboxId, ports: &[u16]) -> Result<String, CriError> {
+        let port = ports.iter().copied().map(i32::from).collect();
+        let request = wire::PortForwardRequest { pod_sandbox_id: id.to_string(), port };
+        let call = async { self.runtime().port_forward(request).await };
+        Ok(self.call(Operation::PortForward, CallSubject::Sandbox(id.clone()), call).await?.url)
     }
 
     async fn list_containers(&self, pod: Option<&PodUid>) -> Result<Vec<Container>, CriError> {

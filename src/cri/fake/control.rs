@@ -55,6 +55,16 @@ impl FakeRuntime {
         self.with(|world, _| world.scripts.insert(container_name.to_owned(), script));
     }
 
+    /// Sets where streams are served; the calls append `/exec/<container>`, `/attach/<container>` or `/portforward/<sandbox>`.
+    pub fn serve_streams_at(&self, url: &str) {
+        self.with(|world, _| url.clone_into(&mut world.streams));
+    }
+
+    /// What a command does in any running container: as scripted, or print itself.
+    pub fn exec_of(&self, command: &[String]) -> Exec {
+        self.with(|world, _| world.exec(command))
+    }
+
     /// Sets what a command does in any running container.
     pub fn script_exec(&self, command: &[&str], exec: Exec) {
         let command = command.iter().map(|word| (*word).to_owned()).collect();

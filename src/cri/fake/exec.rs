@@ -28,10 +28,23 @@ impl World {
 
     /// The result of a command in a container, which must run.
     pub(super) fn exec_in(&self, id: &ContainerId, output: ExecOutput) -> Result<ExecOutput, CriError> {
-        let operation = Operation::ExecSync;
+        self.must_run(Operation::ExecSync, id).map(|()| output)
+    }
+
+    /// The URL of streams of a container, which must run.
+    pub(super) fn streams_of(
+        &self,
+        operation: Operation,
+        id: &ContainerId,
+        path: &str,
+    ) -> Result<String, CriError> {
+        self.must_run(operation, id).map(|()| format!("{}{path}", self.streams))
+    }
+
+    fn must_run(&self, operation: Operation, id: &ContainerId) -> Result<(), CriError> {
         match self.containers.get(id).map(|record| &record.life) {
             None => Err(no_container(operation, id)),
-            Some(Life::Running { .. }) => Ok(output),
+            Some(Life::Running { .. }) => Ok(()),
             Some(Life::Created | Life::Exited { .. } | Life::Unknown) => Err(CriError::Failed {
                 operation,
                 message: format!("failed to exec in container: container \"{id}\" is not running"),

@@ -14,7 +14,8 @@ use super::super::wire::{
 };
 use super::super::{
     Container, ContainerStats, ContainerStatus, CriError, EventStream, ExecOutput, ImageFilesystem,
-    ImageInfo, ImageService, Operation, RuntimeService, RuntimeStatus, Sandbox, SandboxStatus, Version,
+    ImageInfo, ImageService, Operation, RuntimeService, RuntimeStatus, Sandbox, SandboxStatus, StdStreams,
+    Version,
 };
 use super::containers::{Stopping, no_container};
 use super::lists::{SANDBOX_IMAGE, selector_of};
@@ -233,6 +234,31 @@ impl RuntimeService for FakeRuntime {
         }
         let id = id.clone();
         self.call_after(exec.takes, request, move |world, _| world.exec_in(&id, exec.output)).await
+    }
+
+    async fn exec(
+        &self,
+        id: &ContainerId,
+        _command: Vec<String>,
+        _streams: StdStreams,
+    ) -> Result<String, CriError> {
+        let operation = Operation::Exec;
+        let request = self.about_container(operation, id);
+        let (id, path) = (id.clone(), format!("/exec/{id}"));
+        self.call(request, move |world, _| world.streams_of(operation, &id, &path)).await
+    }
+
+    async fn attach(&self, id: &ContainerId, _streams: StdStreams) -> Result<String, CriError> {
+        let operation = Operation::Attach;
+        let request = self.about_container(operation, id);
+        let (id, path) = (id.clone(), format!("/attach/{id}"));
+        self.call(request, move |world, _| world.streams_of(operation, &id, &path)).await
+    }
+
+    async fn port_forward(&self, id: &SandboxId, _ports: &[u16]) -> Result<String, CriError> {
+        let request = self.about_sandbox(Operation::PortForward, id);
+        let path = format!("/portforward/{id}");
+        self.call(request, move |world, _| Ok(format!("{}{path}", world.streams))).await
     }
 
     async fn list_containers(&self, pod: Option<&PodUid>) -> Result<Vec<Container>, CriError> {

@@ -34,6 +34,8 @@ pub(super) struct World {
     pub(super) hub: Hub,
     pub(super) scripts: HashMap<String, Script>,
     pub(super) execs: HashMap<Vec<String>, Exec>,
+    /// Where streams are served: the beginning of their URLs.
+    pub(super) streams: String,
     /// Bytes in writable layers.
     pub(super) written: HashMap<ContainerId, u64>,
     /// Bytes of memory in use.
@@ -73,6 +75,7 @@ impl World {
             hub: Hub::default(),
             scripts: HashMap::new(),
             execs: HashMap::new(),
+            streams: String::new(),
             written: HashMap::new(),
             memory: HashMap::new(),
             starts: HashMap::new(),

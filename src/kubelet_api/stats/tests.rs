@@ -400,7 +400,7 @@ async fn the_families_of_cadvisor_are_the_stock_kubelets() {
     let at = base().as_second() + 3;
     for line in [
         format!(
-            "container_cpu_usage_seconds_total{{container=\"app\",id=\"{container}\",image=\"img\",name=\"{id}\",{of_pod},cpu=\"total\"}} 2.5 {at}"
+            "container_cpu_usage_seconds_total{{container=\"app\",id=\"{container}\",image=\"docker.io/library/img:latest\",name=\"{id}\",{of_pod},cpu=\"total\"}} 2.5 {at}"
         ),
         format!(
             "container_cpu_usage_seconds_total{{container=\"\",id=\"{pod}\",image=\"\",name=\"\",{of_pod},cpu=\"total\"}} 2.5 {at}"
@@ -413,10 +413,10 @@ async fn the_families_of_cadvisor_are_the_stock_kubelets() {
             crate::cri::fake::SANDBOX_IMAGE
         ),
         format!(
-            "container_fs_writes_bytes_total{{container=\"app\",id=\"{container}\",image=\"img\",name=\"{id}\",{of_pod},device=\"/dev/vda\"}} 8192 {at}"
+            "container_fs_writes_bytes_total{{container=\"app\",id=\"{container}\",image=\"docker.io/library/img:latest\",name=\"{id}\",{of_pod},device=\"/dev/vda\"}} 8192 {at}"
         ),
         format!(
-            "container_spec_memory_limit_bytes{{container=\"app\",id=\"{container}\",image=\"img\",name=\"{id}\",{of_pod}}} {}",
+            "container_spec_memory_limit_bytes{{container=\"app\",id=\"{container}\",image=\"docker.io/library/img:latest\",name=\"{id}\",{of_pod}}} {}",
             64 << 20
         ),
         "machine_cpu_cores{boot_id=\"b\",machine_id=\"m\",system_uuid=\"s\"} 2".to_owned(),

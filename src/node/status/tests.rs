@@ -46,12 +46,6 @@ fn the_status_equals_the_stock_kubelets() {
     let mut expected = stock()["status"].clone();
     // It had become ready a second after it registered.
     expected["conditions"][3]["lastTransitionTime"] = json!("2026-11-21T07:04:55Z");
-    // The others are not supported yet.
-    expected["declaredFeatures"] = json!([
-        "InPlacePodLevelResourcesVerticalScaling",
-        "InPlacePodVerticalScalingInitContainers",
-        "RestartAllContainersOnContainerExits",
-    ]);
     assert_eq!(serde_json::to_value(&status).unwrap(), expected);
 }
 
@@ -90,7 +84,7 @@ fn declared_features_of_another_kubelet_are_replaced() {
     status.volumes_in_use = Some(vec!["kubernetes.io/csi/d^v".to_owned()]);
     update(&mut status, &settings(), &facts(), noon());
     let declared = status.declared_features.unwrap();
-    assert!(declared.contains(&"RestartAllContainersOnContainerExits".to_owned()) && declared.len() == 3);
+    assert!(declared.contains(&"RestartAllContainersOnContainerExits".to_owned()) && declared.len() == 4);
     assert_eq!(status.volumes_in_use, None);
 }
 

@@ -12,7 +12,8 @@ use crate::sys::Machine;
 use crate::types::ResourceList;
 
 /// Features without which the scheduler gives a pod that uses them to no node (KEP-5328), sorted.
-const DECLARED_FEATURES: [&str; 3] = [
+const DECLARED_FEATURES: [&str; 4] = [
+    "ExtendWebSocketsToKubelet",
     "InPlacePodLevelResourcesVerticalScaling",
     "InPlacePodVerticalScalingInitContainers",
     "RestartAllContainersOnContainerExits",

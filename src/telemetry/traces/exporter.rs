@@ -92,7 +92,7 @@ impl TraceExporter {
         let dropped = exporter.dropped.clone();
         metrics.register_counter(
             "hostlet_trace_spans_dropped",
-            "Number of spans that were recorded but not sent, because the collector was too slow or did not answer.",
+            "Number of spans that were recorded but not sent, because the collector was too slow or did not answer",
             move || vec![(Vec::new(), dropped.load(Ordering::Relaxed))],
         );
         record_with(tracer);

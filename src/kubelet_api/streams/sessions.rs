@@ -1,0 +1,21 @@
+//! The sessions that outlive their requests. They end with the node's API.
+
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
+
+/// The running sessions.
+#[derive(Debug, Default)]
+pub(super) struct Sessions(Mutex<JoinSet<()>>);
+
+impl Sessions {
+    /// Starts a session. Forgets those that have ended.
+    pub(super) fn start(&self, session: impl Future<Output = ()> + Send + 'static) {
+        let mut running = self.0.lock();
+        while let Some(ended) = running.try_join_next() {
+            if let Err(error) = ended {
+                tracing::error!(%error, "a streaming session ended unexpectedly");
+            }
+        }
+        running.spawn(session);
+    }
+}

@@ -1,0 +1,83 @@
+//! The pod and container of a request: what runs, as PLEG last saw it. No request lists the runtime.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Pod;
+use tokio::sync::watch;
+
+use super::error::RequestError;
+use crate::admission::RejectedPod;
+use crate::cri::{ContainerState, SandboxState};
+use crate::pleg::{PlegHandle, PodStatus};
+use crate::pod::pod_ref;
+use crate::status::StatusCache;
+use crate::types::{ContainerId, PodRef, SandboxId};
+
+/// The pods of this node, and what the runtime has of them.
+#[derive(Clone)]
+pub(super) struct Targets {
+    pub(super) pods: StatusCache,
+    pub(super) rejected: watch::Receiver<Vec<RejectedPod>>,
+    pub(super) pleg: PlegHandle,
+}
+
+/// A pod of this node.
+#[derive(Debug)]
+pub(super) struct TargetPod {
+    pub(super) reference: PodRef,
+    /// Its containers of every kind, and whether each has a terminal.
+    containers: Vec<(String, bool)>,
+}
+
+impl TargetPod {
+    fn new(pod: &Pod) -> Self {
+        let spec = pod.spec.as_ref();
+        let main = spec.into_iter().flat_map(|spec| &spec.containers);
+        let main = main.chain(spec.into_iter().flat_map(|spec| spec.init_containers.iter().flatten()));
+        let ephemeral = spec.into_iter().flat_map(|spec| spec.ephemeral_containers.iter().flatten());
+        let containers = main
+            .map(|container| (container.name.clone(), container.tty))
+            .chain(ephemeral.map(|container| (container.name.clone(), container.tty)))
+            .map(|(name, tty)| (name, tty.unwrap_or_default()));
+        Self { reference: pod_ref(pod), containers: containers.collect() }
+    }
+
+    /// Whether a container of its spec has a terminal.
+    pub(super) fn has_terminal(&self, container: &str) -> Option<bool> {
+        self.containers.iter().find(|(name, _)| name == container).map(|(_, tty)| *tty)
+    }
+}
+
+impl Targets {
+    /// Finds a pod. Of two versions of a static pod, the one that is not terminating.
+    pub(super) fn pod(&self, namespace: &str, name: &str) -> Result<TargetPod, RequestError> {
+        let is_it = |pod: &Pod| {
+            pod.metadata.namespace.as_deref() == Some(namespace) && pod.metadata.name.as_deref() == Some(name)
+        };
+        let found = self.pods.all().into_iter().filter(|entry| is_it(&entry.pod));
+        if let Some(entry) = found.min_by_key(|entry| entry.terminating_since.is_some()) {
+            return Ok(TargetPod::new(&entry.pod));
+        }
+        let rejected = self.rejected.borrow();
+        let found = rejected.iter().find(|rejected| is_it(&rejected.pod));
+        found.map(|rejected| TargetPod::new(&rejected.pod)).ok_or(RequestError::NoPod)
+    }
+
+    fn observed(&self, pod: &PodRef) -> Result<Arc<PodStatus>, RequestError> {
+        self.pleg.cache().get(pod).map_err(RequestError::Runtime)
+    }
+
+    /// The running instance of a container.
+    pub(super) fn container(&self, pod: &PodRef, name: &str) -> Result<Option<ContainerId>, RequestError> {
+        let observed = self.observed(pod)?;
+        let mut named = observed.containers.iter().filter(|container| &*container.name == name);
+        Ok(named.find(|found| found.state == ContainerState::Running).map(|found| found.id.clone()))
+    }
+
+    /// The ready sandbox of a pod.
+    pub(super) fn sandbox(&self, pod: &PodRef) -> Result<Option<SandboxId>, RequestError> {
+        let observed = self.observed(pod)?;
+        let ready = observed.sandboxes.iter().find(|sandbox| sandbox.state == SandboxState::Ready);
+        Ok(ready.map(|sandbox| sandbox.id.clone()))
+    }
+}

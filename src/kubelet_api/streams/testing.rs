@@ -1,0 +1,26 @@
+//! Streams of a node without pods, for tests of the whole API.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use tokio::sync::watch;
+
+use super::{StreamMetrics, StreamParts};
+use crate::cri::fake::FakeRuntime;
+use crate::pleg::Pleg;
+use crate::status::StatusCache;
+
+/// What the streams of such a node need.
+pub(in crate::kubelet_api) fn of_empty_node() -> StreamParts {
+    let runtime = Arc::new(FakeRuntime::new());
+    StreamParts {
+        pods: StatusCache::default(),
+        rejected: watch::channel(Vec::new()).1,
+        pleg: Pleg::new(runtime.clone(), StdRng::seed_from_u64(1)).1,
+        runtime,
+        idle: Duration::from_secs(3600),
+        metrics: StreamMetrics::default(),
+    }
+}

@@ -1,0 +1,48 @@
+//! Errors of sessions.
+
+use std::io;
+use std::time::Duration;
+
+use crate::spdy::SpdyError;
+
+/// Why the runtime's answer leads nowhere.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StreamUrlError {
+    /// It is no URL with a host.
+    #[error("the container runtime serves the streams at {0:?}, which is no URL of a server")]
+    Malformed(String),
+    /// It is not plain HTTP.
+    #[error(
+        "the container runtime serves the streams with TLS, which hostlet does not support: turn it off, e.g. enable_tls_streaming of containerd"
+    )]
+    Tls,
+}
+
+/// Why a session failed.
+#[derive(Debug, thiserror::Error)]
+pub enum StreamingError {
+    /// Nobody listens at the URL.
+    #[error("error dialing backend")]
+    Connect(#[source] io::Error),
+    /// The request could not be built.
+    #[error("cannot build the request for the container runtime's streaming server")]
+    Request(#[source] http::Error),
+    /// The connection failed before an answer.
+    #[error("error sending request to the container runtime's streaming server")]
+    Send(#[source] hyper::Error),
+    /// No answer came in time.
+    #[error("the container runtime's streaming server has not answered within {}s", .0.as_secs())]
+    Late(Duration),
+    /// The answer is no upgrade; this is its text. The wording is the stock kubelet's.
+    #[error("unable to upgrade connection: {0}")]
+    Refused(String),
+    /// A stream could not be opened.
+    #[error("cannot open a stream")]
+    Open(#[source] SpdyError),
+    /// The connection failed.
+    #[error("the connection to the container runtime failed")]
+    Broken(#[source] SpdyError),
+    /// The connection ended before the process did.
+    #[error("the connection to the container runtime has ended before the command")]
+    Lost,
+}
