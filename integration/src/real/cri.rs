@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use hostlet::cri_config::{MASKED_PATHS, READONLY_PATHS};
 use hostlet_proto::cri::image_service_client::ImageServiceClient;
 use hostlet_proto::cri::runtime_service_client::RuntimeServiceClient;
 use hostlet_proto::cri::security_profile::ProfileType;
 use hostlet_proto::cri::{
     Container, ContainerConfig, ContainerMetadata, ContainerStatus, ContainerStatusRequest,
-    CreateContainerRequest, ImageSpec, LinuxContainerConfig, LinuxContainerSecurityContext,
+    CreateContainerRequest, ExecSyncRequest, ImageSpec, LinuxContainerConfig, LinuxContainerSecurityContext,
     LinuxPodSandboxConfig, LinuxSandboxSecurityContext, ListContainersRequest, ListPodSandboxRequest,
     NamespaceMode, NamespaceOption, PodSandbox, PodSandboxConfig, PodSandboxMetadata,
     PodSandboxStatusRequest, PullImageRequest, RemovePodSandboxRequest, RunPodSandboxRequest,
@@ -230,6 +230,16 @@ impl Cri {
     pub async fn stop_container(&self, id: &str, grace: i64) -> Result<()> {
         let request = StopContainerRequest { container_id: id.to_owned(), timeout: grace };
         self.runtime().stop_container(request).await.with_context(|| format!("stopping {id}"))?;
+        Ok(())
+    }
+
+    /// Runs a command in a container, which has to succeed.
+    pub async fn exec(&self, id: &str, command: &[&str]) -> Result<()> {
+        let cmd = command.iter().map(|&word| word.to_owned()).collect();
+        let request = ExecSyncRequest { container_id: id.to_owned(), cmd, timeout: 10 };
+        let answer = self.runtime().exec_sync(request).await.with_context(|| format!("a command in {id}"))?;
+        let code = answer.into_inner().exit_code;
+        ensure!(code == 0, "{command:?} in {id} exited with {code}");
         Ok(())
     }
 

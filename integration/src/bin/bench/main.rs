@@ -45,12 +45,13 @@ In a real cluster, on a node beside one with the stock kubelet, taking turns:
   cluster-logs      a log read through the API server: time and CPU
   cluster-idle      memory and CPU with 110 pods
   cluster-scrapes   answers about the use of resources with 110 pods: time, CPU
+  cluster-exec      the command `true` with 110 pods, through the API server: time
   cluster-dra       ResourceSlices of a DRA driver; hostlet only
   cluster           all of these
 Without a scenario: all of them.";
 
 /// The scenarios, in the order they run.
-const SCENARIOS: [&str; 21] = [
+const SCENARIOS: [&str; 22] = [
     "start",
     "end",
     "restart",
@@ -71,6 +72,7 @@ const SCENARIOS: [&str; 21] = [
     "cluster-logs",
     "cluster-idle",
     "cluster-scrapes",
+    "cluster-exec",
     "cluster-dra",
 ];
 /// What the names of those in a cluster begin with, and the name for all of them.
@@ -160,6 +162,7 @@ async fn scenario(name: &str, lab: &Lab, cluster: Option<&ClusterLab>) -> Result
         "cluster-logs" => cluster::logs(cluster()?).await,
         "cluster-idle" => cluster::idle(cluster()?).await,
         "cluster-scrapes" => cluster::scrapes(cluster()?).await,
+        "cluster-exec" => cluster::exec(cluster()?).await,
         "cluster-dra" => cluster::dra().await,
         _ => bail!("no scenario {name}"),
     }

@@ -1,13 +1,10 @@
-//! Reading a log through the API server: how long it takes, and the agent's CPU time for it.
+//! Reading a log: how long it takes, and the agent's CPU time for it.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use futures::AsyncReadExt;
 use hostlet_integration::real::BUSYBOX_IMAGE;
-use kube::api::LogParams;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use super::lab::{ClusterLab, Side};
 use crate::process::cpu_seconds;
@@ -26,20 +23,19 @@ pub(crate) async fn logs(cluster: &ClusterLab) -> Result<Vec<Row>> {
     let (mut whole, mut last, mut cpu) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()], [0.0, 0.0]);
     for (index, side) in cluster.sides.iter().enumerate() {
         let (names, _) = cluster.run_specs(side, vec![spec()]).await?;
-        let name = names.first().context("no pod")?;
-        let everything = LogParams::default();
-        while read(cluster, name, &everything).await?.0 < LINES * LINE {
+        let log = cluster.path("containerLogs", names.first().context("no pod")?);
+        while cluster.ask(side, &log).await?.0 < LINES * LINE {
             pause().await;
         }
         let pid = cluster.node(side).agent_pid()?;
         let before = cpu_seconds(pid)?;
         for _ in 0..SAMPLES {
-            whole[index].push(timed(cluster, side, name, &everything, LINES).await?);
+            whole[index].push(timed(cluster, side, &log, LINES).await?);
         }
         cpu[index] = (cpu_seconds(pid)? - before) * 1000.0 / SAMPLES as f64;
-        let tail = LogParams { tail_lines: Some(100), ..LogParams::default() };
+        let tail = format!("{log}?tailLines=100");
         for _ in 0..SAMPLES {
-            last[index].push(timed(cluster, side, name, &tail, 100).await?);
+            last[index].push(timed(cluster, side, &tail, 100).await?);
         }
         cluster.end(side, &names).await?;
     }
@@ -65,23 +61,9 @@ fn spec() -> Value {
     })
 }
 
-async fn timed(
-    cluster: &ClusterLab,
-    side: &Side,
-    name: &str,
-    params: &LogParams,
-    lines: usize,
-) -> Result<Duration> {
-    let (bytes, took) = read(cluster, name, params).await?;
+/// Reads a log of so many lines; returns how long it took.
+async fn timed(cluster: &ClusterLab, side: &Side, path: &str, lines: usize) -> Result<Duration> {
+    let (bytes, took) = cluster.ask(side, path).await?;
     ensure!(bytes == lines * LINE, "{:?} answered {bytes} bytes", side.agent);
     Ok(took)
-}
-
-/// Reads a log; returns its size, and how long it took.
-async fn read(cluster: &ClusterLab, name: &str, params: &LogParams) -> Result<(usize, Duration)> {
-    let begin = Instant::now();
-    let mut text = Vec::new();
-    let mut log = Box::pin(cluster.api().log_stream(name, params).await.context("asking for a log")?);
-    log.read_to_end(&mut text).await.context("reading a log")?;
-    Ok((text.len(), begin.elapsed()))
 }

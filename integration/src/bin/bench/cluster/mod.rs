@@ -2,6 +2,7 @@
 //! separate host.
 
 mod dra;
+mod exec;
 mod idle;
 mod lab;
 mod logs;
@@ -15,6 +16,7 @@ mod scrapes;
 mod single;
 
 pub(crate) use dra::dra;
+pub(crate) use exec::exec;
 pub(crate) use idle::idle;
 pub(crate) use lab::ClusterLab;
 pub(crate) use logs::logs;

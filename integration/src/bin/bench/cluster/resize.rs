@@ -106,11 +106,9 @@ fn shown(pod: &Pod) -> Option<&String> {
 
 /// The file with the limit of memory of the pod's container, on cgroup v1 or v2.
 async fn limit_file(cluster: &ClusterLab, side: &Side, name: &str) -> Result<PathBuf> {
-    let pod = cluster.api().get(name).await?;
-    let statuses = pod.status.and_then(|status| status.container_statuses).unwrap_or_default();
-    let id = statuses.first().and_then(|status| status.container_id.clone()).context("no container")?;
+    let id = cluster.container_id(name).await?;
     let processes = cluster.node(side).host().container_processes()?;
-    let process = processes.iter().find(|process| id.ends_with(&process.container));
+    let process = processes.iter().find(|process| process.container == id);
     let pid = process.context("the container has no process")?.pid;
     let membership = fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
     let path = |hierarchy: &str, root: &str, file: &str| {
