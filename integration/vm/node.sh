@@ -56,6 +56,36 @@ spec:
 YAML
 }
 
+# A pod with probes of each kind, by commands (exec) or over HTTP (httpGet), for files below /www. One wrong answer counts; only its time
+# may be that of a slow machine.
+# usage: probed NAME exec|httpGet
+probed() {
+  cat <<YAML
+apiVersion: v1
+kind: Pod
+metadata: {name: $1, namespace: default}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers:
+    - name: main
+      image: hostlet.local/busybox:1
+      imagePullPolicy: Never
+      command: [sh, -c, "mkdir /www; for file in startup readiness liveness; do echo ok >/www/\$file; done; exec httpd -f -p 8080 -h /www"]
+      startupProbe: {$(probe_for "$2" startup), failureThreshold: 100}
+      readinessProbe: {$(probe_for "$2" readiness), failureThreshold: 1}
+      livenessProbe: {$(probe_for "$2" liveness), failureThreshold: 1}
+YAML
+}
+
+# usage: probe_for exec|httpGet FILE
+probe_for() {
+  case $1 in
+    exec) printf "exec: {command: [wget, -q, -O, /dev/null, 'http://127.0.0.1:8080/%s']}" "$2" ;;
+    httpGet) printf 'httpGet: {path: /%s, port: 8080}' "$2" ;;
+  esac
+  printf ', periodSeconds: 1, timeoutSeconds: 60'
+}
+
 # Waits until each of these pods is ready.
 # usage: node_ready SECONDS NAME...
 node_ready() {
@@ -65,6 +95,39 @@ node_ready() {
     vm_until "$limit" "the pod $name is ready" "hostlet pods -o json | jq -e --arg name $name-vm '.items[]
       | select(.metadata.name == \$name)
       | any(.status.conditions[]?; .type == \"Ready\" and .status == \"True\")' || { hostlet pods; false; }"
+  done
+}
+
+# Waits until the daemon that runs now has found each of these pods ready.
+# usage: node_probed SECONDS NAME...
+node_probed() {
+  local limit=$1 name
+  shift
+  for name in "$@"; do
+    vm_until "$limit" "the pod $name is probed" "curl -fsS --unix-socket /run/hostlet/hostlet.sock http://hostlet/metrics/probes |
+      grep 'prober_probe_total{probe_type=\"Readiness\",result=\"successful\".*pod=\"$name-vm\".* [1-9]'"
+  done
+}
+
+# From now on records whatever anybody could see of the pods, a line for each whenever it changes: whether it is ready, whether its
+# container has started, and its restarts.
+node_observe() {
+  vm "systemd-run --quiet --unit=observer bash -o pipefail -c 'while :; do seen=\$(hostlet pods -o json 2>/dev/null |
+    jq -r \".items[] | select(.status.conditions) | [.metadata.name, (.status.conditions[] | select(.type == \\\"Ready\\\") | .status),
+      (.status.containerStatuses[]? | .started, .restartCount)] | join(\\\" \\\")\") || continue;
+    [ \"\$seen\" = \"\$last\" ] || echo \"\$seen\" >>/run/seen; last=\$seen; done'"
+  vm_until 30 "the observer sees the pods" "grep -c True /run/seen"
+}
+
+# Fails if one of these pods, all there are, was seen in another state since node_observe. Then ends their readiness: that is seen.
+# usage: node_stayed_ready NAME...
+node_stayed_ready() {
+  local name
+  # While the daemon starts, it may not have read the manifests yet.
+  same "what was seen of the pods" "$(printf '%s-vm True true 0\n' "$@")" "$(vm "sed '/^$/d' /run/seen | sort -u")"
+  for name in "$@"; do
+    vm "hostlet exec $name -- rm /www/readiness"
+    vm_until 120 "the observer sees that $name is not ready" "grep -qx '$name-vm False true 0' /run/seen"
   done
 }
 

@@ -6,8 +6,8 @@
 scenario_list() {
   cat <<'LIST'
 install    the service is active, the sample pod runs, another one answers, systemctl status and the journal show them
-restart    systemctl restart and stop, a crash and a restart of containerd leave the containers running; leftover shims go
-upgrade    another version, and the first one again: the same containers, ready all the time
+restart    systemctl restart and stop, a crash and a restart of containerd: the same containers, ready all the time by their probes; leftover shims go
+upgrade    another version, and the first one again: the same containers, ready all the time by their probes
 docker     a containerd like that of Docker's package, without CRI, network and pause image: doctor --fix, and a pod runs
 reboot     after a reboot the pods run again, without an API server
 reload     systemctl reload applies a changed verbosity and reports an invalid file
@@ -52,22 +52,23 @@ scenario_install() {
 
 scenario_restart() {
   local before pid
-  sleeper one | node_manifest one
-  sleeper two | node_manifest two
+  probed one exec | node_manifest one
+  probed two httpGet | node_manifest two
   node_ready 120 one two
   before=$(node_containers)
+  node_observe
   pid=$(node_property MainPID)
   vm "systemctl restart hostlet.service"
   [ "$(node_property MainPID)" != "$pid" ] || vm_fail "the daemon was not restarted"
-  node_ready 60 one two
+  node_probed 60 one two
   same "the containers after a restart" "$before" "$(node_containers)"
   vm "systemctl stop hostlet.service"
   same "the containers after a stop" "$before" "$(node_containers)"
   vm "systemctl start hostlet.service"
-  node_ready 60 one two
+  node_probed 60 one two
   vm "kill -KILL \$(systemctl show -P MainPID hostlet.service)"
   vm_until 30 "systemd starts it again" "[ \$(systemctl show -P NRestarts hostlet.service) -ge 1 ] && hostlet pods"
-  node_ready 60 one two
+  node_probed 60 one two
   same "the containers after a crash" "$before" "$(node_containers)"
   vm "systemctl restart containerd.service"
   vm_until 60 "the runtime is back" "systemctl show -P StatusText hostlet.service | grep -x '2 pods, 2 running'"
@@ -78,31 +79,26 @@ scenario_restart() {
     umount forgotten/rootfs && rm -r forgotten && systemctl start containerd.service && ctr -n k8s.io containers rm forgotten" >/dev/null
   vm_until 180 "the leftover shim is killed" "! pgrep -f '[-]id forgotten'"
   same "the containers after that" "$before" "$(node_containers)"
+  node_stayed_ready one two
 }
 
 scenario_upgrade() {
   local before pid revision
-  sleeper one | node_manifest one
-  sleeper two | node_manifest two
+  probed one exec | node_manifest one
+  probed two httpGet | node_manifest two
   node_ready 120 one two
   before=$(node_containers)
-  # Whatever anybody could see of the pods meanwhile: a line each time that it changes.
-  vm "systemd-run --quiet --unit=observer bash -o pipefail -c 'while :; do seen=\$(hostlet pods -o json 2>/dev/null |
-    jq -r \".items[] | [.metadata.name, (.status.conditions[]? | select(.type == \\\"Ready\\\") | .status)] | join(\\\" \\\")\") || continue;
-    [ \"\$seen\" = \"\$last\" ] || echo \"\$seen\" >>/run/seen; last=\$seen; done'"
-  vm_until 30 "the observer sees the pods" "grep -c True /run/seen"
+  node_observe
   for revision in 2 1; do
     pid=$(node_property MainPID)
     vm "apt-get install -y -qq --allow-downgrades /payload/$revision/hostlet_*.deb" >/dev/null
     same "the version" "0.1.0-$revision" "$(vm "dpkg-query -W -f '\${Version}' hostlet")"
     vm "systemctl is-active hostlet.service" >/dev/null
     [ "$(node_property MainPID)" != "$pid" ] || vm_fail "the daemon was not restarted"
-    node_ready 60 one two
+    node_probed 60 one two
     same "the containers with revision $revision" "$before" "$(node_containers)"
   done
-  # While the daemon starts, it may not have read the manifests yet.
-  same "what was seen of readiness" "one-vm True
-two-vm True" "$(vm "sed '/^$/d' /run/seen | sort -u")"
+  node_stayed_ready one two
 }
 
 scenario_docker() {
