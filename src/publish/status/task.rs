@@ -136,8 +136,10 @@ struct Entry {
     sent: Option<Arc<PodStatus>>,
     /// The API server accepted the last patch but did not keep it.
     not_kept: Option<Backoff<Instant>>,
-    /// When the first change was planned that the API server does not have yet.
+    /// When the first of the changes was reported that no write has had yet.
     behind_since: Option<Instant>,
+    /// The same of the changes in the current write.
+    sent_since: Option<Instant>,
     start: StartWatch,
 }
 
@@ -248,7 +250,7 @@ impl StatusManager {
         for (uid, (status, pod)) in reported {
             let api_object = api_object(&api, &uid, &pod);
             let entry = self.entries.entry(uid.clone()).or_default();
-            if entry.update(status, api_object) {
+            if entry.update(status, api_object, now) {
                 entry.plan(&uid, now);
                 if let Some(started) = entry.has_started() {
                     let pulling = self.sources.status_cache.timeline().pulling_time(&uid);
@@ -273,6 +275,7 @@ impl StatusManager {
             };
             entry.is_busy = true;
             entry.sent = entry.reported.as_ref().map(|status| status.status.clone());
+            entry.sent_since = entry.behind_since.take();
             let pods = Objects::<Pod>::namespaced(self.client.clone(), &object.namespace);
             let (uid, name) = (uid.clone(), object.name.clone());
             let of = object.uid.clone();
@@ -315,13 +318,13 @@ impl StatusManager {
         {
             tracing::warn!(%uid, error, "cannot write the status of a pod; retrying");
         }
+        match entry.sent_since.take() {
+            Some(since) if was_written => self.metrics.synced(now.duration_since(since)),
+            Some(since) => entry.behind_since = Some(since),
+            None => {}
+        }
         entry.plan(uid, now);
         if was_written {
-            if entry.next.is_none()
-                && let Some(since) = entry.behind_since.take()
-            {
-                self.metrics.synced(now.duration_since(since));
-            }
             entry.check_that_it_was_kept(uid, now);
         }
     }
@@ -329,15 +332,18 @@ impl StatusManager {
 
 impl Entry {
     /// Updates the entry; returns whether anything changed.
-    fn update(&mut self, status: ReportedStatus, api_object: Option<ApiObject>) -> bool {
+    fn update(&mut self, status: ReportedStatus, api_object: Option<ApiObject>, now: Instant) -> bool {
         let same_status = self.reported.as_ref().is_some_and(|old| {
             Arc::ptr_eq(&old.status, &status.status)
                 && old.lifecycle == status.lifecycle
                 && old.has_released == status.has_released
         });
-        if !same_status && self.not_kept.is_some() {
-            // Only a repeated write is delayed.
-            self.not_before = None;
+        if !same_status {
+            self.behind_since.get_or_insert(now);
+            if self.not_kept.is_some() {
+                // Only a repeated write is delayed.
+                self.not_before = None;
+            }
         }
         self.reported = Some(status);
         let is_known = match (&self.object, &api_object) {
@@ -354,6 +360,7 @@ impl Entry {
             self.written = None;
             self.is_deleted = false;
             (self.sent, self.not_kept) = (None, None);
+            self.behind_since = self.sent_since.take().or(self.behind_since);
         }
         self.object = object;
         true
@@ -406,8 +413,8 @@ impl Entry {
                 Some(Next { due, latest: due + MAX_EXTRA_DELAY, request: Request::Patch(change) })
             }
         };
-        if self.next.is_some() {
-            self.behind_since.get_or_insert(now);
+        if !matches!(self.next, Some(Next { request: Request::Patch(_), .. })) {
+            self.behind_since = None;
         }
     }
 

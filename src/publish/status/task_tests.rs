@@ -16,6 +16,7 @@ use crate::pod::AdmittedPod;
 use crate::source::api::{self, ApiState};
 use crate::status::LifecycleSummary;
 use crate::status::{PodStatusEntry, StatusCache};
+use crate::telemetry::Metrics;
 use crate::types::{QuietPeriod, WallClock};
 
 const POD: &str = "/api/v1/namespaces/default/pods/a";
@@ -26,6 +27,7 @@ struct Setup {
     status_cache: StatusCache,
     rejected: watch::Sender<Vec<RejectedPod>>,
     quiet_period: QuietPeriod,
+    metrics: Metrics,
     _running: DropGuard,
 }
 
@@ -45,12 +47,14 @@ impl Setup {
             clock: WallClock::system(),
         };
         let manager = StatusManager::new(api.client(), sources);
+        let metrics = Metrics::default();
+        manager.register(&metrics);
         #[expect(clippy::disallowed_methods, reason = "tasks of a test")]
         {
             tokio::spawn(api::run(api.client(), "n1".to_owned(), Vec::new(), tx, cancel.clone()));
             tokio::spawn(manager.run(cancel.clone()));
         }
-        Self { api, status_cache, rejected, quiet_period, _running: cancel.drop_guard() }
+        Self { api, status_cache, rejected, quiet_period, metrics, _running: cancel.drop_guard() }
     }
 
     /// A pod bound to this node.
@@ -94,6 +98,19 @@ impl Setup {
     fn end(&self, pod: &Arc<AdmittedPod>) {
         self.report(pod, json!({"phase": "Succeeded"}), LifecycleSummary::Terminated);
         self.status_cache.released(&crate::pod::pod_uid(pod));
+    }
+
+    /// How many changes reached the API server, and the sum of the seconds that they took.
+    fn synced(&self) -> (u32, u32) {
+        let text = self.metrics.encode();
+        let value = |name: &str| {
+            let name = format!("kubelet_pod_status_sync_duration_seconds_{name} ");
+            let line = text.lines().find_map(|line| line.strip_prefix(&name)).unwrap();
+            line.parse::<f64>().unwrap()
+        };
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few seconds")]
+        let of = |name| value(name).round() as u32;
+        (of("count"), of("sum"))
     }
 
     fn shown(&self) -> Option<PodStatus> {
@@ -323,6 +340,38 @@ async fn a_field_that_a_webhook_strips_is_retried_with_back_off_and_changes_at_o
     setup.api.heal();
     tokio::time::sleep(Duration::from_secs(3600)).await;
     assert_eq!(setup.shown().unwrap().pod_ip.as_deref(), Some("10.0.0.1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_counts_from_its_report_until_the_api_server_has_it() {
+    let setup = Setup::new();
+    let pod = setup.running_pod().await;
+    assert_eq!(setup.synced(), (1, 0));
+    // One that is taken back before it is written is none, and the next one does not count from it.
+    setup.report_ip(&pod, "10.0.0.1");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    setup.report(&pod, ready("True"), LifecycleSummary::Active);
+    setup.settle().await;
+    assert_eq!((setup.patches(), setup.synced()), (1, (1, 0)));
+    setup.report(&pod, ready("False"), LifecycleSummary::Active);
+    setup.settle().await;
+    assert_eq!(setup.synced(), (2, 0));
+    // A change during a write counts by itself.
+    setup.api.fail(ApiRule::once("PATCH", "/pods/a", ApiFault::Delay(Duration::from_secs(20))));
+    setup.report(&pod, ready("True"), LifecycleSummary::Active);
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    setup.report(&pod, ready("False"), LifecycleSummary::Active);
+    setup.settle().await;
+    assert_eq!(setup.synced(), (4, 25));
+    // A failed write does not start the time again.
+    setup.api.fail(ApiRule::once("PATCH", "/pods/a", ApiFault::Hang));
+    setup.report(&pod, ready("True"), LifecycleSummary::Active);
+    setup.settle().await;
+    assert_eq!(setup.synced(), (5, 55));
+    setup.api.delete(POD, Some(30));
+    setup.end(&pod);
+    setup.settle().await;
+    assert_eq!((setup.shown(), setup.synced()), (None, (6, 55)), "a deletion is no status");
 }
 
 #[derive(Clone, Debug)]
