@@ -20,6 +20,7 @@ here=$(dirname "${BASH_SOURCE[0]}")
 . "$here/lib/e2e_images.sh"
 
 need_root "$@"
+caller_dir=$PWD
 say "installing and building what is missing"
 install_packages
 cd "$TOP"
@@ -35,4 +36,6 @@ install_rust
 as_builder cargo build --workspace --locked --quiet
 target=$(as_builder cargo metadata --no-deps --format-version 1 | jq -r .target_directory)
 export HOSTLET_BIN=${HOSTLET_BIN:-$target/debug/hostlet}
+# DIRECTORY and PATH are relative to it.
+cd "$caller_dir"
 exec "$target/debug/conformance" --known "$TOP/integration/conformance_failures.txt" "$@"

@@ -46,7 +46,9 @@ fn args() -> Result<Args> {
             _ => bail!("unknown argument: {arg}"),
         }
     }
-    let report = report.unwrap_or_else(|| std::env::temp_dir().join("hostlet-conformance"));
+    let report: PathBuf = report.unwrap_or_else(|| std::env::temp_dir().join("hostlet-conformance"));
+    // ginkgo runs the tests in another directory.
+    let report = std::path::absolute(report).context("the directory of the report")?;
     Ok(Args { known: known.context("--known is missing")?, focus, skip, report })
 }
 
