@@ -13,13 +13,12 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::cri::RuntimeService;
 use crate::cri::fake::FakeRuntime;
-use crate::cri::wire::{ContainerConfig, ContainerMetadata, ImageSpec, PodSandboxConfig, PodSandboxMetadata};
 use crate::pleg::{Pleg, PlegHandle};
-use crate::pod::{AdmittedPod, pod_ref};
+use crate::pod::AdmittedPod;
+use crate::pod::testing::run;
 use crate::status::{LifecycleSummary, PodStatusEntry, StatusCache};
-use crate::types::{CONTAINER_NAME_LABEL, ContainerId, POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL};
+use crate::types::{ContainerId, PodRef};
 
 /// The pod `default/web`, with the container `c`.
 pub(crate) struct Running {
@@ -39,12 +38,13 @@ impl Running {
         fs::create_dir(dir.path().join("c")).unwrap();
         fs::write(dir.path().join("c/0.log"), "").unwrap();
         let fake = FakeRuntime::new();
-        let id = run(&fake, &dir).await;
+        let reference = PodRef::new("default", "web", "uid-1");
+        let id = run(&fake, &reference, Some(dir.path())).await;
         let (relister, pleg) = Pleg::new(Arc::new(fake.clone()), StdRng::seed_from_u64(1));
         let mut tasks = JoinSet::new();
         tasks.spawn(relister.run(CancellationToken::new()));
+        pleg.cache().newer_than(&reference, None).await.unwrap();
         let pod = pod(&id);
-        pleg.cache().newer_than(&pod_ref(&pod), None).await.unwrap();
         let status_cache = StatusCache::default();
         status_cache.report(PodStatusEntry {
             pod: AdmittedPod::new(pod.clone()),
@@ -75,40 +75,6 @@ impl Running {
         files.sort();
         files
     }
-}
-
-async fn run(fake: &FakeRuntime, dir: &TempDir) -> ContainerId {
-    let labels = [
-        (POD_NAME_LABEL, "web"),
-        (POD_NAMESPACE_LABEL, "default"),
-        (POD_UID_LABEL, "uid-1"),
-        (CONTAINER_NAME_LABEL, "c"),
-    ];
-    let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
-    let metadata = PodSandboxMetadata {
-        name: "web".to_owned(),
-        namespace: "default".to_owned(),
-        uid: "uid-1".to_owned(),
-        attempt: 0,
-    };
-    let sandbox_config = PodSandboxConfig {
-        metadata: Some(metadata),
-        labels: labels[..3].iter().cloned().collect(),
-        log_directory: dir.path().display().to_string(),
-        ..PodSandboxConfig::default()
-    };
-    let sandbox = fake.run_sandbox(sandbox_config.clone(), "").await.unwrap();
-    fake.add_image("docker.io/library/img:1");
-    let config = ContainerConfig {
-        metadata: Some(ContainerMetadata { name: "c".to_owned(), attempt: 0 }),
-        image: Some(ImageSpec { image: "docker.io/library/img:1".to_owned(), ..ImageSpec::default() }),
-        labels: labels.into(),
-        log_path: "c/0.log".to_owned(),
-        ..ContainerConfig::default()
-    };
-    let id = fake.create_container(&sandbox, config, sandbox_config).await.unwrap();
-    fake.start_container(&id).await.unwrap();
-    id
 }
 
 fn pod(id: &ContainerId) -> Pod {

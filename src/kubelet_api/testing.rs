@@ -13,13 +13,11 @@ use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tower::ServiceExt;
 
-use crate::cri::RuntimeService;
 use crate::cri::fake::FakeRuntime;
-use crate::cri::wire::{ContainerConfig, ContainerMetadata, ImageSpec, PodSandboxConfig, PodSandboxMetadata};
 use crate::pleg::{Pleg, PlegHandle};
+use crate::pod::testing::run;
 use crate::pod::{AdmittedPod, pod_ref};
 use crate::status::{LifecycleSummary, PodStatusEntry, StatusCache};
-use crate::types::{CONTAINER_NAME_LABEL, POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL};
 
 /// A node with the pod `default/web` (`uid-1`), whose container `c` runs; `d` does not.
 pub(super) struct Bench {
@@ -39,8 +37,7 @@ pub(super) fn web() -> Pod {
 impl Bench {
     pub(super) async fn new() -> Self {
         let fake = FakeRuntime::new();
-        fake.add_image("docker.io/library/img:1");
-        start_pod(&fake).await;
+        run(&fake, &pod_ref(&web()), None).await;
         let (relister, pleg) = Pleg::new(Arc::new(fake.clone()), StdRng::seed_from_u64(1));
         let status_cache = StatusCache::default();
         let status: PodStatus = serde_json::from_value(json!({"phase": "Running"})).unwrap();
@@ -56,36 +53,6 @@ impl Bench {
         pleg.cache().newer_than(&pod_ref(&web()), None).await.unwrap();
         Self { fake, pleg, status_cache, _running: (tasks, cancel.drop_guard()) }
     }
-}
-
-async fn start_pod(fake: &FakeRuntime) {
-    let labels = [
-        (POD_NAME_LABEL, "web"),
-        (POD_NAMESPACE_LABEL, "default"),
-        (POD_UID_LABEL, "uid-1"),
-        (CONTAINER_NAME_LABEL, "c"),
-    ];
-    let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
-    let metadata = PodSandboxMetadata {
-        name: "web".to_owned(),
-        namespace: "default".to_owned(),
-        uid: "uid-1".to_owned(),
-        attempt: 0,
-    };
-    let sandbox_config = PodSandboxConfig {
-        metadata: Some(metadata),
-        labels: labels[..3].iter().cloned().collect(),
-        ..PodSandboxConfig::default()
-    };
-    let config = ContainerConfig {
-        metadata: Some(ContainerMetadata { name: "c".to_owned(), attempt: 0 }),
-        image: Some(ImageSpec { image: "docker.io/library/img:1".to_owned(), ..ImageSpec::default() }),
-        labels: labels.into_iter().collect(),
-        ..ContainerConfig::default()
-    };
-    let sandbox = fake.run_sandbox(sandbox_config.clone(), "").await.unwrap();
-    let container = fake.create_container(&sandbox, config, sandbox_config).await.unwrap();
-    fake.start_container(&container).await.unwrap();
 }
 
 /// The status, headers and text of an answer.

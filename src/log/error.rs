@@ -44,8 +44,8 @@ pub enum LogError {
     RemoveTree { path: PathBuf, source: SysError },
 }
 
-/// Converts an I/O error.
-pub(super) fn at<E>(make: impl FnOnce(PathBuf, io::Error) -> E, path: &Path) -> impl FnOnce(io::Error) -> E {
+/// Converts an I/O error of an operation on this path.
+pub fn at<E>(make: impl FnOnce(PathBuf, io::Error) -> E, path: &Path) -> impl FnOnce(io::Error) -> E {
     let path = path.to_owned();
     move |source| make(path, source)
 }

@@ -14,7 +14,7 @@ mod tail;
 mod termination;
 
 pub use cleanup::LogCleanUp;
-pub use error::LogError;
+pub use error::{LogError, at};
 pub use layout::LogLayout;
 pub use line::{LogLine, LogLineError, LogStream};
 pub use names::container_log_path;

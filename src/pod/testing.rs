@@ -1,13 +1,19 @@
 //! Small pods and observations for tests.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::cri::{ContainerState, ContainerStatus, SandboxState, SandboxStatus};
-use crate::types::{CONFIG_SOURCE_ANNOTATION, ContainerId, SandboxId};
+use crate::cri::fake::FakeRuntime;
+use crate::cri::wire::{ContainerConfig, ContainerMetadata, ImageSpec, PodSandboxConfig, PodSandboxMetadata};
+use crate::cri::{ContainerState, ContainerStatus, RuntimeService, SandboxState, SandboxStatus};
+use crate::types::{
+    CONFIG_SOURCE_ANNOTATION, CONTAINER_NAME_LABEL, ContainerId, POD_NAME_LABEL, POD_NAMESPACE_LABEL,
+    POD_UID_LABEL, PodRef, SandboxId,
+};
 
 /// A static pod with these containers, all of image `img`.
 pub(crate) fn pod(name: &str, uid: &str, policy: &str, containers: &[&str]) -> Pod {
@@ -86,4 +92,42 @@ pub(crate) fn sandbox(attempt: u32, state: SandboxState) -> SandboxStatus {
         host_network: false,
         ips: vec!["10.0.0.1".parse().unwrap()],
     }
+}
+
+/// The image of [`run`].
+const IMAGE: &str = "docker.io/library/img:1";
+
+/// Runs a pod whose only container is `c`, with its log in `c/0.log` below `logs`.
+pub(crate) async fn run(fake: &FakeRuntime, pod: &PodRef, logs: Option<&Path>) -> ContainerId {
+    let labels = [
+        (POD_NAME_LABEL, &*pod.name),
+        (POD_NAMESPACE_LABEL, &*pod.namespace),
+        (POD_UID_LABEL, pod.uid.as_str()),
+        (CONTAINER_NAME_LABEL, "c"),
+    ];
+    let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let metadata = PodSandboxMetadata {
+        name: pod.name.to_string(),
+        namespace: pod.namespace.to_string(),
+        uid: pod.uid.to_string(),
+        attempt: 0,
+    };
+    let sandbox_config = PodSandboxConfig {
+        metadata: Some(metadata),
+        labels: labels[..3].iter().cloned().collect(),
+        log_directory: logs.map(|logs| logs.display().to_string()).unwrap_or_default(),
+        ..PodSandboxConfig::default()
+    };
+    let config = ContainerConfig {
+        metadata: Some(ContainerMetadata { name: "c".to_owned(), attempt: 0 }),
+        image: Some(ImageSpec { image: IMAGE.to_owned(), ..ImageSpec::default() }),
+        labels: labels.into(),
+        log_path: logs.map(|_| "c/0.log".to_owned()).unwrap_or_default(),
+        ..ContainerConfig::default()
+    };
+    fake.add_image(IMAGE);
+    let sandbox = fake.run_sandbox(sandbox_config.clone(), "").await.unwrap();
+    let container = fake.create_container(&sandbox, config, sandbox_config).await.unwrap();
+    fake.start_container(&container).await.unwrap();
+    container
 }

@@ -1,7 +1,7 @@
 //! Why a log could not be rotated.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use tokio::task::JoinError;
 
@@ -31,13 +31,4 @@ pub(super) enum RotationError {
     /// The work on files panicked.
     #[error("the work on the log {} failed", path.display())]
     Work { path: PathBuf, source: JoinError },
-}
-
-/// Converts an I/O error.
-pub(super) fn at(
-    make: impl FnOnce(PathBuf, io::Error) -> RotationError,
-    path: &Path,
-) -> impl FnOnce(io::Error) -> RotationError {
-    let path = path.to_owned();
-    move |source| make(path, source)
 }

@@ -11,9 +11,9 @@ use flate2::write::GzEncoder;
 use jiff::civil::DateTime;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use super::error::{RotationError, at};
+use super::error::RotationError;
 use super::plan::plan;
-use crate::log::{RotatedForm, RotatedLog};
+use crate::log::{RotatedForm, RotatedLog, at};
 
 /// Buffer of compressed text in bytes.
 const BUFFER: usize = 64 * 1024;
