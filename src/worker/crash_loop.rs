@@ -3,7 +3,8 @@
 //! 10 s after the second termination, doubling to a cap, reset once a container ran for more than ten minutes (upstream's
 //! `flowcontrol.Backoff` with the window measured from the container's end). A new daemon continues with the stored counts.
 //! Counts that were not stored, because the daemon was killed or has no store, are derived from the attempts: restarting the
-//! daemon does not reset a back-off.
+//! daemon does not reset a back-off. The stock kubelet forgets all of them at its restart and restarts each container once more
+//! without a pause; if it is restarted often, no container waits.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -143,7 +144,8 @@ impl CrashLoops {
     }
 
     /// The back-off of an earlier daemon if it was never reset: attempt n is the n-th restart. Those of another definition do not
-    /// count.
+    /// count. So the first end that an adopting daemon sees waits as if that daemon had seen the earlier ones: not after attempt 0,
+    /// 10 s after attempt 1.
     fn adopted(&self, ended: &ContainerStatus) -> Option<Backoff<Timestamp>> {
         let others = self.entries.iter().filter(|((name, _), _)| *name == ended.name);
         let first = others.map(|(_, count)| count.attempt.saturating_add(1)).max().unwrap_or_default();
