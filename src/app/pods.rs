@@ -18,7 +18,7 @@ use super::tasks::{Stage, Tasks};
 use crate::cgroup::{CgroupVersion, Cgroups};
 use crate::config::Config;
 use crate::container_logs::{LogRotation, RotationSources};
-use crate::cri_config::{HostSettings, KernelFacts, SubordinateIds, UserNamespaces};
+use crate::cri_config::{HostSettings, KernelFacts, SubordinateIds, UserNamespaces, resolv_conf_problem};
 use crate::gate::{StartGate, StopGate};
 use crate::housekeeping::{HostJanitor, LeftoverShims, PodsLimit, ProtectedMemory};
 use crate::image::preload::{self, Containerd, PreloadConfig};
@@ -177,6 +177,10 @@ impl Parts {
         };
         let settings =
             host_settings(config, runtime_info, cgroup_version, &self.node, self.addresses.clone());
+        // As upstream, once: what a later change does to a pod is an event of that pod.
+        if let Some(problem) = resolv_conf_problem(&settings).await {
+            (self.node_events)(NodeEvent::resolv_conf(problem));
+        }
         let user_namespaces = Arc::new(UserNamespaces::new(
             config.root_dir.clone(),
             config.pods.ids_per_pod,

@@ -2,6 +2,7 @@
 //! (Kubernetes docs, "DNS for Services and Pods"; resolv.conf(5)). Pure; never resolves a name.
 
 use std::net::IpAddr;
+use std::path::Path;
 
 use k8s_openapi::api::core::v1::PodDNSConfig;
 
@@ -14,6 +15,8 @@ const MAX_SEARCH_PATHS: usize = 32;
 const MAX_SEARCH_CHARS: usize = 2048;
 /// Some resolvers abort on longer search paths.
 const MAX_SEARCH_PATH_CHARS: usize = 253;
+/// Search paths that pods of a cluster have before those of the host.
+const CLUSTER_SEARCH_PATHS: usize = 3;
 const CLUSTER_OPTION: &str = "ndots:5";
 
 /// Why a resolv.conf is invalid.
@@ -54,6 +57,32 @@ pub fn parse_resolv_conf(text: &str) -> Result<DnsConfig, ResolvConfError> {
         }
     }
     Ok(config)
+}
+
+/// Which limit of pods the search line of the host's resolv.conf exceeds, in upstream's words; `None` if it fits.
+pub(super) fn exceeded_search_limit(
+    searches: &[String],
+    path: &Path,
+    cluster_domain: &str,
+) -> Option<String> {
+    let path = path.display();
+    let max_paths =
+        if cluster_domain.is_empty() { MAX_SEARCH_PATHS } else { MAX_SEARCH_PATHS - CLUSTER_SEARCH_PATHS };
+    if searches.len() > max_paths {
+        return Some(format!(
+            "Resolv.conf file '{path}' contains search line consisting of more than {max_paths} domains!"
+        ));
+    }
+    if searches.iter().any(|search| search.len() > MAX_SEARCH_PATH_CHARS) {
+        return Some(format!(
+            "Resolv.conf file \"{path}\" contains a search path which length is more than allowed {MAX_SEARCH_PATH_CHARS} chars!"
+        ));
+    }
+    (searches.join(" ").len() > MAX_SEARCH_CHARS).then(|| {
+        format!(
+            "Resolv.conf file '{path}' contains search line which length is more than allowed {MAX_SEARCH_CHARS} chars!"
+        )
+    })
 }
 
 /// The effective DNS policy.

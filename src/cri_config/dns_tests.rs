@@ -36,6 +36,35 @@ fn resolver_file() {
 }
 
 #[test]
+fn a_search_line_of_the_host_that_exceeds_the_limits_of_pods_is_reported_in_upstreams_words() {
+    let found = |searches: &[String], domain: &str| {
+        exceeded_search_limit(searches, Path::new("/etc/resolv.conf"), domain).unwrap_or_default()
+    };
+    let short = |count: usize| vec!["a".to_owned(); count];
+    assert_eq!(found(&short(32), ""), "");
+    assert_eq!(
+        found(&short(33), ""),
+        "Resolv.conf file '/etc/resolv.conf' contains search line consisting of more than 32 domains!"
+    );
+    assert_eq!(found(&short(29), "cluster.local"), "");
+    assert_eq!(
+        found(&short(30), "cluster.local"),
+        "Resolv.conf file '/etc/resolv.conf' contains search line consisting of more than 29 domains!"
+    );
+    assert_eq!(found(&["a".repeat(253)], ""), "");
+    assert_eq!(
+        found(&["a".repeat(254)], ""),
+        "Resolv.conf file \"/etc/resolv.conf\" contains a search path which length is more than allowed 253 chars!"
+    );
+    let long = |last: usize| [vec!["a".repeat(204); 9], vec!["a".repeat(last)]].concat();
+    assert_eq!(found(&long(203), ""), "");
+    assert_eq!(
+        found(&long(204), ""),
+        "Resolv.conf file '/etc/resolv.conf' contains search line which length is more than allowed 2048 chars!"
+    );
+}
+
+#[test]
 fn cluster_first_is_the_default() {
     let (config, warnings) = pod_dns((&pod(|_| ())).into(), resolver(), &host());
     assert_eq!(config.servers, ["10.96.0.10"]);

@@ -19,6 +19,7 @@ use crate::cri::wire::{DnsConfig, ImageSpec, Mount, MountPropagation};
 use crate::pod::view::PodView;
 use crate::pod::{absolute_mount_path, recursive_read_only};
 use crate::sys::file_work;
+use crate::types::error_chain;
 use crate::volume::PodVolumes;
 
 const ETC_HOSTS: &str = "/etc/hosts";
@@ -96,13 +97,24 @@ pub async fn make_pod_dir(uid: &str, host: &HostSettings) -> Result<(), FilesErr
 pub async fn pod_dns(pod: &Pod, host: &HostSettings) -> Result<(DnsConfig, Vec<DnsWarning>), FilesError> {
     let resolver = match &host.resolv_conf {
         None => DnsConfig::default(),
-        Some(path) => {
-            let content = read(path).await?;
-            let parsed = parse_resolv_conf(&String::from_utf8_lossy(&content));
-            parsed.map_err(|source| FilesError::ResolvConf { path: path.clone(), source })?
-        }
+        Some(path) => read_resolv_conf(path).await?,
     };
     Ok(dns::pod_dns(PodView::from(pod), resolver, host))
+}
+
+/// What is wrong with the host's resolv.conf whatever pods come: it cannot be read, or exceeds their limits.
+pub async fn resolv_conf_problem(host: &HostSettings) -> Option<String> {
+    let path = host.resolv_conf.as_ref()?;
+    match read_resolv_conf(path).await {
+        Ok(found) => dns::exceeded_search_limit(&found.searches, path, &host.cluster_domain),
+        Err(error) => Some(error_chain(&error)),
+    }
+}
+
+async fn read_resolv_conf(path: &Path) -> Result<DnsConfig, FilesError> {
+    let content = read(path).await?;
+    let parsed = parse_resolv_conf(&String::from_utf8_lossy(&content));
+    parsed.map_err(|source| FilesError::ResolvConf { path: path.to_owned(), source })
 }
 
 /// Creates the files for a container's next start and returns its mounts: volumes in the order of its spec, then a rewritten
@@ -314,9 +326,14 @@ mod tests {
         let host = HostSettings { resolv_conf: Some(path.clone()), ..host() };
         let pod = pod(json!({"dnsPolicy": "Default", "containers": []}));
         assert_eq!(pod_dns(&pod, &host).await.unwrap().0.servers, ["9.9.9.9"]);
+        assert_eq!(resolv_conf_problem(&host).await, None);
+        std::fs::write(&path, "search ".to_owned() + &"a ".repeat(40)).unwrap();
+        assert!(resolv_conf_problem(&host).await.unwrap().contains("more than 29 domains"));
         std::fs::remove_file(&path).unwrap();
         let error = pod_dns(&pod, &host).await.unwrap_err();
-        assert_eq!(error.to_string(), format!("reading {}", path.display()));
+        let unreadable = format!("reading {}", path.display());
+        assert_eq!(error.to_string(), unreadable);
+        assert!(resolv_conf_problem(&host).await.unwrap().starts_with(&unreadable));
     }
 
     /// The stock kubelet's mounts for these volumes.

@@ -33,7 +33,9 @@ pub use env::{EnvSources, FileValue, env_references};
 pub use env_file::{EnvFileError, env_file_value};
 pub use error::ConfigError;
 pub use expand::expand;
-pub use files::{FilesError, MountSources, MountSupport, container_mounts, make_pod_dir, pod_dns};
+pub use files::{
+    FilesError, MountSources, MountSupport, container_mounts, make_pod_dir, pod_dns, resolv_conf_problem,
+};
 pub use hash::container_hash;
 pub use kernel::KernelFacts;
 pub use linux_resources::{resized_resources, resized_sandbox};

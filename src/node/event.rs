@@ -39,6 +39,11 @@ impl NodeEvent {
         Self::warning("PossibleMemoryBackedVolumesOnDisk", message.to_owned())
     }
 
+    /// The host's resolv.conf cannot be the base of those of pods as it is.
+    pub fn resolv_conf(problem: String) -> Self {
+        Self::warning("CheckLimitsForResolvConf", problem)
+    }
+
     /// The limit of all pods together was set.
     pub fn allocatable_enforced() -> Self {
         Self::normal("NodeAllocatableEnforced", "Updated Node Allocatable limit across pods".to_owned())
