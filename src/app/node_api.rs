@@ -26,6 +26,7 @@ use crate::kubelet_api::{
     IdentityFiles, KubeletApi, ListenError, NodePages, PodLists, RequestMetrics, Scraped, SystemLogs,
     TlsSettings, TlsTask, ZPages,
 };
+use crate::sys::checkpoints_dir;
 use crate::telemetry::LogControl;
 use crate::tls::{CertificateStore, ServerTls, TlsError, TlsVersion, self_signed_files};
 use crate::types::WallClock;
@@ -209,7 +210,7 @@ fn endpoints(
                 status_cache: parts.status_cache.clone(),
                 observed,
                 runtime: parts.runtime.runtime.clone(),
-                dir: config.root_dir.join("checkpoints"),
+                dir: checkpoints_dir(&config.root_dir),
                 clock,
             }),
             debug: DebugHandlers {

@@ -1,8 +1,10 @@
 //! Facts for a purge. Reads only.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -12,7 +14,7 @@ use crate::cri_config::pod_dirs;
 use crate::housekeeping::{Family, IPTABLES, has_iptables_chains};
 use crate::ownership::runtime_pods;
 use crate::store::{Store, Table};
-use crate::sys::HostDirs;
+use crate::sys::{HostDirs, checkpoints_dir, common_dirs};
 use crate::types::{PodRef, PodUid, error_chain};
 
 /// What a purge depends on.
@@ -28,6 +30,8 @@ pub struct PurgeFacts {
     pub with_directory: BTreeSet<PodUid>,
     /// hostlet's own files that exist.
     pub own_files: Vec<PathBuf>,
+    /// The checkpoints of containers, if nothing in the root directory shows another kubelet that may have made them.
+    pub checkpoints: Option<PathBuf>,
     /// Whether the host has the iptables chains that hostlet makes.
     pub has_chains: bool,
 }
@@ -48,14 +52,46 @@ pub async fn purge_facts(config: &Config, dirs: &HostDirs, runtime: &dyn Runtime
     for (program, _) in iptables(config) {
         has_chains |= has_iptables_chains(&program).await;
     }
+    let own_files: Vec<PathBuf> =
+        own.into_iter().flatten().filter(|path| path.symlink_metadata().is_ok()).collect();
     PurgeFacts {
+        checkpoints: own_checkpoints(&dirs.root, &own_files),
         has_chains,
         daemon_runs: UnixStream::connect(&config.socket).is_ok(),
         recorded,
         in_runtime,
         with_directory: pod_dirs(&dirs.root).unwrap_or_default().into_iter().collect(),
-        own_files: own.into_iter().flatten().filter(|path| path.symlink_metadata().is_ok()).collect(),
+        own_files,
     }
+}
+
+/// The checkpoints in a root directory that has only these files beside them and what every kubelet creates.
+fn own_checkpoints(root: &Path, own_files: &[PathBuf]) -> Option<PathBuf> {
+    let (all, checkpoints) = (remains(root), checkpoints_dir(root));
+    let is_ours = |path: &PathBuf| {
+        *path == checkpoints
+            || *path == root.join("pods")
+            || own_files.contains(path)
+            || is_unused(root, path)
+    };
+    (all.contains(&checkpoints) && all.iter().all(is_ours)).then_some(checkpoints)
+}
+
+/// Whether a path is an empty directory that every kubelet creates in its root directory.
+pub(super) fn is_unused(root: &Path, path: &Path) -> bool {
+    common_dirs(root).any(|dir| dir == path) && remains(path).is_empty()
+}
+
+/// What remains in a directory. In the root directory it is a stock kubelet's, or what could not be removed.
+pub(super) fn remains(dir: &Path) -> Vec<PathBuf> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Vec::new(),
+        Err(_) => return vec![dir.to_owned()],
+    };
+    let mut left: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    left.sort();
+    left
 }
 
 /// The iptables programs with which the daemon made chains; none if it made none.
@@ -74,4 +110,27 @@ fn recorded(store: &Store) -> BTreeMap<PodUid, PodRef> {
         (PodUid::from(uid.as_str()), PodRef::new(text("namespace"), text("name"), &uid))
     };
     keys.map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checkpoints_beside_files_of_another_kubelet_may_be_its_own() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |path: &str| root.path().join(path);
+        let found = || own_checkpoints(root.path(), &[at("hostlet")]);
+        for path in ["hostlet", "plugins", "device-plugins", "pods/uid"] {
+            fs::create_dir_all(at(path)).unwrap();
+        }
+        assert_eq!(found(), None);
+        fs::create_dir(at("checkpoints")).unwrap();
+        assert_eq!(found(), Some(at("checkpoints")));
+        for path in ["plugins/driver", "pki", "config.yaml"] {
+            fs::create_dir(at(path)).unwrap();
+            assert_eq!(found(), None, "{path}");
+            fs::remove_dir(at(path)).unwrap();
+        }
+    }
 }

@@ -2,12 +2,12 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures::future::join_all;
 
+use super::facts::{is_unused, remains};
 use super::plan::PurgePlan;
 use crate::cgroup::Cgroups;
 use crate::cri::{ContainerState, CriError, RuntimeService};
@@ -167,26 +167,18 @@ impl Purger {
     fn remove_own(&self, files: &[PathBuf]) -> Vec<PurgeError> {
         let mut failed: Vec<_> =
             files.iter().filter_map(|file| remove_tree(file).err()).map(PurgeError::File).collect();
-        // hostlet created them if nothing else is in them.
         let _ = fs::remove_dir(self.root_dir.join("pods"));
-        if remains(&self.root_dir).is_empty() {
+        let left = remains(&self.root_dir);
+        // hostlet created them if nothing else is in them.
+        if left.iter().all(|path| is_unused(&self.root_dir, path)) {
+            for dir in &left {
+                let _ = fs::remove_dir(dir);
+            }
             failed.extend(unshare_dir(&self.root_dir, &*self.mounts).err().map(PurgeError::File));
             let _ = fs::remove_dir(&self.root_dir);
         }
         failed
     }
-}
-
-/// What remains in the root directory. It is a stock kubelet's, or what could not be removed.
-pub(super) fn remains(root: &Path) -> Vec<PathBuf> {
-    let entries = match fs::read_dir(root) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Vec::new(),
-        Err(_) => return vec![root.to_owned()],
-    };
-    let mut left: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    left.sort();
-    left
 }
 
 impl Purger {
@@ -199,42 +191,20 @@ impl Purger {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::path::Path;
 
     use super::*;
     use crate::cri::Operation;
     use crate::cri::fake::{FakeRuntime, Fault, Rule};
-    use crate::cri::wire::{
-        ContainerConfig, ContainerMetadata, ImageSpec, PodSandboxConfig, PodSandboxMetadata,
-    };
     use crate::ownership::runtime_pods;
+    use crate::pod;
     use crate::sys::testing::in_mount_namespace;
     use crate::sys::{KernelMounts, share_dir};
-    use crate::types::{CONTAINER_NAME_LABEL, POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL};
 
     async fn run(fake: &FakeRuntime, name: &str) -> PodRef {
-        let uid = format!("uid-of-{name}");
-        let labels = [(POD_NAME_LABEL, name), (POD_NAMESPACE_LABEL, "default"), (POD_UID_LABEL, &uid)];
-        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
-        let config = PodSandboxConfig {
-            metadata: Some(PodSandboxMetadata {
-                name: name.to_owned(),
-                namespace: "default".to_owned(),
-                uid: uid.clone(),
-                attempt: 0,
-            }),
-            labels: labels.clone().into(),
-            ..PodSandboxConfig::default()
-        };
-        let sandbox = fake.run_sandbox(config.clone(), "").await.unwrap();
-        let container = ContainerConfig {
-            metadata: Some(ContainerMetadata { name: "c".to_owned(), attempt: 0 }),
-            image: Some(ImageSpec { image: "docker.io/library/img:1".to_owned(), ..ImageSpec::default() }),
-            labels: labels.into_iter().chain([(CONTAINER_NAME_LABEL.to_owned(), "c".to_owned())]).collect(),
-            ..ContainerConfig::default()
-        };
-        let id = fake.create_container(&sandbox, container, config).await.unwrap();
-        fake.start_container(&id).await.unwrap();
-        PodRef::new("default", name, &uid)
+        let pod = PodRef::new("default", name, &format!("uid-of-{name}"));
+        pod::testing::run(fake, &pod, None).await;
+        pod
     }
 
     fn purger(fake: &FakeRuntime, root: &Path) -> Purger {
@@ -253,7 +223,6 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let at = |path: &str| dir.path().join(path);
         let fake = FakeRuntime::new();
-        fake.add_image("docker.io/library/img:1");
         let (ours, theirs) = (run(&fake, "ours").await, run(&fake, "theirs").await);
         for path in [
             "kubelet/hostlet",
@@ -288,11 +257,34 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_root_directory_without_files_of_others_is_removed_with_its_checkpoints() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |path: &str| dir.path().join(path);
+        let purger = purger(&FakeRuntime::new(), dir.path());
+        for driver in [true, false] {
+            for path in ["kubelet/hostlet", "kubelet/pods", "kubelet/plugins", "kubelet/checkpoints"] {
+                fs::create_dir_all(at(path)).unwrap();
+            }
+            fs::write(at("kubelet/checkpoints/checkpoint-web_default-c-2026-11-25T10:00:00Z.tar"), "")
+                .unwrap();
+            if driver {
+                fs::write(at("kubelet/plugins/driver"), "").unwrap();
+            }
+            let files = vec![at("kubelet/hostlet"), at("kubelet/checkpoints")];
+            let failed = purger.perform(&PurgePlan { files, ..PurgePlan::default() }).await;
+            assert!(failed.is_empty(), "{failed:?}");
+            let left = if driver { vec![at("kubelet/plugins")] } else { Vec::new() };
+            assert_eq!(purger.remains(), left);
+            assert_eq!(at("kubelet").exists(), driver);
+            let _ = fs::remove_file(at("kubelet/plugins/driver"));
+        }
+    }
+
+    #[tokio::test]
     async fn what_a_pod_that_cannot_be_ended_uses_stays_and_so_does_the_store() {
         let dir = tempfile::tempdir().unwrap();
         let at = |path: &str| dir.path().join(path);
         let fake = FakeRuntime::new();
-        fake.add_image("docker.io/library/img:1");
         let (stuck, fine) = (run(&fake, "stuck").await, run(&fake, "fine").await);
         for path in ["kubelet/hostlet", "kubelet/pods/uid-of-stuck", "kubelet/pods/uid-of-fine"] {
             fs::create_dir_all(at(path)).unwrap();

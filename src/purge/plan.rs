@@ -31,7 +31,7 @@ pub struct PurgePlan {
     pub pods: Vec<PodRef>,
     /// Pods whose directories, volumes, logs and cgroups are removed: these, and recorded ones that the runtime does not have.
     pub uids: Vec<PodUid>,
-    /// hostlet's own files.
+    /// hostlet's own files and directories.
     pub files: Vec<PathBuf>,
     /// Whether the iptables chains are removed. A kubelet that has pods here needs them.
     pub has_chains: bool,
@@ -72,8 +72,15 @@ pub fn purge_plan(facts: PurgeFacts) -> Result<PurgePlan, Obstacle> {
         in_runtime.into_iter().partition(|pod| recorded.contains_key(&pod.uid));
     // Another kubelet may have made them, if hostlet has no files here.
     let has_chains = facts.has_chains && foreign.is_empty() && !facts.own_files.is_empty();
+    // It may have made the checkpoints, if another kubelet had a pod here, or hostlet has no files.
+    let has_only_ours =
+        foreign.is_empty() && facts.with_directory.iter().all(|uid| recorded.contains_key(uid));
+    let mut files = facts.own_files;
+    if has_only_ours && !files.is_empty() {
+        files.extend(facts.checkpoints);
+    }
     let uids = recorded.into_keys().collect();
-    Ok(PurgePlan { pods, uids, files: facts.own_files, has_chains, foreign })
+    Ok(PurgePlan { pods, uids, files, has_chains, foreign })
 }
 
 #[cfg(test)]
@@ -92,6 +99,7 @@ mod tests {
             in_runtime: Ok(in_runtime.iter().map(|name| pod(name)).collect()),
             with_directory: Default::default(),
             own_files: vec!["/var/lib/kubelet/hostlet".into()],
+            checkpoints: None,
             has_chains: true,
         }
     }
@@ -105,6 +113,20 @@ mod tests {
         assert_eq!(plan.files, [PathBuf::from("/var/lib/kubelet/hostlet")]);
         let nothing = PurgeFacts { own_files: Vec::new(), ..facts(&[], &["theirs"]) };
         assert!(purge_plan(nothing).unwrap().is_empty(), "twice is once");
+    }
+
+    #[test]
+    fn checkpoints_are_removed_if_no_other_kubelet_was_here() {
+        let with = |facts: PurgeFacts| {
+            let checkpoints = PathBuf::from("/var/lib/kubelet/checkpoints");
+            let plan = purge_plan(PurgeFacts { checkpoints: Some(checkpoints.clone()), ..facts }).unwrap();
+            plan.files.contains(&checkpoints)
+        };
+        assert!(with(facts(&["a"], &["a"])));
+        assert!(with(PurgeFacts { with_directory: [pod("a").uid].into(), ..facts(&["a"], &[]) }));
+        assert!(!with(facts(&["a"], &["a", "theirs"])));
+        assert!(!with(PurgeFacts { with_directory: [pod("theirs").uid].into(), ..facts(&["a"], &[]) }));
+        assert!(!with(PurgeFacts { own_files: Vec::new(), ..facts(&[], &[]) }));
     }
 
     #[test]

@@ -13,6 +13,16 @@ use super::SysError;
 const FOR_DRIVERS: [(&str, u32); 4] =
     [("plugins", 0o750), ("plugins_registry", 0o750), ("device-plugins", 0o750), ("pod-resources", 0o750)];
 
+/// The directories that every kubelet creates in its root directory at its start.
+pub fn common_dirs(root: &Path) -> impl Iterator<Item = PathBuf> {
+    FOR_DRIVERS.into_iter().map(|(name, _)| name).chain(["pods"]).map(|name| root.join(name))
+}
+
+/// The directory of containers' checkpoints in a root directory.
+pub fn checkpoints_dir(root: &Path) -> PathBuf {
+    root.join("checkpoints")
+}
+
 /// The daemon's directories.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostDirs {

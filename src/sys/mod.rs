@@ -37,7 +37,7 @@ pub use addresses::{is_own_ip, outgoing_ips};
 pub use changes::{Changes, Progress};
 pub use clock::clock_is_synchronized;
 pub use cni_results::{CNI_RESULTS, is_broken_result_error, remove_broken_results};
-pub use dirs::HostDirs;
+pub use dirs::{HostDirs, checkpoints_dir, common_dirs};
 pub use error::SysError;
 pub use file_work::file_work;
 pub use filesystem::{FilesystemUsage, filesystem_usage};
