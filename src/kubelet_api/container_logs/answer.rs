@@ -17,7 +17,7 @@ use crate::admission::RejectedPod;
 use crate::container_logs::{ContainerLogs, NoInstance, bare_id, find_instance, until_cancelled};
 use crate::log::{LogError, LogStream};
 use crate::pod::pod_ref;
-use crate::types::{WallClock, error_chain};
+use crate::types::{WallClock, error_chain, go_quoted};
 
 /// The type of logs, whatever is in them, and of errors.
 const PLAIN: &str = "text/plain; charset=utf-8";
@@ -42,9 +42,9 @@ pub struct ContainerLogParts {
 enum AnswerError {
     #[error(transparent)]
     Query(#[from] QueryError),
-    #[error("pod {0:?} does not exist")]
+    #[error("pod {} does not exist", go_quoted(.0))]
     NoPod(String),
-    #[error("container {container:?} not found in pod {pod:?}")]
+    #[error("container {} not found in pod {pod:?}", go_quoted(container))]
     NoContainer { container: String, pod: String },
     #[error(
         "unable to return the given log stream: {0:?}. Please enable PodLogsQuerySplitStreams feature gate in kubelet"
