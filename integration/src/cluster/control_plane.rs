@@ -151,6 +151,16 @@ impl Cluster {
         self.dirs.state.join("admin.conf")
     }
 
+    /// curl, as an administrator who asks the node at this address itself. Fails if the answer is an error or breaks off.
+    pub fn ask_node(&self, address: &str, path: &str) -> Command {
+        let pki = self.dirs.state.join("pki");
+        let mut command = self.command("curl");
+        command.args(["--silent", "--show-error", "--fail", "--insecure"]);
+        command.arg("--cert").arg(pki.join("admin.crt")).arg("--key").arg(pki.join("admin.key"));
+        command.arg(format!("https://{address}:10250/{path}"));
+        command
+    }
+
     /// Where its files are.
     pub(super) fn state(&self) -> PathBuf {
         self.dirs.state.clone()
