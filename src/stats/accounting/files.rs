@@ -71,9 +71,16 @@ impl<'a> Reader<'a> {
         let created_at = self.created_at(path)?;
         let mut usage = CgroupUsage { at: now, created_at, ..CgroupUsage::default() };
         match self.accounting.version {
-            CgroupVersion::V1 => v1::read(self, path, detail, &mut usage),
-            CgroupVersion::V2 => v2::read(self, path, detail, &mut usage),
+            CgroupVersion::V1 => v1::read(self, path, &mut usage),
+            CgroupVersion::V2 => v2::read(self, path, &mut usage),
         }
+        usage.memory.working_set = usage.memory.usage.saturating_sub(usage.memory.inactive_file);
+        match (detail, self.accounting.version) {
+            (Detail::CpuAndMemory, _) => return Some(usage),
+            (Detail::All, CgroupVersion::V1) => v1::read_rest(self, path, &mut usage),
+            (Detail::All, CgroupVersion::V2) => v2::read_rest(self, path, &mut usage),
+        }
+        usage.processes = self.processes(path);
         Some(usage)
     }
 
@@ -116,13 +123,30 @@ impl<'a> Reader<'a> {
         parse::number(self.text(mount, path, file)?)
     }
 
-    /// The limit in a file of a cgroup. Upstream considers what is beyond 4 EiB no limit, since v1 rounds its largest value.
+    /// The limit in a file of a cgroup.
     pub(super) fn limit(&mut self, mount: Option<&Path>, path: &str, file: &str) -> Option<u64> {
-        self.number(mount, path, file).filter(|limit| *limit <= 1 << 62)
+        self.number(mount, path, file).filter(is_limit)
+    }
+
+    /// The limit of swap. A kernel without accounting of swap has no such file, and upstream reads 0.
+    pub(super) fn swap_limit(&mut self, path: &str, file: &str) -> Option<u64> {
+        let limit = self.number(self.accounting.memory.as_deref(), path, file).unwrap_or_default();
+        Some(limit).filter(is_limit)
+    }
+
+    /// Hands over each `key value` of a file of a cgroup.
+    pub(super) fn each(
+        &mut self,
+        mount: Option<&Path>,
+        path: &str,
+        file: &str,
+        take: impl FnMut((&str, u64)),
+    ) {
+        parse::flat(self.text(mount, path, file).unwrap_or_default()).for_each(take);
     }
 
     /// The processes of a cgroup, and its threads.
-    pub(super) fn processes(&mut self, path: &str) -> ProcessUsage {
+    fn processes(&mut self, path: &str) -> ProcessUsage {
         let accounting = self.accounting;
         let list = self.text(accounting.memory.as_deref(), path, "cgroup.procs").unwrap_or_default();
         // A process of another PID namespace has the number 0.
@@ -150,6 +174,11 @@ impl<'a> Reader<'a> {
         File::open(path).and_then(|mut file| file.read_to_end(&mut self.buffer)).ok()?;
         std::str::from_utf8(&self.buffer).ok()
     }
+}
+
+/// Upstream considers what is beyond 4 EiB no limit, since v1 rounds its largest value.
+fn is_limit(bytes: &u64) -> bool {
+    *bytes <= 1 << 62
 }
 
 fn below(mount: &Path, path: &str) -> PathBuf {
