@@ -4,8 +4,6 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use tokio::time::Instant;
-
 use crate::telemetry::Metrics;
 use crate::types::CgroupDriver;
 use crate::types::{PodUid, QosClass};
@@ -108,12 +106,12 @@ impl Cgroups {
         if !self.settings.per_qos {
             return Ok(());
         }
-        let (name, began) = (self.layout.pod(uid, qos)?, Instant::now());
+        let name = self.layout.pod(uid, qos)?;
         let operation = if self.exists(&name) { Operation::Update } else { Operation::Create };
-        self.ensure(&name)?;
-        self.apply(&name, &controllers::of_pod(resources, &self.settings))?;
-        self.metrics.ended(operation, began);
-        Ok(())
+        self.metrics.timed(operation, || {
+            self.ensure(&name)?;
+            self.apply(&name, &controllers::of_pod(resources, &self.settings))
+        })
     }
 
     /// The memory that the pod uses, bytes; `None` if pods get no cgroups.
@@ -134,11 +132,10 @@ impl Cgroups {
         if !self.settings.per_qos {
             return Ok(());
         }
-        let began = Instant::now();
-        self.apply(&self.all_pods(), &[ControllerSetting::Protection(resources.all_memory)])?;
-        self.apply(&self.layout.qos(QosClass::Burstable), &controllers::of_burstable(resources))?;
-        self.metrics.ended(Operation::Update, began);
-        Ok(())
+        self.metrics.timed(Operation::Update, || {
+            self.apply(&self.all_pods(), &[ControllerSetting::Protection(resources.all_memory)])?;
+            self.apply(&self.layout.qos(QosClass::Burstable), &controllers::of_burstable(resources))
+        })
     }
 
     /// Kills all processes in the pod's cgroup, whatever its class, and removes it. Succeeds if it does not exist. May be
@@ -147,33 +144,37 @@ impl Cgroups {
         if !self.settings.per_qos {
             return Ok(());
         }
-        let began = Instant::now();
-        let mut has_any = false;
+        let mut names = Vec::new();
         for qos in CLASSES {
-            let name = self.layout.pod(uid, qos)?;
-            has_any |= self.exists(&name);
-            let directories: Vec<PathBuf> = self
-                .hierarchies
-                .iter()
-                .map(|hierarchy| self.directory(hierarchy, &name))
-                .filter(|dir| !self.remove_empty(dir))
-                .collect();
-            if directories.is_empty() {
-                continue;
-            }
-            kill::kill_all(&directories)?;
-            if self.settings.driver == CgroupDriver::Systemd {
-                Slices::connect()?.stop(&name.slice())?;
-            }
-            // systemd does not remove cgroups of other controllers, nor nested ones before version 240.
-            for directory in directories {
-                for cgroup in files::leaf_first(&directory)? {
-                    files::remove(&cgroup)?;
-                }
-            }
+            names.push(self.layout.pod(uid, qos)?);
         }
-        if has_any {
-            self.metrics.ended(Operation::Destroy, began);
+        let remove = || names.iter().try_for_each(|name| self.remove(name));
+        match names.iter().any(|name| self.exists(name)) {
+            true => self.metrics.timed(Operation::Destroy, remove),
+            false => remove(),
+        }
+    }
+
+    /// Kills all processes in a cgroup and removes it, as far as it exists.
+    fn remove(&self, name: &CgroupName) -> Result<(), CgroupError> {
+        let directories: Vec<PathBuf> = self
+            .hierarchies
+            .iter()
+            .map(|hierarchy| self.directory(hierarchy, name))
+            .filter(|dir| !self.remove_empty(dir))
+            .collect();
+        if directories.is_empty() {
+            return Ok(());
+        }
+        kill::kill_all(&directories)?;
+        if self.settings.driver == CgroupDriver::Systemd {
+            Slices::connect()?.stop(&name.slice())?;
+        }
+        // systemd does not remove cgroups of other controllers, nor nested ones before version 240.
+        for directory in directories {
+            for cgroup in files::leaf_first(&directory)? {
+                files::remove(&cgroup)?;
+            }
         }
         Ok(())
     }

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use jiff::Timestamp;
+use prometheus_client::metrics::MetricType;
 
 use crate::sys::ProcessUsage;
-use crate::telemetry::Metrics;
+use crate::telemetry::{Figure, Metrics};
 use crate::types::{KUBERNETES_VERSION, architecture};
 
 /// Registers the name of the node and the version of Kubernetes that it is compatible with.
@@ -45,39 +46,46 @@ pub fn register_start(metrics: &Metrics, started: Timestamp) {
     metrics.register_value("process_start_time_seconds", help, move || seconds);
 }
 
-/// Reads one figure.
-type Read = fn(&ProcessUsage) -> f64;
+const fn figure(
+    name: &'static str,
+    kind: MetricType,
+    help: &'static str,
+    value: fn(&ProcessUsage) -> f64,
+) -> Figure<ProcessUsage> {
+    Figure { name, help, kind, value }
+}
+
+const PROCESS: [Figure<ProcessUsage>; 6] = [
+    figure(
+        "process_cpu_seconds",
+        MetricType::Counter,
+        "Total user and system CPU time spent in seconds.",
+        |usage| usage.cpu_seconds,
+    ),
+    figure("process_max_fds", MetricType::Gauge, "Maximum number of open file descriptors.", |usage| {
+        // As the Go client says of no limit, here and below.
+        usage.max_open_files.unwrap_or(u64::MAX) as f64
+    }),
+    figure("process_open_fds", MetricType::Gauge, "Number of open file descriptors.", |usage| {
+        usage.open_files as f64
+    }),
+    figure("process_resident_memory_bytes", MetricType::Gauge, "Resident memory size in bytes.", |usage| {
+        usage.resident_memory as f64
+    }),
+    figure("process_virtual_memory_bytes", MetricType::Gauge, "Virtual memory size in bytes.", |usage| {
+        usage.virtual_memory as f64
+    }),
+    figure(
+        "process_virtual_memory_max_bytes",
+        MetricType::Gauge,
+        "Maximum amount of virtual memory available in bytes.",
+        |usage| usage.max_virtual_memory.unwrap_or(u64::MAX) as f64,
+    ),
+];
 
 /// Registers what the process uses, read below `proc`.
 pub fn register_process(metrics: &Metrics, proc: PathBuf) {
-    let value = |read: Read| {
-        let proc = proc.clone();
-        move || read(&ProcessUsage::read(&proc))
-    };
-    metrics.register_value_counter(
-        "process_cpu_seconds",
-        "Total user and system CPU time spent in seconds.",
-        value(|usage| usage.cpu_seconds),
-    );
-    let gauges: [(&str, &str, Read); 5] = [
-        ("process_max_fds", "Maximum number of open file descriptors.", |usage| usage.max_open_files as f64),
-        ("process_open_fds", "Number of open file descriptors.", |usage| usage.open_files as f64),
-        ("process_resident_memory_bytes", "Resident memory size in bytes.", |usage| {
-            usage.resident_memory as f64
-        }),
-        ("process_virtual_memory_bytes", "Virtual memory size in bytes.", |usage| {
-            usage.virtual_memory as f64
-        }),
-        (
-            "process_virtual_memory_max_bytes",
-            "Maximum amount of virtual memory available in bytes.",
-            // As the Go client says of no limit.
-            |usage| usage.max_virtual_memory.map_or(u64::MAX as f64, |limit| limit as f64),
-        ),
-    ];
-    for (name, help, read) in gauges {
-        metrics.register_value(name, help, value(read));
-    }
+    metrics.register_figures(&PROCESS, move || ProcessUsage::read(&proc));
 }
 
 #[cfg(test)]
@@ -96,6 +104,7 @@ mod tests {
             ",git_version=\"v1.37.2\",go_version=\"\",major=\"1\",minor=\"37\",",
             "# TYPE process_cpu_seconds_total counter\nprocess_cpu_seconds_total ",
             "# TYPE process_open_fds gauge\nprocess_open_fds ",
+            "# TYPE process_virtual_memory_max_bytes gauge\nprocess_virtual_memory_max_bytes ",
             "process_start_time_seconds 1795600800.5\n",
         ] {
             assert!(text.contains(part), "{part}: {text}");

@@ -1,10 +1,8 @@
 //! What the kernel knows of this process.
 
-use std::fs;
 use std::path::Path;
 
-use nix::sys::resource::{Resource, getrlimit};
-use nix::unistd::{SysconfVar, sysconf};
+use procfs::process::{Limit, LimitValue, Process};
 
 /// Usage and limits of this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -13,8 +11,8 @@ pub struct ProcessUsage {
     pub cpu_seconds: f64,
     /// Open files.
     pub open_files: u64,
-    /// The limit of them.
-    pub max_open_files: u64,
+    /// The limit of them; `None` without one.
+    pub max_open_files: Option<u64>,
     /// Resident memory, bytes.
     pub resident_memory: u64,
     /// Virtual memory, bytes.
@@ -24,48 +22,29 @@ pub struct ProcessUsage {
 }
 
 impl ProcessUsage {
-    /// Reads it below `proc`. What cannot be read is 0.
+    /// Reads it below `proc`. What cannot be read is 0, or no limit.
     pub fn read(proc: &Path) -> Self {
-        let own = proc.join("self");
-        let stat = fs::read_to_string(own.join("stat")).unwrap_or_default();
-        let size = |name| sysconf(name).ok().flatten().and_then(|size| u64::try_from(size).ok());
-        let (ticks, page) =
-            (size(SysconfVar::CLK_TCK).unwrap_or(100), size(SysconfVar::PAGE_SIZE).unwrap_or(4096));
-        let limit = |resource| getrlimit(resource).ok().map(|(soft, _)| soft);
-        let Stat { time, virtual_memory, resident_pages } = Stat::parse(&stat).unwrap_or_default();
-        Self {
-            cpu_seconds: time as f64 / ticks as f64,
-            // The directory that is read is open, too.
-            open_files: fs::read_dir(own.join("fd"))
-                .map_or(0, |files| files.count().saturating_sub(1) as u64),
-            max_open_files: limit(Resource::RLIMIT_NOFILE).unwrap_or_default(),
-            resident_memory: resident_pages.saturating_mul(page),
-            virtual_memory,
-            max_virtual_memory: limit(Resource::RLIMIT_AS).filter(|limit| *limit != u64::MAX),
+        let mut usage = Self::default();
+        let Ok(own) = Process::new_with_root(proc.join("self")) else { return usage };
+        if let Ok(stat) = own.stat() {
+            usage.cpu_seconds = (stat.utime + stat.stime) as f64 / procfs::ticks_per_second() as f64;
+            usage.resident_memory = stat.rss.saturating_mul(procfs::page_size());
+            usage.virtual_memory = stat.vsize;
         }
+        if let Ok(limits) = own.limits() {
+            usage.max_open_files = value(limits.max_open_files);
+            usage.max_virtual_memory = value(limits.max_address_space);
+        }
+        // The directory that is read is open, too.
+        usage.open_files = own.fd_count().map_or(0, |files| files.saturating_sub(1) as u64);
+        usage
     }
 }
 
-/// The wanted fields of `/proc/self/stat`.
-#[derive(Debug, Default, PartialEq)]
-struct Stat {
-    /// In ticks.
-    time: u64,
-    /// Bytes.
-    virtual_memory: u64,
-    resident_pages: u64,
-}
-
-impl Stat {
-    /// The name of the program, in parentheses, may have any characters; the fields after it are numbered from 3 (proc_pid_stat(5)).
-    fn parse(text: &str) -> Option<Self> {
-        let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
-        let number = |index: usize| fields.get(index - 3)?.parse::<u64>().ok();
-        Some(Self {
-            time: number(14)? + number(15)?,
-            virtual_memory: number(23)?,
-            resident_pages: number(24)?,
-        })
+fn value(limit: Limit) -> Option<u64> {
+    match limit.soft_limit {
+        LimitValue::Unlimited => None,
+        LimitValue::Value(value) => Some(value),
     }
 }
 
@@ -74,20 +53,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fields_are_found_after_any_name() {
-        let text = "7 (a) b) S 1 7 7 0 -1 4194560 1 0 0 0 250 150 0 0 20 0 1 0 999 8192000 300 18446744073709551615 1 1";
-        assert_eq!(
-            Stat::parse(text),
-            Some(Stat { time: 400, virtual_memory: 8_192_000, resident_pages: 300 })
-        );
-        assert_eq!(Stat::parse("7 (a) S 1"), None);
-    }
-
-    #[test]
     fn this_process_is_read() {
         let usage = ProcessUsage::read(Path::new("/proc"));
         assert!(usage.resident_memory > 1 << 20 && usage.virtual_memory > usage.resident_memory, "{usage:?}");
-        assert!(usage.open_files > 2 && usage.max_open_files > usage.open_files, "{usage:?}");
+        assert!(usage.open_files > 2, "{usage:?}");
+        assert!(usage.max_open_files.is_none_or(|most| most > usage.open_files), "{usage:?}");
         assert!(usage.cpu_seconds >= 0.0);
+        assert_eq!(ProcessUsage::read(Path::new("/nowhere")), ProcessUsage::default());
     }
 }

@@ -27,6 +27,18 @@ pub const POD_START_BUCKETS: [f64; 25] = [
 /// A sampled value with its labels.
 pub type Reading = (Vec<(&'static str, String)>, u64);
 
+/// One of several numbers that are read at once, without labels.
+pub struct Figure<T> {
+    /// Its name, of a counter without the suffix `_total`.
+    pub name: &'static str,
+    /// A sentence with its period.
+    pub help: &'static str,
+    /// Whether it is a counter or a gauge.
+    pub kind: MetricType,
+    /// The number.
+    pub value: fn(&T) -> f64,
+}
+
 /// A counter without the suffix `_total`, which upstream has not given to all of its counters. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct PlainCounter(Counter);
@@ -90,19 +102,17 @@ impl Metrics {
         help: &'static str,
         read: impl Fn() -> f64 + Send + Sync + 'static,
     ) {
-        let collector = ValueOnScrape { name, help, kind: MetricType::Gauge, read };
+        let collector = ValueOnScrape { name, help, read };
         self.with(|registry| registry.register_collector(Box::new(collector)));
     }
 
-    /// Registers a counter of fractions that is sampled on each request, otherwise like [`Metrics::register_counter`].
-    pub fn register_value_counter(
+    /// Registers several numbers that `read` gets at once, on each request. It must be short.
+    pub fn register_figures<T: 'static>(
         &self,
-        name: &'static str,
-        help: &'static str,
-        read: impl Fn() -> f64 + Send + Sync + 'static,
+        figures: &'static [Figure<T>],
+        read: impl Fn() -> T + Send + Sync + 'static,
     ) {
-        let collector = ValueOnScrape { name, help, kind: MetricType::Counter, read };
-        self.with(|registry| registry.register_collector(Box::new(collector)));
+        self.with(|registry| registry.register_collector(Box::new(FiguresOnScrape { figures, read })));
     }
 
     /// Registers a counter that is sampled on each request. `help` is a sentence with its period. `read` must be short.
@@ -171,7 +181,6 @@ impl<F: Fn() -> Vec<Reading> + Send + Sync + 'static> Collector for ReadOnScrape
 struct ValueOnScrape<F> {
     name: &'static str,
     help: &'static str,
-    kind: MetricType,
     read: F,
 }
 
@@ -183,11 +192,35 @@ impl<F> fmt::Debug for ValueOnScrape<F> {
 
 impl<F: Fn() -> f64 + Send + Sync + 'static> Collector for ValueOnScrape<F> {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let metric = encoder.encode_descriptor(self.name, self.help, None, self.kind)?;
-        match self.kind {
-            MetricType::Counter => ConstCounter::new((self.read)()).encode(metric),
-            _ => ConstGauge::new((self.read)()).encode(metric),
+        let metric = encoder.encode_descriptor(self.name, self.help, None, MetricType::Gauge)?;
+        ConstGauge::new((self.read)()).encode(metric)
+    }
+}
+
+/// Several numbers that are sampled together on each request.
+struct FiguresOnScrape<T: 'static, F> {
+    figures: &'static [Figure<T>],
+    read: F,
+}
+
+impl<T: 'static, F> fmt::Debug for FiguresOnScrape<T, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.figures.iter().map(|figure| figure.name).collect();
+        f.debug_struct("FiguresOnScrape").field("names", &names).finish_non_exhaustive()
+    }
+}
+
+impl<T: 'static, F: Fn() -> T + Send + Sync + 'static> Collector for FiguresOnScrape<T, F> {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let all = (self.read)();
+        for Figure { name, help, kind, value } in self.figures {
+            let metric = encoder.encode_descriptor(name, help, None, *kind)?;
+            match kind {
+                MetricType::Counter => ConstCounter::new(value(&all)).encode(metric)?,
+                _ => ConstGauge::new(value(&all)).encode(metric)?,
+            }
         }
+        Ok(())
     }
 }
 
@@ -229,5 +262,20 @@ mod tests {
              hostlet_waiting{kind=\"a \\\"quoted\\\" one\"} 4\n\
              # HELP hostlet_made_total Things that were made\n# TYPE hostlet_made_total counter\nhostlet_made_total 5\n"
         );
+    }
+
+    #[test]
+    fn figures_of_one_reading_are_read_once() {
+        const BOTH: [Figure<u32>; 2] = [
+            Figure { name: "hostlet_a", help: "A.", kind: MetricType::Counter, value: |n| f64::from(*n) },
+            Figure { name: "hostlet_b", help: "B.", kind: MetricType::Gauge, value: |n| f64::from(*n) / 2.0 },
+        ];
+        let (metrics, readings) = (Metrics::default(), Mutex::new(0));
+        metrics.register_figures(&BOTH, move || {
+            *readings.lock() += 1;
+            *readings.lock()
+        });
+        let text = metrics.encode();
+        assert!(text.contains("\nhostlet_a_total 1.0\n") && text.contains("\nhostlet_b 0.5\n"), "{text}");
     }
 }

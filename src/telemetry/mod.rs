@@ -12,7 +12,7 @@ mod traces;
 pub use changed::Changed;
 pub use heartbeat::{ANSWER_LIMIT, Heartbeat, Heartbeats};
 pub use init::{LogControl, LogFormat, LogTarget, TelemetryConfig, TelemetryError, init};
-pub use metrics::{DEFAULT_BUCKETS, Metrics, POD_START_BUCKETS, PlainCounter, Reading};
+pub use metrics::{DEFAULT_BUCKETS, Figure, Metrics, POD_START_BUCKETS, PlainCounter, Reading};
 pub use prometheus_text::PROMETHEUS_TEXT;
 pub use traces::{
     Collector, CollectorError, Span, TraceExporter, TraceSettings, in_present_span, record as record_span,
