@@ -93,7 +93,7 @@ impl Parts {
             topology: CpuTopology::read(Path::new(SYS)),
             machine,
             volume_pace: config.pods.volume_stats_period,
-            started_at: clock.now(),
+            started_at: self.started,
             clock,
         });
     }

@@ -26,7 +26,6 @@ use crate::types::PodUid;
 const ROOT: &str = "/";
 
 /// What is measured, and facts about the host that do not change.
-#[derive(Clone)]
 pub(super) struct Host {
     pub(super) cgroups: Arc<Cgroups>,
     pub(super) accounting: Accounting,
@@ -44,17 +43,12 @@ pub(super) struct Measurement<'a> {
     reader: Reader<'a>,
     rates: &'a mut Rates,
     detail: Detail,
-    now: (Timestamp, Instant),
+    now: Timestamp,
 }
 
 impl<'a> Measurement<'a> {
     /// Prepares a measurement that begins at `now`.
-    pub(super) fn new(
-        host: &'a Host,
-        rates: &'a mut Rates,
-        detail: Detail,
-        now: (Timestamp, Instant),
-    ) -> Self {
+    pub(super) fn new(host: &'a Host, rates: &'a mut Rates, detail: Detail, now: Timestamp) -> Self {
         Self { host, reader: Reader::new(&host.accounting, &host.proc), rates, detail, now }
     }
 
@@ -62,7 +56,7 @@ impl<'a> Measurement<'a> {
     pub(super) fn measure(mut self, observed: &[Arc<PodStatus>]) -> Result<NodeUsage, CgroupError> {
         let mut root =
             self.unit(ROOT).unwrap_or_else(|| UnitUsage { path: ROOT.to_owned(), ..UnitUsage::default() });
-        root.usage.at = self.now.0;
+        root.usage.at = self.now;
         root.usage.created_at = self.host.booted_at;
         // The root has no limits of its own.
         root.usage.limits.memory = Some(self.host.memory);
@@ -76,11 +70,20 @@ impl<'a> Measurement<'a> {
         let own = own.and_then(|text| own_cgroup(&text, self.host.cgroups.version()));
         let kubelet = own.and_then(|path| self.unit(&path));
         let runtime = self.host.runtime_cgroup.as_deref().and_then(|path| self.unit(path));
-        let all_pods = self.host.cgroups.all_pods_path().and_then(|path| self.unit(&path));
+        let all_pods_path = self.host.cgroups.all_pods_path();
+        let outside = match all_pods_path {
+            Some(_) => BTreeMap::new(),
+            None => self.containers_anywhere(),
+        };
+        let all_pods = all_pods_path.and_then(|path| self.unit(&path));
         let paths: HashMap<PodUid, String> = self.host.cgroups.pod_paths()?.into_iter().collect();
         let mut pods: Vec<PodUsage> = observed
             .iter()
-            .filter_map(|pod| self.pod(pod, paths.get(&pod.pod.uid).map(String::as_str), &network))
+            .filter_map(|pod| {
+                let path = paths.get(&pod.pod.uid).map(String::as_str);
+                let inside = path.map(|path| self.containers_in(path));
+                self.pod(pod, path, inside.as_ref().unwrap_or(&outside), &network)
+            })
             .collect();
         pods.sort_by(|a, b| (&a.pod.namespace, &a.pod.name).cmp(&(&b.pod.namespace, &b.pod.name)));
         let (devices, tasks) = match self.detail {
@@ -93,7 +96,7 @@ impl<'a> Measurement<'a> {
         };
         self.rates.finish();
         Ok(NodeUsage {
-            at: self.now.0,
+            at: self.now,
             root,
             network,
             kubelet,
@@ -108,47 +111,63 @@ impl<'a> Measurement<'a> {
 
     /// A cgroup with its rate.
     fn unit(&mut self, path: &str) -> Option<UnitUsage> {
-        let mut usage = self.reader.read(path, self.detail, self.now.0)?;
-        usage.cpu.rate = self.rates.rate(path, usage.cpu.total, self.now.1);
+        let mut usage = self.reader.read(path, self.detail, self.now)?;
+        usage.cpu.rate = self.rates.rate(path, usage.cpu.total, Instant::now());
         Some(UnitUsage { path: path.to_owned(), usage })
     }
 
+    /// The cgroups of sandboxes and containers directly in that at `path`, by their IDs. The runtime chooses the names; each ends
+    /// with the ID.
+    fn containers_in(&self, path: &str) -> BTreeMap<String, String> {
+        let names = self.reader.children(path);
+        let path = path.trim_end_matches('/');
+        names.into_iter().map(|name| (id_in(&name).to_owned(), format!("{path}/{name}"))).collect()
+    }
+
+    /// The cgroups of containers if pods have none: in a cgroup of the runtime's choice below the root.
+    fn containers_anywhere(&self) -> BTreeMap<String, String> {
+        let mut all = self.containers_in(ROOT);
+        let below: Vec<_> = all.values().map(|path| self.containers_in(path)).collect();
+        all.extend(below.into_iter().flatten());
+        all
+    }
+
+    /// A pod with the cgroup at `path`, and with those of its sandbox and containers among `cgroups`.
     fn pod(
         &mut self,
         observed: &PodStatus,
         path: Option<&str>,
+        cgroups: &BTreeMap<String, String>,
         of_host: &[NetworkDevice],
     ) -> Option<PodUsage> {
         let newest = observed.sandbox()?;
         let unit = path.and_then(|path| self.unit(path));
-        // The runtime chooses the names of its cgroups in the pod's; each ends with the ID.
-        let mut below: BTreeMap<String, String> = BTreeMap::new();
-        if let Some(path) = path {
-            let names = self.reader.children(path);
-            below.extend(names.into_iter().map(|name| (id_in(&name).to_owned(), format!("{path}/{name}"))));
-        }
         let mut sandbox = SandboxUsage { id: newest.id.clone(), created_at: newest.created_at, unit: None };
-        let mut network = None;
-        match (self.detail, below.get(newest.id.as_str())) {
-            (Detail::All, Some(path)) => {
-                sandbox.unit = self.unit(path);
-                let first = sandbox.unit.as_ref().and_then(|unit| unit.usage.processes.first);
-                network = match newest.host_network {
-                    true => Some(of_host.to_vec()),
-                    false => first.and_then(|pid| self.network(&format!("{pid}/net/dev"))),
-                };
+        match self.detail {
+            Detail::CpuAndMemory => {}
+            Detail::All => {
+                sandbox.unit = cgroups.get(newest.id.as_str()).and_then(|path| self.unit(path));
             }
-            (Detail::All | Detail::CpuAndMemory, _) => {}
         }
         let running =
             observed.containers.iter().filter(|container| container.state == ContainerState::Running);
         let mut containers: Vec<ContainerUsage> = running
             .map(|container| {
-                let unit = below.get(container.id.as_str()).and_then(|path| self.unit(path));
+                let unit = cgroups.get(container.id.as_str()).and_then(|path| self.unit(path));
                 container_usage(container, unit)
             })
             .collect();
         containers.sort_by(|a, b| a.name.cmp(&b.name));
+        let network = match (self.detail, newest.host_network) {
+            (Detail::CpuAndMemory, _) => None,
+            (Detail::All, true) => Some(of_host.to_vec()),
+            (Detail::All, false) => {
+                // A sandbox need not have a process (CRI-O's `drop_infra_ctr`).
+                let mut units = sandbox.unit.iter().chain(containers.iter().flat_map(|it| &it.unit));
+                let first = units.find_map(|unit| unit.usage.processes.first);
+                first.and_then(|pid| self.network(&format!("{pid}/net/dev")))
+            }
+        };
         Some(PodUsage { pod: observed.pod.clone(), sandbox, unit, network, containers })
     }
 
@@ -189,12 +208,12 @@ fn container_usage(container: &ContainerStatus, unit: Option<UnitUsage>) -> Cont
     }
 }
 
-/// The ID of a sandbox or container in the name of its cgroup: the name itself with the cgroupfs driver, `cri-containerd-<id>.scope`
-/// with systemd. CRI-O also has a cgroup of its own helper.
+/// The ID of a sandbox or container in the name of its cgroup: with the cgroupfs driver the name itself, or `crio-<id>`; with
+/// systemd `cri-containerd-<id>.scope` or `crio-<id>.scope`. CRI-O also has a cgroup of its own helper.
 fn id_in(name: &str) -> &str {
     match name.strip_suffix(".scope") {
         Some(unit) if !unit.contains("-conmon-") => unit.rsplit_once('-').map_or(unit, |(_, id)| id),
-        Some(_) | None => name,
+        Some(_) | None => name.strip_prefix("crio-").unwrap_or(name),
     }
 }
 
@@ -222,7 +241,10 @@ mod tests {
         assert_eq!(id_in("9be25294"), "9be25294");
         assert_eq!(id_in("cri-containerd-9be25294.scope"), "9be25294");
         assert_eq!(id_in("crio-9be25294.scope"), "9be25294");
-        assert_eq!(id_in("crio-conmon-9be25294.scope"), "crio-conmon-9be25294.scope");
+        assert_eq!(id_in("crio-9be25294"), "9be25294");
+        for helper in ["crio-conmon-9be25294.scope", "crio-conmon-9be25294"] {
+            assert_ne!(id_in(helper), "9be25294");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 
 use super::error::MeasureError;
@@ -16,7 +17,7 @@ use crate::pleg::{Cache, PodStatus};
 use crate::sys::{
     FilesystemUsage, SpaceUsage, SysError, file_work, files_usage, filesystem_usage, tree_usage,
 };
-use crate::types::{ContainerId, PodUid, WallClock};
+use crate::types::{ContainerId, PodUid, WallClock, error_chain};
 
 /// How long a measurement is used again: the runtime measures writable layers and images as often.
 const AGE: Duration = Duration::from_secs(10);
@@ -54,8 +55,8 @@ pub struct ImageUsage {
 pub struct ContainerDisk {
     /// Its writable layer; `None` before the runtime has measured it.
     pub layer: Option<LayerUsage>,
-    /// Its logs, including those of its earlier instances.
-    pub logs: SpaceUsage,
+    /// Its logs, including those of its earlier instances; `None` if their directory is missing or cannot be read.
+    pub logs: Option<SpaceUsage>,
 }
 
 /// A writable layer.
@@ -104,7 +105,7 @@ impl DiskStats {
     /// What the disks have, as of at most ten seconds ago.
     pub async fn usage(&self) -> Measured {
         let settings = self.settings.clone();
-        let measure = || -> futures::future::BoxFuture<'static, Measured> {
+        let measure = || -> BoxFuture<'static, Measured> {
             Box::pin(async move { measure(settings).await.map(Arc::new).map_err(Arc::new) })
         };
         self.recent.get(Result::is_ok, measure).await
@@ -157,7 +158,7 @@ fn files(
         pods: BTreeMap::new(),
     };
     for pod in settings.observed.last_known() {
-        add_pod(settings, &pod, &layers, &mut usage)?;
+        add_pod(settings, &pod, &layers, &mut usage);
     }
     Ok(usage)
 }
@@ -167,22 +168,30 @@ fn add_pod(
     status: &PodStatus,
     layers: &BTreeMap<ContainerId, LayerUsage>,
     usage: &mut DiskUsage,
-) -> Result<(), SysError> {
+) {
     let pod = &status.pod;
     let mut running =
         status.containers.iter().filter(|container| container.state == ContainerState::Running).peekable();
     if running.peek().is_none() {
-        return Ok(());
+        return;
     }
     for container in running {
         let layer = layers.get(&container.id).copied();
-        let logs = files_usage(&settings.logs.container_dir(pod, &container.name))?;
+        let directory = settings.logs.container_dir(pod, &container.name);
+        let logs = directory.is_dir().then(|| readable(files_usage(&directory))).flatten();
         usage.containers.insert(container.id.clone(), ContainerDisk { layer, logs });
     }
-    let mut own = files_usage(&settings.logs.pod_dir(pod))?;
-    let hosts = tree_usage(&(settings.hosts_file)(&settings.root_dir, &pod.uid), u64::MAX)?.space;
+    let mut own = readable(files_usage(&settings.logs.pod_dir(pod))).unwrap_or_default();
+    let hosts = readable(tree_usage(&(settings.hosts_file)(&settings.root_dir, &pod.uid), u64::MAX));
+    let hosts = hosts.map(|hosts| hosts.space).unwrap_or_default();
     own.bytes = own.bytes.saturating_add(hosts.bytes);
     own.inodes = own.inodes.saturating_add(hosts.inodes);
     usage.pods.insert(pod.uid.clone(), own);
-    Ok(())
+}
+
+/// What could be measured of a pod. As upstream, an error concerns nothing else.
+fn readable<T>(measured: Result<T, SysError>) -> Option<T> {
+    measured
+        .inspect_err(|error| tracing::debug!(error = error_chain(error), "files of a pod are not measured"))
+        .ok()
 }

@@ -1,12 +1,12 @@
 //! What everything on the node uses, for all who ask: measured when somebody asks, once for all who ask within a second.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use tokio::time::Instant;
 
 use super::accounting::Accounting;
 use super::collect::{Host, Measurement};
@@ -15,7 +15,7 @@ use super::node_usage::NodeUsage;
 use super::rates::Rates;
 use super::recent::Recent;
 use super::usage::Detail;
-use crate::cgroup::Cgroups;
+use crate::cgroup::{CgroupError, Cgroups};
 use crate::pleg::Cache;
 use crate::sys::file_work;
 use crate::types::WallClock;
@@ -53,12 +53,19 @@ type Measured = Result<Arc<NodeUsage>, Arc<MeasureError>>;
 pub struct UsageStats(Arc<Shared>);
 
 struct Shared {
-    host: Arc<Host>,
-    observed: Cache,
-    clock: WallClock,
-    rates: Arc<Mutex<Rates>>,
+    source: Arc<Source>,
     all: Recent<Measured>,
     cpu_and_memory: Recent<Measured>,
+}
+
+/// What measurements are made of.
+struct Source {
+    host: Host,
+    observed: Cache,
+    clock: WallClock,
+    rates: Mutex<Rates>,
+    /// The warning about the runtime's cgroup.
+    no_runtime: Once,
 }
 
 impl UsageStats {
@@ -77,11 +84,9 @@ impl UsageStats {
         } = settings;
         let accounting = Accounting::of(&cgroups);
         let host = Host { cgroups, accounting, proc, root_dir, memory, swap, booted_at, runtime_cgroup };
+        let source = Source { host, observed, clock, rates: Mutex::default(), no_runtime: Once::new() };
         Self(Arc::new(Shared {
-            host: Arc::new(host),
-            observed,
-            clock,
-            rates: Arc::default(),
+            source: Arc::new(source),
             all: Recent::new(AGE),
             cpu_and_memory: Recent::new(AGE),
         }))
@@ -92,30 +97,41 @@ impl UsageStats {
         let shared = &*self.0;
         let recent = match detail {
             Detail::All => &shared.all,
-            Detail::CpuAndMemory => match shared.all.current() {
+            Detail::CpuAndMemory => match shared.all.current(Result::is_ok) {
                 // What has more has this.
                 Some(all) => return all.await,
                 None => &shared.cpu_and_memory,
             },
         };
-        let measured = recent.get(Result::is_ok, || {
-            let (host, rates) = (shared.host.clone(), shared.rates.clone());
-            let (observed, clock) = (shared.observed.clone(), shared.clock.clone());
-            Box::pin(async move {
-                let work = move || {
-                    let now = (clock.now(), Instant::now());
-                    let observed = observed.last_known();
-                    // Only one measurement at a time.
-                    let mut rates = rates.lock();
-                    Measurement::new(&host, &mut rates, detail, now).measure(&observed)
-                };
-                match file_work(work).await {
-                    Ok(Ok(usage)) => Ok(Arc::new(usage)),
-                    Ok(Err(source)) => Err(Arc::new(MeasureError::Cgroups { source })),
-                    Err(source) => Err(Arc::new(MeasureError::Panicked { source })),
-                }
-            })
-        });
-        measured.await
+        let source = shared.source.clone();
+        let measure = || -> BoxFuture<'static, Measured> {
+            Box::pin(async move { measure(source, detail).await.map(Arc::new).map_err(Arc::new) })
+        };
+        recent.get(Result::is_ok, measure).await
+    }
+}
+
+async fn measure(source: Arc<Source>, detail: Detail) -> Result<NodeUsage, MeasureError> {
+    let measured = file_work(move || source.measure(detail)).await;
+    let measured = measured.map_err(|source| MeasureError::Panicked { source })?;
+    measured.map_err(|source| MeasureError::Cgroups { source })
+}
+
+impl Source {
+    /// Measures everything. Blocking.
+    fn measure(&self, detail: Detail) -> Result<NodeUsage, CgroupError> {
+        // Only one measurement at a time, and each begins after the one before it.
+        let mut rates = self.rates.lock();
+        let measurement = Measurement::new(&self.host, &mut rates, detail, self.clock.now());
+        let usage = measurement.measure(&self.observed.last_known())?;
+        if let (Some(cgroup), None) = (&self.host.runtime_cgroup, &usage.runtime) {
+            self.no_runtime.call_once(|| {
+                tracing::warn!(
+                    cgroup,
+                    "the cgroup of --runtime-cgroups does not exist; it has no statistics"
+                );
+            });
+        }
+        Ok(usage)
     }
 }

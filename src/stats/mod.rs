@@ -8,6 +8,8 @@ mod containers;
 mod disk;
 mod error;
 mod handle;
+#[cfg(test)]
+mod handle_tests;
 mod node_usage;
 pub mod parse;
 #[cfg(test)]

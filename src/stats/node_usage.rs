@@ -1,5 +1,6 @@
 //! What everything on the node uses, as one answer shows it. Plain values.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -59,6 +60,18 @@ pub struct PodUsage {
     pub network: Option<Vec<NetworkDevice>>,
     /// Its running containers, sorted by name.
     pub containers: Vec<ContainerUsage>,
+}
+
+impl PodUsage {
+    /// What the pod uses. Without a cgroup it is the sum of its containers' CPU, memory and swap, as upstream; `None` if nothing of
+    /// it could be measured.
+    pub fn usage(&self) -> Option<Cow<'_, CgroupUsage>> {
+        if let Some(unit) = &self.unit {
+            return Some(Cow::Borrowed(&unit.usage));
+        }
+        let units = self.containers.iter().filter_map(|container| container.unit.as_ref());
+        CgroupUsage::sum(&units.map(|unit| &unit.usage).collect::<Vec<_>>()).map(Cow::Owned)
+    }
 }
 
 /// The processes and threads of the host.

@@ -40,8 +40,10 @@ impl Rates {
     /// earlier measurement.
     pub(super) fn rate(&mut self, path: &str, total: u64, now: Instant) -> Option<u64> {
         let this = Sample { at: now, total };
+        // One cgroup may be part of a measurement twice, e.g. as the daemon's and as the runtime's.
+        let known = self.next.get(path).or_else(|| self.samples.get(path)).copied();
         // A cgroup of the same name that was made anew has used less.
-        let known = self.samples.remove(path).filter(|samples| samples.last.total <= total);
+        let known = known.filter(|samples| samples.last.total <= total);
         let mut samples = known.unwrap_or(Samples { base: None, last: this });
         if now.saturating_duration_since(samples.last.at) >= WINDOW {
             samples = Samples { base: Some(samples.last), last: this };
@@ -86,6 +88,17 @@ mod tests {
         // Nothing was used since.
         assert_eq!(at(19, 10 * CPU), Some(CPU * 5 / 19));
         assert_eq!(at(20, 10 * CPU), Some(0));
+    }
+
+    #[test]
+    fn a_cgroup_that_is_read_twice_has_the_same_rate_and_keeps_it() {
+        let (mut rates, start) = (Rates::default(), Instant::now());
+        for seconds in 0..40 {
+            let (total, now) = (CPU * seconds / 2, start + SECOND * u32::try_from(seconds).unwrap());
+            let both = [rates.rate("/a", total, now), rates.rate("/a", total, now)];
+            rates.finish();
+            assert_eq!(both, [(seconds > 0).then_some(CPU / 2); 2], "after {seconds} s");
+        }
     }
 
     #[test]

@@ -120,6 +120,11 @@ pub(crate) struct FakeHost {
 impl FakeHost {
     /// A host with this version, whose root and cgroup of all pods use what every cgroup here uses.
     pub(crate) fn new(version: CgroupVersion) -> Self {
+        Self::with(version, true)
+    }
+
+    /// The same, on which pods have cgroups or not.
+    pub(crate) fn with(version: CgroupVersion, per_qos: bool) -> Self {
         let dir = TempDir::new().unwrap();
         let (mount, proc) = (dir.path().join("cgroup"), dir.path().join("proc"));
         let controllers = ["cpu", "cpuacct", "cpuset", "memory", "pids", "blkio"];
@@ -155,7 +160,7 @@ impl FakeHost {
             root: String::new(),
             mount,
             proc,
-            per_qos: true,
+            per_qos,
             huge_page_sizes: Vec::new(),
             pids_limit: None,
             cfs_quota: true,

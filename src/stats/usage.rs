@@ -202,6 +202,40 @@ pub struct CgroupUsage {
     pub processes: ProcessUsage,
 }
 
+impl CgroupUsage {
+    /// The CPU, memory and swap that these use together. They have a limit if each of them has one. `None` if there are none.
+    pub(super) fn sum(all: &[&Self]) -> Option<Self> {
+        let sum =
+            |part: fn(&Self) -> u64| all.iter().fold(0_u64, |sum, usage| sum.saturating_add(part(usage)));
+        let sum_of_all = |part: fn(&Self) -> Option<u64>| {
+            all.iter().try_fold(0_u64, |sum, usage| Some(sum.saturating_add(part(usage)?)))
+        };
+        Some(Self {
+            at: all.iter().map(|usage| usage.at).max()?,
+            cpu: CpuUsage {
+                total: sum(|it| it.cpu.total),
+                rate: sum_of_all(|it| it.cpu.rate),
+                ..CpuUsage::default()
+            },
+            memory: MemoryUsage {
+                usage: sum(|it| it.memory.usage),
+                working_set: sum(|it| it.memory.working_set),
+                rss: sum(|it| it.memory.rss),
+                swap: sum(|it| it.memory.swap),
+                page_faults: sum(|it| it.memory.page_faults),
+                major_page_faults: sum(|it| it.memory.major_page_faults),
+                ..MemoryUsage::default()
+            },
+            limits: UsageLimits {
+                memory: sum_of_all(|it| it.limits.memory),
+                swap: sum_of_all(|it| it.limits.swap),
+                ..UsageLimits::default()
+            },
+            ..Self::default()
+        })
+    }
+}
+
 /// How much is read of a cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Detail {

@@ -16,7 +16,7 @@ use crate::types::SandboxId;
 pub(super) struct Unit {
     labels: String,
     pub(super) usage: CgroupUsage,
-    /// The devices of its network namespace, for the host and for sandboxes.
+    /// The devices of its network namespace: for the host, and for sandboxes, or pods whose sandbox has no cgroup.
     pub(super) network: Vec<NetworkDevice>,
     /// The node's filesystem with its device, for the host.
     pub(super) filesystem: Option<(String, FilesystemUsage)>,
@@ -67,12 +67,19 @@ pub(super) fn units(usage: &NodeUsage, images: &BTreeMap<SandboxId, String>) -> 
 
 fn of_pod(units: &mut Vec<Unit>, pod: &PodUsage, images: &BTreeMap<SandboxId, String>) {
     let names = || Names { namespace: &pod.pod.namespace, pod: &pod.pod.name, ..Names::default() };
-    units.extend(pod.unit.iter().map(|unit| Unit::new(unit, &names())));
+    let network = || pod.network.clone().unwrap_or_default();
+    if let Some(unit) = &pod.unit {
+        let mut unit = Unit::new(unit, &names());
+        if pod.sandbox.unit.is_none() {
+            unit.network = network();
+        }
+        units.push(unit);
+    }
     if let Some(unit) = &pod.sandbox.unit {
         let image = images.get(&pod.sandbox.id).map(String::as_str).unwrap_or_default();
         let mut sandbox = Unit::new(unit, &Names { image, name: pod.sandbox.id.as_str(), ..names() });
         sandbox.created_at = pod.sandbox.created_at;
-        sandbox.network = pod.network.clone().unwrap_or_default();
+        sandbox.network = network();
         units.push(sandbox);
     }
     for container in &pod.containers {

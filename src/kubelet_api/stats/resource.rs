@@ -128,9 +128,9 @@ pub(super) fn render(usage: Option<&NodeUsage>) -> String {
         }
         for OfUnits { name, help, kind, value } in PODS {
             let mut family = Family::new(&mut text, name, help, kind);
-            for (pod, unit) in pods.iter().filter_map(|pod| Some((&pod.pod, pod.unit.as_ref()?))) {
+            for (pod, usage) in pods.iter().filter_map(|pod| Some((&pod.pod, pod.usage()?))) {
                 let labels = labels(&[("namespace", &pod.namespace), ("pod", &pod.name)]);
-                let (value, at) = value(&unit.usage);
+                let (value, at) = value(&usage);
                 family.sample(&[&labels], value, at);
             }
         }

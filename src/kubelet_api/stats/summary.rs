@@ -75,11 +75,12 @@ pub(super) fn summary(facts: &NodeFacts, usage: &NodeUsage, disks: Option<&Disks
     };
     // Pods of which nothing runs are not part of it.
     let running = usage.pods.iter().filter(|pod| !pod.containers.is_empty());
-    Summary { node, pods: running.map(|pod| of_pod(pod, disks)).collect() }
+    Summary { node, pods: running.map(|pod| of_pod(pod, usage.at, disks)).collect() }
 }
 
-fn of_pod(pod: &PodUsage, disks: Option<&Disks<'_>>) -> PodStats {
-    let unit = pod.unit.as_ref().map(|unit| &unit.usage);
+fn of_pod(pod: &PodUsage, at: Timestamp, disks: Option<&Disks<'_>>) -> PodStats {
+    let used = pod.usage();
+    let used = used.as_deref();
     let containers: Vec<ContainerStats> =
         pod.containers.iter().map(|container| of_container(container, disks)).collect();
     let processes = pod.containers.iter().filter_map(|container| container.unit.as_ref());
@@ -97,17 +98,14 @@ fn of_pod(pod: &PodUsage, disks: Option<&Disks<'_>>) -> PodStats {
         },
         start_time: Time(pod.sandbox.created_at),
         containers,
-        cpu: unit.map(cpu),
-        memory: unit.map(memory),
-        io: disks.and(unit).map(io),
-        network: disks.and(pod.network.as_ref()).map(|devices| {
-            let at = pod.sandbox.unit.as_ref().map_or(pod.sandbox.created_at, |unit| unit.usage.at);
-            network(at, devices)
-        }),
+        cpu: used.map(cpu),
+        memory: used.map(memory),
+        io: disks.and(pod.unit.as_ref()).map(|unit| io(&unit.usage)),
+        network: disks.and(pod.network.as_ref()).map(|devices| network(at, devices)),
         volumes: local.into_iter().chain(others).collect(),
         ephemeral_storage,
         processes: disks.map(|_| ProcessStats { process_count }),
-        swap: unit.map(swap),
+        swap: used.map(swap),
     }
 }
 
@@ -124,7 +122,7 @@ fn of_container(container: &ContainerUsage, disks: Option<&Disks<'_>>) -> Contai
     ContainerStats {
         io: container.unit.as_ref().map(|unit| io(&unit.usage)),
         rootfs,
-        logs: Some(space(disks.usage.at, logs, disks.usage.root)),
+        logs: logs.map(|logs| space(disks.usage.at, logs, disks.usage.root)),
         ..stats
     }
 }

@@ -329,6 +329,40 @@ async fn an_error_of_the_runtime_is_an_error_of_the_summary_alone() {
     assert!(bench.text("/metrics/resource").await.contains("\nresource_scrape_error 0\n"));
 }
 
+#[tokio::test(start_paused = true)]
+async fn logs_that_cannot_be_read_are_left_out_and_nothing_else_is() {
+    let logs = "logs/default_web_u-1/app";
+    for is_file in [false, true] {
+        let bench = Bench::new(CgroupVersion::V2).await;
+        let logs = bench.host.path().join(logs);
+        fs::remove_dir_all(&logs).unwrap();
+        if is_file {
+            fs::write(&logs, "").unwrap();
+        }
+        let summary = bench.summary("/stats/summary").await;
+        let app = &summary["pods"][0]["containers"][0];
+        assert_eq!((app.get("logs"), &app["rootfs"]["usedBytes"]), (None, &json!(8192)), "{app}");
+    }
+    let bench = Bench::new(CgroupVersion::V2).await;
+    let of_pod = bench.host.path().join("logs/default_web_u-1");
+    fs::remove_dir_all(&of_pod).unwrap();
+    fs::write(&of_pod, "").unwrap();
+    let summary = bench.summary("/stats/summary").await;
+    assert_eq!(summary["pods"][0]["ephemeral-storage"]["usedBytes"], 8192 + (4 << 10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_sandbox_has_no_process_has_its_network() {
+    let bench = Bench::new(CgroupVersion::V2).await;
+    let [pod, sandbox, _] = &bench.paths;
+    fs::remove_dir_all(bench.host.path().join(format!("cgroup{sandbox}"))).unwrap();
+    let summary = bench.summary("/stats/summary").await;
+    assert_eq!(summary["pods"][0]["network"]["rxBytes"], 1_000_000);
+    let text = bench.text("/metrics/cadvisor").await;
+    let series = format!("container_network_receive_bytes_total{{container=\"\",id=\"{pod}\",");
+    assert_eq!(text.lines().filter(|line| line.starts_with(&series)).count(), 1, "{text}");
+}
+
 /// The names with their types.
 fn types(text: &str) -> BTreeMap<&str, &str> {
     let lines = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
