@@ -52,7 +52,24 @@ impl Parts {
             LogLayout { pod_logs_dir: config.pods.logs_dir.clone(), containers_dir: CONTAINER_LOGS.into() };
         // Not before: on a first start that is refused, the records are still being written.
         self.images.take_over_records(&config.root_dir).await;
-        let storage = self.start_storage(config, &logs, tasks);
+        let mounts = Arc::new(KernelMounts { mountinfo: MOUNTINFO.into() });
+        // Those that the node registers with, until the Node object is known.
+        let (own_labels, node_object) = (self.node.view.labels.clone(), self.describer.latest.clone());
+        let labels = move || {
+            let labels = node_object.borrow().as_ref().and_then(|node| node.metadata.labels.clone());
+            labels.unwrap_or_else(|| own_labels.clone())
+        };
+        let (volume_task, volumes) = Volumes::new(VolumeSettings {
+            root: config.root_dir.clone(),
+            node: self.node.amounts,
+            labels: Arc::new(labels),
+            mounts: mounts.clone(),
+            objects: self.objects.clone(),
+            clock: WallClock::system(),
+        });
+        volumes.register(&self.metrics);
+        tasks.spawn(Stage::Support, "volumes", |cancel| volume_task.run(cancel));
+        let storage = self.start_storage(config, &logs, &volumes, tasks);
         if let Some(limits) = config.pods.log_limits {
             let sources = RotationSources {
                 runtime: self.runtime.runtime.clone(),
@@ -95,23 +112,6 @@ impl Parts {
         if let Some(limit) = pods_limit.clone() {
             tokio::task::spawn_blocking(move || limit.apply()).await?;
         }
-        let mounts = Arc::new(KernelMounts { mountinfo: MOUNTINFO.into() });
-        // Those that the node registers with, until the Node object is known.
-        let (own_labels, node_object) = (self.node.view.labels.clone(), self.describer.latest.clone());
-        let labels = move || {
-            let labels = node_object.borrow().as_ref().and_then(|node| node.metadata.labels.clone());
-            labels.unwrap_or_else(|| own_labels.clone())
-        };
-        let (volume_task, volumes) = Volumes::new(VolumeSettings {
-            root: config.root_dir.clone(),
-            node: self.node.amounts,
-            labels: Arc::new(labels),
-            mounts: mounts.clone(),
-            objects: self.objects.clone(),
-            clock: WallClock::system(),
-        });
-        volumes.register(&self.metrics);
-        tasks.spawn(Stage::Support, "volumes", |cancel| volume_task.run(cancel));
         if runtime_info.version.runtime_name == "containerd" {
             let shims = LeftoverShims {
                 client: self.runtime.client.clone(),

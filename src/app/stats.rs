@@ -1,5 +1,5 @@
-//! Wires what measures the use of resources: volumes from the start, because they may have limits; everything else once somebody asks the
-//! node's API.
+//! Wires what measures the use of resources: volumes from the start, because they may have limits or be of claims; everything else once
+//! somebody asks the node's API.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,17 +16,27 @@ use crate::log::LogLayout;
 use crate::stats::{DiskSettings, DiskStats, StorageSettings, StorageStats, UsageSettings, UsageStats};
 use crate::sys::{CpuTopology, Host};
 use crate::types::{WallClock, error_chain};
+use crate::volume::Volumes;
 
 impl Parts {
     /// Starts what measures volumes and limits the local storage of pods.
-    pub(super) fn start_storage(&self, config: &Config, logs: &LogLayout, tasks: &mut Tasks) -> StorageStats {
+    pub(super) fn start_storage(
+        &self,
+        config: &Config,
+        logs: &LogLayout,
+        volumes: &Volumes,
+        tasks: &mut Tasks,
+    ) -> StorageStats {
         let (task, storage) = StorageStats::new(StorageSettings {
             runtime: self.runtime.runtime.clone(),
             observed: self.runtime.pleg.cache().clone(),
             logs: logs.clone(),
             root_dir: config.root_dir.clone(),
+            external: volumes.external(),
+            external_pace: config.pods.volume_stats_period,
             clock: WallClock::system(),
         });
+        storage.register(&self.metrics, &self.desired_pods);
         tasks.spawn(Stage::Support, "storage use", |cancel| task.run(cancel));
         if self.node.settings.node.local_storage_isolation {
             let sources = EvictionSources {

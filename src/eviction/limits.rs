@@ -78,7 +78,7 @@ impl StorageLimits {
             }
         }
         let containers = self.pod.map(|_| hosts_file(root, uid));
-        PodPlaces { pod: pod.reference.clone(), volumes, containers }
+        PodPlaces { pod: pod.reference.clone(), volumes, external: BTreeMap::new(), containers }
     }
 }
 

@@ -13,7 +13,7 @@ use super::*;
 use crate::cri::fake::FakeRuntime;
 use crate::log::LogLayout;
 use crate::pleg::Cache;
-use crate::pod::{PodPhase, StatusOverride};
+use crate::pod::{ExternalVolumes, PodPhase, StatusOverride};
 use crate::stats::StorageSettings;
 use crate::types::CONFIG_SOURCE_ANNOTATION;
 use crate::types::testing::at;
@@ -41,6 +41,8 @@ impl Bench {
             observed: Cache::default(),
             logs,
             root_dir: root.path().to_owned(),
+            external: watch::channel(ExternalVolumes::new()).1,
+            external_pace: None,
             clock: WallClock::of_tokio(at(0)),
         });
         let (desired_pods, status_cache) =

@@ -6,7 +6,7 @@ use tokio::task::JoinError;
 
 use crate::cgroup::CgroupError;
 use crate::cri::CriError;
-use crate::sys::SysError;
+use crate::sys::{PathError, SysError};
 
 /// A measurement failed; it is repeated.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +31,12 @@ pub enum MeasureError {
     Files {
         /// The error.
         source: SysError,
+    },
+    /// A volume could not be accessed.
+    #[error("cannot measure a volume")]
+    Volume {
+        /// The error.
+        source: PathError,
     },
     /// The cgroups of pods could not be listed.
     #[error("cannot list the cgroups of pods")]

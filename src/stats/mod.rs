@@ -1,8 +1,9 @@
 //! What pods and the node use of this node's resources, measured for the rooms that ask: CPU, memory, network and processes from the
 //! kernel's files ([`UsageStats`]); filesystems, writable layers and logs ([`DiskStats`]); and volumes, at a pace of their own
-//! ([`StorageStats`]). Nothing is measured for nobody. Decides nothing because of it.
+//! ([`StorageStats`]). Nothing is measured for nobody, except how full the volumes of claims are. Decides nothing because of it.
 
 mod accounting;
+mod claims;
 mod collect;
 mod containers;
 mod disk;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::pod::{ExternalVolume, ExternalVolumes};
 use crate::types::{PodRef, PodUid};
 
 /// Shortest interval between measurements of what has a limit (upstream's interval of the eviction manager).
@@ -19,8 +20,10 @@ const LEASE: Duration = Duration::from_secs(10 * 60);
 pub struct PodPlaces {
     /// The pod.
     pub pod: PodRef,
-    /// Its volumes, by name.
+    /// Its volumes whose files are measured, by name.
     pub volumes: BTreeMap<String, VolumePlace>,
+    /// Its volumes that are mounts of what outlives it, by name: only how full their filesystems are is measured.
+    pub external: BTreeMap<String, ExternalVolume>,
     /// The pod's hosts file, if its containers are measured too: their writable layers and logs.
     pub containers: Option<PathBuf>,
 }
@@ -78,5 +81,17 @@ impl Wanted {
             }
         }
         all
+    }
+}
+
+/// Adds the mounts of what outlives pods to what is measured.
+pub(super) fn add_external(all: &mut Places, external: &ExternalVolumes) {
+    for (pod, volumes) in external.iter().filter(|(_, volumes)| !volumes.is_empty()) {
+        let alone = || {
+            let (volumes, external) = (BTreeMap::new(), BTreeMap::new());
+            Arc::new(PodPlaces { pod: pod.clone(), volumes, external, containers: None })
+        };
+        let places = all.entry(pod.uid.clone()).or_insert_with(alone);
+        Arc::make_mut(places).external = volumes.clone();
     }
 }

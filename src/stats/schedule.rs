@@ -18,8 +18,10 @@ const SHARE: u32 = 20;
 pub(super) enum Part {
     /// Writable layers, logs and the hosts file.
     Containers,
-    /// A volume.
+    /// The files of a volume.
     Volume(String),
+    /// The filesystem of a volume that outlives the pod.
+    External(String),
 }
 
 /// The kinds of parts, which do not wait for each other.
@@ -27,6 +29,7 @@ pub(super) enum Part {
 pub(super) enum PartKind {
     Containers,
     Volume,
+    External,
 }
 
 impl Part {
@@ -34,6 +37,7 @@ impl Part {
         match self {
             Self::Containers => PartKind::Containers,
             Self::Volume(_) => PartKind::Volume,
+            Self::External(_) => PartKind::External,
         }
     }
 }
@@ -56,7 +60,9 @@ impl Schedule {
         let mut parts = BTreeMap::new();
         for places in all {
             let containers = places.containers.iter().map(|_| Part::Containers);
-            for part in containers.chain(places.volumes.keys().cloned().map(Part::Volume)) {
+            let volumes = places.volumes.keys().cloned().map(Part::Volume);
+            let external = places.external.keys().cloned().map(Part::External);
+            for part in containers.chain(volumes).chain(external) {
                 let key = (places.pod.uid.clone(), part);
                 let turn = self.parts.get(&key).copied().unwrap_or(Turn::Due(now));
                 parts.insert(key, turn);

@@ -15,6 +15,7 @@ fn places(name: &str, volumes: &[&str], containers: bool) -> PodPlaces {
     PodPlaces {
         pod: PodRef::new("default", name, name),
         volumes: volumes.iter().map(|volume| ((*volume).to_owned(), place.clone())).collect(),
+        external: [].into(),
         containers: containers.then(|| "/hosts".into()),
     }
 }

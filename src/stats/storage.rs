@@ -21,7 +21,7 @@ pub struct PodStorage {
 pub struct VolumeUsage {
     /// When it was measured.
     pub at: Timestamp,
-    /// What is in it; no more than what was asked for is counted.
+    /// What is in it; no more than what was asked for is counted. Of a volume that outlives the pod, what its filesystem has.
     pub space: SpaceUsage,
     /// The filesystem that has it.
     pub filesystem: FilesystemUsage,

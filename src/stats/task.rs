@@ -1,5 +1,5 @@
-//! The task that measures the storage of pods: containers and volumes apart, each only a few at a time, as the schedule says.
-//! Without pods to measure it only waits for some.
+//! The task that measures the storage of pods: containers, volumes, and filesystems of volumes that outlive pods apart, each only a few
+//! at a time, as the schedule says. Without pods to measure it only waits for some.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -15,13 +15,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::containers;
 use super::error::MeasureError;
-use super::places::{PACE_OF_LIMITS, Places, PodPlaces, VolumePlace, Wanted};
+use super::places::{PACE_OF_LIMITS, Places, PodPlaces, VolumePlace, Wanted, add_external};
 use super::schedule::{Part, PartKind, Schedule};
 use super::storage::{ContainersStorage, PodStorage, VolumeUsage};
 use crate::cri::RuntimeService;
 use crate::log::LogLayout;
 use crate::pleg::Cache;
-use crate::sys::{filesystem_usage, slow_work, tree_usage};
+use crate::pod::{ExternalVolume, ExternalVolumes};
+use crate::sys::{MountTable, PathWork, SpaceUsage, filesystem_usage, slow_work, tree_usage};
 use crate::types::{PodUid, WallClock, error_chain, sleep_until};
 
 /// Maximum number of parallel measurements of each kind: one that takes long delays no other pod's.
@@ -38,6 +39,10 @@ pub struct StorageSettings {
     pub logs: LogLayout,
     /// The daemon's directory.
     pub root_dir: PathBuf,
+    /// The volumes that outlive their pods, which are measured at all times.
+    pub external: watch::Receiver<ExternalVolumes>,
+    /// How often (`volumeStatsAggPeriod`); `None` if never.
+    pub external_pace: Option<Duration>,
     /// The wall clock.
     pub clock: WallClock,
 }
@@ -58,7 +63,9 @@ impl StorageStats {
         let (wanted, measured) = watch::channel(Wanted::default());
         let (found, storage) = watch::channel(PodsStorage::new());
         let task = StorageStatsTask {
+            external: settings.external.clone(),
             settings: Arc::new(settings),
+            paths: PathWork::default(),
             wanted: measured,
             places: Places::new(),
             forget_at: None,
@@ -94,7 +101,10 @@ impl StorageStats {
 /// The task, which the app runs.
 pub struct StorageStatsTask {
     settings: Arc<StorageSettings>,
+    /// The threads for volumes that outlive their pods.
+    paths: PathWork,
     wanted: watch::Receiver<Wanted>,
+    external: watch::Receiver<ExternalVolumes>,
     /// What is measured now.
     places: Places,
     /// When some of that is no longer wanted.
@@ -119,24 +129,33 @@ enum Found {
     Volume(String, VolumeUsage),
 }
 
+/// What a measurement found, and why that may not be all.
+type Outcome = Result<(Option<Found>, Option<MeasureError>), MeasureError>;
+
 type Running = FuturesUnordered<BoxFuture<'static, Measured>>;
 
 impl StorageStatsTask {
     /// Runs until cancelled.
     pub async fn run(mut self, cancel: CancellationToken) {
-        let (mut containers, mut volumes) = (Running::new(), Running::new());
+        let (mut containers, mut volumes, mut external) = (Running::new(), Running::new(), Running::new());
+        self.external.mark_changed();
         loop {
             let next_containers = self.start(PartKind::Containers, &containers);
             let next_volume = self.start(PartKind::Volume, &volumes);
-            let next = [next_containers, next_volume, self.forget_at].into_iter().flatten().min();
+            let next_external = self.start(PartKind::External, &external);
+            let next = [next_containers, next_volume, next_external, self.forget_at];
+            let next = next.into_iter().flatten().min();
             tokio::select! {
                 // Cancel-safe: waits for a token.
                 () = cancel.cancelled() => return,
                 // Cancel-safe: a watch marks its value seen only when `changed` returns.
                 Ok(()) = self.wanted.changed() => self.follow(),
+                // Cancel-safe: see above.
+                Ok(()) = self.external.changed() => self.follow(),
                 // These are cancel-safe: a finished measurement leaves its set only when returned.
                 Some(measured) = containers.next() => self.finish(measured),
                 Some(measured) = volumes.next() => self.finish(measured),
+                Some(measured) = external.next() => self.finish(measured),
                 // Cancel-safe: only waits.
                 () = sleep_until(next) => {
                     if self.forget_at.is_some_and(|at| at <= Instant::now()) {
@@ -154,7 +173,7 @@ impl StorageStatsTask {
                 return self.schedule.next(kind);
             };
             if let Some(places) = self.places.get(&uid).cloned() {
-                running.push(Box::pin(measure(self.settings.clone(), places, part)));
+                running.push(Box::pin(measure(self.settings.clone(), self.paths.clone(), places, part)));
             }
         }
         None
@@ -167,17 +186,22 @@ impl StorageStatsTask {
         self.places = wanted.places(now);
         self.forget_at = wanted.forgotten_at().filter(|at| *at > now);
         drop(wanted);
+        let external = self.external.borrow_and_update();
+        if self.settings.external_pace.is_some() {
+            add_external(&mut self.places, &external);
+        }
+        drop(external);
         let places = &self.places;
         self.schedule.set(places.values().map(|places| &**places), now);
         self.failing.retain(|(uid, _)| places.contains_key(uid));
         self.storage.send_if_modified(|storage| {
             let before = storage.len();
             storage.retain(|uid, storage| {
-                let places = places.get(uid);
-                storage
-                    .volumes
-                    .retain(|name, _| places.is_some_and(|places| places.volumes.contains_key(name)));
-                places.is_some()
+                let Some(places) = places.get(uid) else { return false };
+                storage.volumes.retain(|name, _| {
+                    places.volumes.contains_key(name) || places.external.contains_key(name)
+                });
+                true
             });
             storage.len() != before
         });
@@ -189,6 +213,7 @@ impl StorageStatsTask {
         let pace = match &part {
             Part::Containers => PACE_OF_LIMITS,
             Part::Volume(name) => places.volumes.get(name).map_or(PACE_OF_LIMITS, |place| place.pace),
+            Part::External(_) => self.settings.external_pace.unwrap_or(PACE_OF_LIMITS),
         };
         self.schedule.done(&uid, &part, took, pace, Instant::now());
         if let Some(found) = found {
@@ -233,29 +258,35 @@ fn replace(known: &mut Places, places: BTreeMap<PodUid, PodPlaces>) -> bool {
     !is_same
 }
 
-async fn measure(settings: Arc<StorageSettings>, places: Arc<PodPlaces>, part: Part) -> Measured {
+async fn measure(
+    settings: Arc<StorageSettings>,
+    paths: PathWork,
+    places: Arc<PodPlaces>,
+    part: Part,
+) -> Measured {
     let began = Instant::now();
-    let measured = match &part {
+    let nothing = Ok((None, None));
+    let outcome = match &part {
         Part::Containers => match &places.containers {
             Some(hosts) => containers::measure(&settings, &places.pod, hosts.clone())
                 .await
                 .map(|found| (Some(Found::Containers(found)), None)),
-            None => Ok((None, None)),
+            None => nothing,
         },
         Part::Volume(name) => match places.volumes.get(name) {
             Some(place) => volume(&settings.clock, name, place).await,
-            None => Ok((None, None)),
+            None => nothing,
+        },
+        Part::External(name) => match places.external.get(name) {
+            Some(volume) => external(&settings.clock, &paths, name, volume).await,
+            None => nothing,
         },
     };
-    let (found, problem) = measured.unwrap_or_else(|problem| (None, Some(problem)));
+    let (found, problem) = outcome.unwrap_or_else(|problem| (None, Some(problem)));
     Measured { uid: places.pod.uid.clone(), part, took: began.elapsed(), found, problem }
 }
 
-async fn volume(
-    clock: &WallClock,
-    name: &str,
-    place: &VolumePlace,
-) -> Result<(Option<Found>, Option<MeasureError>), MeasureError> {
+async fn volume(clock: &WallClock, name: &str, place: &VolumePlace) -> Outcome {
     let (path, enough) = (place.path.clone(), place.enough);
     let work = move || {
         let tree = tree_usage(&path, enough)?;
@@ -269,4 +300,16 @@ async fn volume(
     let problem = (!is_exact_enough).then(|| MeasureError::TooDeep { path: place.path.clone() });
     let usage = VolumeUsage { at: clock.now(), space: tree.space, filesystem };
     Ok((Some(Found::Volume(name.to_owned(), usage)), problem))
+}
+
+/// A server that does not respond blocks a thread for its volumes, but no measurement of others.
+async fn external(clock: &WallClock, paths: &PathWork, name: &str, volume: &ExternalVolume) -> Outcome {
+    let dir = volume.dir.clone();
+    // The unit is what blocks, so it need not be looked up among the mounts.
+    let measured = paths.run(&volume.unit, &MountTable::default(), move || filesystem_usage(&dir)).await;
+    let measured = measured.map_err(|source| MeasureError::Volume { source })?;
+    let filesystem = measured.map_err(|source| MeasureError::Files { source })?;
+    let space = SpaceUsage { bytes: filesystem.used, inodes: filesystem.inodes_used() };
+    let usage = VolumeUsage { at: clock.now(), space, filesystem };
+    Ok((Some(Found::Volume(name.to_owned(), usage)), None))
 }

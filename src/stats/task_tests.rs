@@ -5,8 +5,10 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Pod;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
+use serde_json::json;
 use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -19,6 +21,8 @@ use crate::cri::Operation;
 use crate::cri::fake::{Failure, FakeRuntime, Fault, Rule};
 use crate::log::LogLayout;
 use crate::pleg::Pleg;
+use crate::pod::{AdmittedPod, DesiredPods, ExternalVolume, ExternalVolumes};
+use crate::telemetry::Metrics;
 use crate::types::{ContainerId, PodRef, PodUid, WallClock};
 
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -29,6 +33,7 @@ struct Bench {
     logs: LogLayout,
     stats: StorageStats,
     storage: watch::Receiver<BTreeMap<PodUid, PodStorage>>,
+    external: watch::Sender<ExternalVolumes>,
     _tasks: JoinSet<()>,
 }
 
@@ -44,16 +49,19 @@ impl Bench {
         let runtime = Arc::new(fake.clone());
         let (pleg, handle) = Pleg::new(runtime.clone(), StdRng::seed_from_u64(1));
         tasks.spawn(pleg.run(CancellationToken::new()));
+        let external = watch::Sender::new(ExternalVolumes::new());
         let (task, stats) = StorageStats::new(StorageSettings {
             runtime,
             observed: handle.cache().clone(),
             logs: logs.clone(),
             root_dir: root.path().to_owned(),
+            external: external.subscribe(),
+            external_pace: Some(INTERVAL * 6),
             clock: WallClock::system(),
         });
         tasks.spawn(task.run(CancellationToken::new()));
         let storage = stats.storage();
-        Self { root, fake, logs, stats, storage, _tasks: tasks }
+        Self { root, fake, logs, stats, storage, external, _tasks: tasks }
     }
 
     /// Starts a container of the pod.
@@ -75,6 +83,7 @@ impl Bench {
         PodPlaces {
             pod: pod.clone(),
             volumes: volumes.iter().map(place).collect(),
+            external: BTreeMap::new(),
             containers: containers.then(|| self.root.path().join("etc-hosts")),
         }
     }
@@ -88,6 +97,17 @@ impl Bench {
         let wait = self.storage.wait_for(|all| all.get(&pod.uid).is_some_and(&is_so));
         let all = timeout(Duration::from_secs(600), wait).await.expect("not measured in time").unwrap();
         all[&pod.uid].clone()
+    }
+
+    /// Sets the volumes that outlive their pods, each with its directory below the root.
+    fn set_external(&self, volumes: &[(&PodRef, &str, &str)]) {
+        let mut all = ExternalVolumes::new();
+        for (pod, name, dir) in volumes {
+            let dir = self.root.path().join(dir);
+            let volume = ExternalVolume { unit: dir.clone(), dir };
+            all.entry((*pod).clone()).or_default().insert((*name).to_owned(), volume);
+        }
+        self.external.send_replace(all);
     }
 
     fn stats_calls(&self) -> usize {
@@ -231,4 +251,69 @@ async fn volumes_without_limits_are_measured_while_somebody_asks() {
     let storage = bench.storage.borrow();
     assert_eq!(storage.keys().collect::<Vec<_>>(), [&web.uid]);
     assert_eq!(storage[&web.uid].volumes.keys().collect::<Vec<_>>(), ["data"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_volume_that_outlives_its_pod_the_filesystem_is_measured_all_the_time() {
+    let mut bench = Bench::new();
+    let (web, other) = (pod("web"), pod("other"));
+    bench.write("volumes/data/file", 4);
+    bench.measure(&[bench.places(&web, &[("data", u64::MAX)], false)]);
+    bench.set_external(&[
+        (&web, "disk", "volumes"),
+        (&other, "disk", "missing"),
+        (&other, "fine", "volumes"),
+    ]);
+    let storage = bench.until(&web, |it| it.volumes.len() == 2).await;
+    let disk = storage.volumes["disk"];
+    assert!(disk.filesystem.capacity > 0, "{disk:?}");
+    let used = (disk.filesystem.used, disk.filesystem.inodes_used());
+    assert_eq!((disk.space.bytes, disk.space.inodes), used);
+    bench.until(&other, |it| it.volumes.keys().eq(["fine"])).await;
+    let at = |bench: &Bench| bench.storage.borrow()[&web.uid].volumes["disk"].at;
+    sleep(INTERVAL * 5).await;
+    assert_eq!(at(&bench), disk.at);
+    sleep(INTERVAL * 2).await;
+    assert!(at(&bench) > disk.at);
+    bench.set_external(&[]);
+    bench.until(&web, |it| it.volumes.keys().eq(["data"])).await;
+    assert_eq!(bench.storage.borrow().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_of_two_pods_has_one_series_of_each_family() {
+    let mut bench = Bench::new();
+    let (web, other) = (pod("web"), pod("other"));
+    bench.write("volumes/data/file", 4);
+    bench.set_external(&[(&web, "disk", "volumes"), (&other, "disk", "volumes"), (&other, "nfs", "volumes")]);
+    bench.until(&web, |it| it.volumes.len() == 1).await;
+    bench.until(&other, |it| it.volumes.len() == 2).await;
+    let desired = |pod: &PodRef| {
+        let volumes = json!([
+            {"name": "disk", "persistentVolumeClaim": {"claimName": "claim"}},
+            {"name": "nfs", "nfs": {"server": "s", "path": "/"}},
+            {"name": "new", "persistentVolumeClaim": {"claimName": "not-measured"}},
+        ]);
+        let metadata = json!({"name": &*pod.name, "namespace": "default", "uid": pod.uid.as_str()});
+        let object = json!({"metadata": metadata, "spec": {"containers": [], "volumes": volumes}});
+        AdmittedPod::new(serde_json::from_value::<Pod>(object).unwrap())
+    };
+    let pods = DesiredPods { ready: true, pods: vec![desired(&web), desired(&other)], kills: [].into() };
+    let metrics = Metrics::default();
+    bench.stats.register(&metrics, &watch::channel(pods).1);
+    let text = metrics.encode();
+    let samples: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    let usage = bench.storage.borrow()[&web.uid].volumes["disk"];
+    let filesystem = usage.filesystem;
+    let values = [
+        ("available_bytes", filesystem.available),
+        ("capacity_bytes", filesystem.capacity),
+        ("inodes", filesystem.inodes),
+        ("inodes_free", filesystem.inodes_free),
+        ("inodes_used", filesystem.inodes_used()),
+        ("used_bytes", filesystem.used),
+    ];
+    let labels = "{namespace=\"default\",persistentvolumeclaim=\"claim\"}";
+    let expected = values.map(|(name, value)| format!("kubelet_volume_stats_{name}{labels} {value}"));
+    assert_eq!(samples, expected);
 }

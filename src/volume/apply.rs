@@ -14,6 +14,7 @@ use super::external::External;
 use super::kinds::host_path;
 use super::layout::{Kind, PodLayout};
 use super::{plan, sub_path};
+use crate::pod::ExternalVolume;
 use crate::sys::{MountTable, Mounts, PathError, remove_tree};
 use crate::types::PodUid;
 
@@ -37,6 +38,8 @@ pub struct PodVolumes {
     pub problems: Vec<VolumeProblem>,
     /// Volumes that were mounted just now although other pods have them with another group.
     pub shared: Vec<String>,
+    /// The ready volumes that are mounts of what outlives the pod, by name.
+    pub external: BTreeMap<String, ExternalVolume>,
 }
 
 /// Work on a path that others named: on its own thread, as the path may not respond.
@@ -81,6 +84,7 @@ impl Applied {
                 Err(problem) => volumes.problems.push(problem),
             }
         }
+        volumes.external.retain(|name, _| volumes.mounted.contains_key(name));
         if !self.unprocessed.is_empty() {
             let is_missing = |name: &String| !volumes.mounted.contains_key(name);
             let mut unmounted: Vec<String> = self.names.into_iter().filter(is_missing).collect();
@@ -154,6 +158,8 @@ fn set_up_one(
             None
         }
         DesiredVolume::External(external) => {
+            let volume = ExternalVolume { dir: external.dir(layout), unit: external.unit.clone() };
+            applied.volumes.external.insert(name.to_owned(), volume);
             let table = mounts.table().map_err(|error| VolumeProblem::new(&external.name, &error))?;
             if external.is_ready(layout, &table) {
                 Some(mounted(&external, layout))

@@ -2,12 +2,13 @@
 //! them down. One task per pod, so that work on its volumes never overlaps, and a disk or API server that hangs delays only
 //! this pod.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
 use jiff::Timestamp;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::apply::{self, Applied, PathResults, PathTask, PodVolumes};
@@ -19,9 +20,9 @@ use super::remembered::remember;
 use super::sources::Sources;
 use super::task::NodeLabels;
 use crate::objects::ObjectSource;
-use crate::pod::AdmittedPod;
+use crate::pod::{AdmittedPod, ExternalVolume, ExternalVolumes};
 use crate::sys::{MountTable, Mounts, PathWork, file_work};
-use crate::types::{Backoff, BackoffPolicy, Conflated, PodUid, WallClock, error_chain, sleep_until};
+use crate::types::{Backoff, BackoffPolicy, Conflated, PodRef, PodUid, WallClock, error_chain, sleep_until};
 
 /// Delay until a failure is retried without a request. Changes of objects are handled at once.
 const RETRY: BackoffPolicy = BackoffPolicy {
@@ -50,6 +51,7 @@ pub(super) struct Shared {
     pub(super) clock: WallClock,
     pub(super) changed: Conflated<()>,
     pub(super) metrics: VolumeMetrics,
+    pub(super) external: watch::Sender<ExternalVolumes>,
 }
 
 /// A request to a reconciler.
@@ -105,6 +107,9 @@ impl VolumeReconciler {
                         let done = self.tear_down().await;
                         let is_down = done.is_ok();
                         self.share.torn_down(is_down, began.elapsed());
+                        if is_down {
+                            self.withdraw();
+                        }
                         // The requester may have given up; the next one gets the result again.
                         let _ = reply.send(done);
                         if is_down {
@@ -144,8 +149,26 @@ impl VolumeReconciler {
         };
         let mut volumes = self.finish(applied, results);
         self.share.set_up(&pod, &volumes, began.elapsed());
+        self.publish(&pod.reference, &volumes.external);
         volumes.shared = std::mem::take(&mut self.shared_volumes);
         let _ = reply.send(volumes);
+    }
+
+    /// Publishes the pod's volumes that are mounts of what outlives it.
+    fn publish(&self, pod: &PodRef, external: &BTreeMap<String, ExternalVolume>) {
+        self.shared.external.send_if_modified(|all| {
+            if all.get(pod).unwrap_or(&BTreeMap::new()) == external {
+                return false;
+            }
+            all.insert(pod.clone(), external.clone());
+            true
+        });
+    }
+
+    /// Publishes that it has none any more.
+    fn withdraw(&self) {
+        let is_own = |pod: &PodRef| pod.uid == self.uid;
+        self.shared.external.send_if_modified(|all| all.extract_if(.., |pod, _| is_own(pod)).count() > 0);
     }
 
     /// Updates the volumes after a change of their sources.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -19,6 +19,7 @@ use super::read::{self, ReadError};
 use super::reconciler::{Job, Shared, VolumeOwner, VolumeReconciler};
 use super::sub_path::{self, SubPath, SubPathError};
 use crate::objects::ObjectSource;
+use crate::pod::ExternalVolumes;
 use crate::sys::{MountTable, Mounts, PathWork, file_work};
 use crate::telemetry::Metrics;
 use crate::types::{Conflated, PodUid, WallClock};
@@ -80,10 +81,16 @@ impl Volumes {
             clock,
             changed: changed.clone(),
             metrics: VolumeMetrics::default(),
+            external: watch::Sender::new(ExternalVolumes::new()),
         });
         let handle = Self { requests: sender, changed, shared: shared.clone() };
         let task = VolumeTask { shared, requests, reconcilers: HashMap::new(), tasks: JoinSet::new() };
         (task, handle)
+    }
+
+    /// The mounts of what outlives pods, once they are set up.
+    pub fn external(&self) -> watch::Receiver<ExternalVolumes> {
+        self.shared.external.subscribe()
     }
 
     /// Adds its metrics.

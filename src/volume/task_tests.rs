@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::objects::{ClaimError, ClaimState, FakeObjects, ObjectError, ObjectKind, ObjectState};
-use crate::pod::AdmittedPod;
+use crate::pod::{AdmittedPod, ExternalVolume};
 use crate::volume::testing::{Host, NODE, UID, pod};
 
 /// A timeout far beyond what a busy machine needs.
@@ -264,7 +264,11 @@ async fn a_claim_that_binds_later_is_mounted_and_reported() {
     assert_eq!(volumes.problems, []);
     assert_eq!(volumes.mounted["data"].host_path, room.host.at(PV));
     assert!(volumes.mounted["data"].relabel && !volumes.mounted["data"].read_only);
+    let disk = ExternalVolume { dir: room.host.at(PV), unit: disk.path().to_owned() };
+    let external = ExternalVolumes::from([(pod.reference.clone(), [("data".to_owned(), disk)].into())]);
+    assert_eq!(*room.volumes.external().borrow(), external);
     room.volumes.tear_down(&UID.into()).await.unwrap();
+    assert!(room.volumes.external().borrow().is_empty());
     assert!(room.host.mounts.points().is_empty() && !room.host.at(PV).exists());
     assert!(!room.host.at("plugins/kubernetes.io~persistent-volume-claim").exists());
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use hostlet::cri::fake::FakeRuntime;
+use hostlet::sys::MountTable;
 use jiff::Timestamp;
 use nix::mount::{MntFlags, umount2};
 use tempfile::TempDir;
@@ -234,8 +235,12 @@ impl FakeHost {
 
 impl Drop for FakeHost {
     fn drop(&mut self) {
-        // Where the host's root mount is not shared, the daemon mounted its directory on itself.
-        let _ = umount2(&self.directory().join("kubelet"), MntFlags::MNT_DETACH);
+        // Volumes of pods; and where the host's root mount is not shared, the daemon mounted its directory on itself.
+        let table = fs::read("/proc/self/mountinfo").map(|text| MountTable::parse(&text)).unwrap_or_default();
+        let kubelet = self.directory().join("kubelet");
+        for mount in table.within(&kubelet).collect::<Vec<_>>().into_iter().rev() {
+            let _ = umount2(&mount.point, MntFlags::MNT_DETACH);
+        }
         for link in self.log_links() {
             // It may be removed already: a daemon that is stopping cleans up as well.
             let _ = fs::remove_file(link);

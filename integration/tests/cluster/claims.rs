@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
+use hostlet::sys::filesystem_usage;
 use hostlet_integration::cluster::Tenant;
 use hostlet_integration::{Look, wait_for};
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -12,6 +13,7 @@ use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use serde_json::{Value, json};
 
+use crate::stats::{ask, pod_in, sample, summary};
 use crate::support::{
     IDLE, LATER, container, delete, is_ready, pod, uid, wait_for_object, wait_for_pods, wait_until_clean,
     wait_until_gone,
@@ -49,6 +51,31 @@ fn mounted(mut spec: Value, claim: &str) -> Value {
     spec
 }
 
+/// Waits until the metrics and the summary have what the filesystem of the volume at `disk` has, which the stock kubelet measures each
+/// minute.
+async fn wait_for_its_use(tenant: &Tenant, disk: &Path) {
+    const CLAIM: &str = "data-db-0";
+    let capacity = filesystem_usage(disk).unwrap().capacity;
+    let labels = [("namespace", tenant.namespace()), ("persistentvolumeclaim", CLAIM)];
+    let families =
+        ["capacity_bytes", "available_bytes", "used_bytes", "inodes", "inodes_free", "inodes_used"];
+    wait_for("the use of the claim", LATER, async || {
+        let (metrics, summary) = (ask(tenant, "metrics").await?, summary(tenant, "").await?);
+        let values = families.map(|name| sample(&metrics, &format!("kubelet_volume_stats_{name}"), &labels));
+        let volume = pod_in(&summary, "db-0")
+            .and_then(|pod| pod["volume"].as_array()?.iter().find(|volume| volume["name"] == "data"));
+        let (true, Some(volume)) = (values.iter().all(Option::is_some), volume) else {
+            return Ok(Look::NotYet(format!("{values:?} {summary}")));
+        };
+        assert_eq!(values[0], Some(capacity as f64));
+        assert_eq!(volume["capacityBytes"], capacity);
+        assert_eq!(volume["pvcRef"], json!({"name": CLAIM, "namespace": tenant.namespace()}));
+        Ok(Look::Done(()))
+    })
+    .await
+    .unwrap();
+}
+
 #[tokio::test]
 async fn a_stateful_set_keeps_its_local_volume() {
     let mut tenant = Tenant::new("claims", 1).await.unwrap();
@@ -83,6 +110,7 @@ async fn a_stateful_set_keeps_its_local_volume() {
     assert_eq!(fs::read_to_string(dir.join("starts")).unwrap(), "started\n");
     let file = fs::metadata(disk.join("old/file")).unwrap();
     assert_eq!((file.gid(), file.mode() & 0o777), (3000, 0o660));
+    wait_for_its_use(&tenant, &disk).await;
 
     // Restarted, the agent finds its mount. The volume outlives the pod.
     tenant.nodes[0].kill_agent().unwrap();

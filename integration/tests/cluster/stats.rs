@@ -22,23 +22,23 @@ fn busy(name: &str) -> Value {
 }
 
 /// What the first node's API answers, through the API server.
-async fn ask(tenant: &Tenant, path: &str) -> Result<String> {
+pub(crate) async fn ask(tenant: &Tenant, path: &str) -> Result<String> {
     let node = tenant.nodes[0].name();
     let request = http::Request::get(format!("/api/v1/nodes/{node}/proxy/{path}")).body(Vec::new())?;
     tenant.client().request_text(request).await.with_context(|| format!("asking for {path}"))
 }
 
-async fn summary(tenant: &Tenant, query: &str) -> Result<Value> {
+pub(crate) async fn summary(tenant: &Tenant, query: &str) -> Result<Value> {
     Ok(serde_json::from_str(&ask(tenant, &format!("stats/summary{query}")).await?)?)
 }
 
 /// The pod of this name in a summary.
-fn pod_in<'a>(summary: &'a Value, name: &str) -> Option<&'a Value> {
+pub(crate) fn pod_in<'a>(summary: &'a Value, name: &str) -> Option<&'a Value> {
     summary["pods"].as_array()?.iter().find(|pod| pod["podRef"]["name"] == name)
 }
 
 /// The value of the first sample with this name and these labels.
-fn sample(text: &str, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
+pub(crate) fn sample(text: &str, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
     let has =
         |line: &&str| labels.iter().all(|(label, value)| line.contains(&format!("{label}=\"{value}\"")));
     let line = text.lines().filter(|line| line.starts_with(&format!("{name}{{"))).find(has)?;

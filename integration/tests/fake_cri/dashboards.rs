@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result, ensure};
 use hostlet_integration::fake_cri::FakeHost;
 use hostlet_integration::{FakeApiServer, Look, wait_for};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use serde_json::json;
 
 use crate::metrics::get;
 use crate::support::{PODS, SOON, is_ready};
 
 /// The families and labels in the queries of the kubernetes-mixin for kubelets: its dashboard and its alerts.
-const QUERIED: [(&str, &[&str]); 28] = [
+const QUERIED: [(&str, &[&str]); 34] = [
     ("kubelet_node_name", &["node"]),
     ("kubelet_running_pods", &[]),
     ("kubelet_running_containers", &["container_state"]),
@@ -23,6 +23,12 @@ const QUERIED: [(&str, &[&str]); 28] = [
     ("kubelet_pod_start_duration_seconds_bucket", &["le"]),
     ("kubelet_pod_worker_duration_seconds_count", &["operation_type"]),
     ("kubelet_pod_worker_duration_seconds_bucket", &["operation_type", "le"]),
+    ("kubelet_volume_stats_available_bytes", &OF_CLAIMS),
+    ("kubelet_volume_stats_capacity_bytes", &OF_CLAIMS),
+    ("kubelet_volume_stats_inodes", &OF_CLAIMS),
+    ("kubelet_volume_stats_inodes_free", &OF_CLAIMS),
+    ("kubelet_volume_stats_inodes_used", &OF_CLAIMS),
+    ("kubelet_volume_stats_used_bytes", &OF_CLAIMS),
     ("storage_operation_duration_seconds_count", &["operation_name", "volume_plugin", "status", "migrated"]),
     ("storage_operation_duration_seconds_bucket", &["operation_name", "volume_plugin", "le"]),
     ("kubelet_cgroup_manager_duration_seconds_count", &["operation_type"]),
@@ -42,6 +48,9 @@ const QUERIED: [(&str, &[&str]); 28] = [
     ("kubelet_pod_status_sync_duration_seconds_bucket", &["le"]),
     ("kubelet_started_containers_total", &["container_type"]),
 ];
+
+/// The labels of volumes of claims.
+const OF_CLAIMS: [&str; 2] = ["namespace", "persistentvolumeclaim"];
 
 /// The labels of the samples of each name, and the types of the families.
 struct Scrape {
@@ -83,6 +92,26 @@ fn matches(family: &str, pattern: &str) -> bool {
     pattern.strip_suffix('*').map_or(family == pattern, |prefix| family.starts_with(prefix))
 }
 
+/// A claim that is bound to a directory of the host.
+fn bind_claim(host: &FakeHost, server: &FakeApiServer, name: &str) -> Result<()> {
+    let disk = host.directory().join("disk");
+    std::fs::create_dir(&disk)?;
+    let claim = json!({
+        "metadata": {"name": name, "namespace": "default", "uid": "claim-1"},
+        "spec": {"volumeName": "disk"}, "status": {"phase": "Bound"},
+    });
+    let claim: PersistentVolumeClaim = serde_json::from_value(claim)?;
+    let path = format!("/api/v1/namespaces/default/persistentvolumeclaims/{name}");
+    let claim = server.api().put(&path, &claim);
+    let volume = json!({
+        "metadata": {"name": "disk"},
+        "spec": {"local": {"path": disk}, "claimRef": {"name": name, "namespace": "default", "uid": claim.metadata.uid}},
+    });
+    let volume: PersistentVolume = serde_json::from_value(volume)?;
+    server.api().put("/api/v1/persistentvolumes/disk", &volume);
+    Ok(())
+}
+
 #[tokio::test]
 async fn dashboards_and_alerts_find_their_series_and_families_are_the_stock_kubelets() {
     let (host, server) = (FakeHost::start().unwrap(), FakeApiServer::start().unwrap());
@@ -92,8 +121,11 @@ async fn dashboards_and_alerts_find_their_series_and_families_are_the_stock_kube
     let container = json!({"name": "main", "image": "busybox:1", "imagePullPolicy": "IfNotPresent"});
     let spec = json!({
         "nodeName": host.node(), "restartPolicy": "Always", "containers": [container],
-        "volumes": [{"name": "v", "emptyDir": {}}],
+        "volumes": [
+            {"name": "v", "emptyDir": {}}, {"name": "disk", "persistentVolumeClaim": {"claimName": "data"}},
+        ],
     });
+    bind_claim(&host, &server, "data").unwrap();
     let path = format!("{PODS}/a");
     let pod: Pod = serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap();
     server.api().put(&path, &pod);

@@ -138,10 +138,10 @@ impl Server {
         let (usage, disks) = tokio::join!(parts.usage.usage(Detail::All), parts.disks.usage());
         let usage = usage.map_err(SummaryError::Usage)?;
         let disks = disks.map_err(SummaryError::Disks)?;
-        let local = volumes::local(&parts.desired_pods.borrow());
+        let facts = volumes::facts(&parts.desired_pods.borrow());
         let storage = parts.storage.storage();
         let storage = storage.borrow();
-        let disks = Disks { usage: &disks, volumes: &storage, local: &local };
+        let disks = Disks { usage: &disks, volumes: &storage, facts: &facts };
         Ok(Json(summary(&self.facts, &usage, Some(&disks))).into_response())
     }
 }

@@ -6,16 +6,17 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::summary_types::{
-    ContainerStats, CpuStats, FsStats, InterfaceStats, IoStats, MemoryStats, NetworkStats, NodeStats,
-    PodReference, PodStats, ProcessStats, Psi, PsiData, RlimitStats, RuntimeStats, Summary, SwapStats, Time,
-    VolumeStats,
+    ClaimReference, ContainerStats, CpuStats, FsStats, InterfaceStats, IoStats, MemoryStats, NetworkStats,
+    NodeStats, PodReference, PodStats, ProcessStats, Psi, PsiData, RlimitStats, RuntimeStats, Summary,
+    SwapStats, Time, VolumeStats,
 };
+use super::volumes::VolumeFacts;
 use crate::stats::{
     CgroupUsage, ContainerDisk, ContainerUsage, DiskUsage, NetworkDevice, NodeUsage, PodStorage, PodUsage,
     Pressure, PressureAverages, UnitUsage, VolumeUsage,
 };
 use crate::sys::{FilesystemUsage, SpaceUsage};
-use crate::types::PodUid;
+use crate::types::{PodRef, PodUid};
 
 /// The network device whose counters upstream considers the pod's or the node's.
 const DEFAULT_DEVICE: &str = "eth0";
@@ -36,8 +37,8 @@ pub(super) struct Disks<'a> {
     pub(super) usage: &'a DiskUsage,
     /// The measured volumes.
     pub(super) volumes: &'a BTreeMap<PodUid, PodStorage>,
-    /// Those that count as local storage.
-    pub(super) local: &'a BTreeMap<PodUid, Vec<String>>,
+    /// What the specs of the pods say of their volumes.
+    pub(super) facts: &'a BTreeMap<PodUid, VolumeFacts>,
 }
 
 /// The summary; with CPU and memory alone unless there are disks.
@@ -85,7 +86,7 @@ fn of_pod(pod: &PodUsage, at: Timestamp, disks: Option<&Disks<'_>>) -> PodStats 
         pod.containers.iter().map(|container| of_container(container, disks)).collect();
     let processes = pod.containers.iter().filter_map(|container| container.unit.as_ref());
     let process_count = processes.map(|unit| unit.usage.processes.processes).sum();
-    let (local, others) = disks.map(|disks| volumes(&pod.pod.uid, disks)).unwrap_or_default();
+    let (local, others) = disks.map(|disks| volumes(&pod.pod, disks)).unwrap_or_default();
     let ephemeral_storage = disks.map(|disks| {
         let own = disks.usage.pods.get(&pod.pod.uid).copied().unwrap_or_default();
         ephemeral_storage(disks.usage, &containers, &local, own)
@@ -239,15 +240,19 @@ fn runtime(disks: &DiskUsage) -> RuntimeStats {
 }
 
 /// The measured volumes of a pod: those of its local storage, and others.
-fn volumes(pod: &PodUid, disks: &Disks<'_>) -> (Vec<VolumeStats>, Vec<VolumeStats>) {
-    let measured = disks.volumes.get(pod).into_iter().flat_map(|storage| &storage.volumes);
+fn volumes(pod: &PodRef, disks: &Disks<'_>) -> (Vec<VolumeStats>, Vec<VolumeStats>) {
+    let facts = disks.facts.get(&pod.uid);
+    let claim = |name: &str| {
+        let claim = facts?.claims.get(name)?;
+        Some(ClaimReference { name: claim.clone(), namespace: pod.namespace.to_string() })
+    };
     let stats = |(name, usage): (&String, &VolumeUsage)| VolumeStats {
         name: name.clone(),
+        claim: claim(name),
         fs: space(usage.at, usage.space, usage.filesystem),
     };
-    let is_local =
-        |volume: &VolumeStats| disks.local.get(pod).is_some_and(|local| local.contains(&volume.name));
-    measured.map(stats).partition(is_local)
+    let measured = disks.volumes.get(&pod.uid).into_iter().flat_map(|storage| &storage.volumes);
+    measured.map(stats).partition(|volume| facts.is_some_and(|facts| facts.local.contains(&volume.name)))
 }
 
 /// What a pod takes of the node's disk (upstream's `calcEphemeralStorage`).

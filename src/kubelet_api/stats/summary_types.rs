@@ -193,8 +193,16 @@ pub(super) struct SwapStats {
 }
 
 #[derive(Debug, Serialize)]
+pub(super) struct ClaimReference {
+    pub(super) name: String,
+    pub(super) namespace: String,
+}
+
+#[derive(Debug, Serialize)]
 pub(super) struct VolumeStats {
     pub(super) name: String,
+    #[serde(rename = "pvcRef", skip_serializing_if = "Option::is_none")]
+    pub(super) claim: Option<ClaimReference>,
     #[serde(flatten)]
     pub(super) fs: FsStats,
 }

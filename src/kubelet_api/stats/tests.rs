@@ -26,7 +26,7 @@ use crate::cri::fake::{Failure, FakeRuntime, Fault, Rule};
 use crate::cri_config::hosts_file;
 use crate::log::LogLayout;
 use crate::pleg::Pleg;
-use crate::pod::{AdmittedPod, DesiredPods};
+use crate::pod::{AdmittedPod, DesiredPods, ExternalVolume, ExternalVolumes};
 use crate::stats::testing::{FakeHost, run};
 use crate::stats::{DiskSettings, DiskStats, StorageSettings, StorageStats, UsageSettings, UsageStats};
 use crate::sys::{CpuTopology, Machine};
@@ -81,11 +81,15 @@ impl Bench {
         let (pleg, handle) = Pleg::new(runtime.clone(), StdRng::seed_from_u64(1));
         tasks.spawn(pleg.run(CancellationToken::new()));
         let observed = handle.cache().clone();
+        let disk = ExternalVolume { dir: root_dir.clone(), unit: root_dir.clone() };
+        let external = ExternalVolumes::from([(pod.clone(), [("disk".to_owned(), disk)].into())]);
         let (task, storage) = StorageStats::new(StorageSettings {
             runtime: runtime.clone(),
             observed: observed.clone(),
             logs: logs.clone(),
             root_dir: root_dir.clone(),
+            external: watch::channel(external).1,
+            external_pace: Some(Duration::from_secs(60)),
             clock: clock.clone(),
         });
         tasks.spawn(task.run(CancellationToken::new()));
@@ -97,6 +101,7 @@ impl Bench {
                     {"name": "data", "emptyDir": {}},
                     {"name": "key", "secret": {"secretName": "key"}},
                     {"name": "host", "hostPath": {"path": "/"}},
+                    {"name": "disk", "persistentVolumeClaim": {"claimName": "claim"}},
                 ],
             },
         });
@@ -213,6 +218,7 @@ async fn a_summary_has_the_fields_of_the_stock_kubelets() {
         ".pods[].process_stats.",
         ".pods[].memory.availableBytes",
         ".pods[].swap.swapAvailableBytes",
+        ".pods[].volume[].pvcRef.",
         ".node.systemContainers[].swap.swapAvailableBytes",
     ];
     for field in ours.difference(&stock) {
@@ -225,7 +231,11 @@ async fn a_summary_has_what_was_measured() {
     let bench = Bench::new(CgroupVersion::V2).await;
     let first = bench.summary("/stats/summary").await;
     assert_eq!(first["node"]["cpu"].get("usageNanoCores"), None, "one measurement is no rate");
-    assert_eq!(first["pods"][0].get("volume"), None, "volumes were not measured yet");
+    let names = |pod: &Value| -> Vec<String> {
+        let volumes = pod["volume"].as_array().unwrap().iter();
+        volumes.map(|volume| volume["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names(&first["pods"][0]), ["disk"], "others were not measured yet");
     sleep(Duration::from_secs(15)).await;
     bench.host.set(&bench.paths[2], "cpu.stat", "usage_usec 10000000\n");
     let summary = bench.summary("/stats/summary").await;
@@ -259,11 +269,13 @@ async fn a_summary_has_what_was_measured() {
     );
     assert_eq!(app["rootfs"]["usedBytes"], 8192);
     assert_eq!((&app["logs"]["usedBytes"], &app["logs"]["inodesUsed"]), (&json!(12 << 10), &json!(2)));
-    let volumes: Vec<&str> =
-        pod["volume"].as_array().unwrap().iter().map(|volume| volume["name"].as_str().unwrap()).collect();
-    assert_eq!(volumes, ["data", "key"]);
-    let data = &pod["volume"][0];
-    assert_eq!(data["inodesUsed"], 2);
+    assert_eq!(names(pod), ["data", "disk", "key"]);
+    let (data, disk) = (&pod["volume"][0], &pod["volume"][1]);
+    assert_eq!((&data["inodesUsed"], data.get("pvcRef")), (&json!(2), None));
+    assert_eq!(disk["pvcRef"], json!({"name": "claim", "namespace": "default"}));
+    assert!(
+        disk["usedBytes"].as_u64() > Some(0) && disk["usedBytes"].as_u64() < disk["capacityBytes"].as_u64()
+    );
     // The secret is not local storage.
     let used = 8192 + (12 << 10) + (4 << 10) + data["usedBytes"].as_u64().unwrap();
     assert_eq!(pod["ephemeral-storage"]["usedBytes"], used);
