@@ -2,7 +2,7 @@
 //! way to slow a sender down.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::pin::pin;
 
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
@@ -61,7 +61,7 @@ enum Receiving {
     Open(mpsc::Sender<Bytes>),
 }
 
-type Streams = Arc<Mutex<HashMap<u32, Receiving>>>;
+type Streams = Mutex<HashMap<u32, Receiving>>;
 
 impl Connection {
     /// A connection over `io`, whose peer is a server that has agreed to SPDY/3.1.
@@ -90,7 +90,7 @@ impl Stream {
         self.incoming.recv().await
     }
 
-    /// Sends bytes. Returns once the connection has taken them, which may be before the server receives them.
+    /// Sends bytes. Returns once the connection has taken them, which says nothing about the server: it may have left.
     ///
     /// # Errors
     /// The connection has ended.
@@ -124,21 +124,36 @@ impl<T: AsyncRead + AsyncWrite> Driver<T> {
     ///
     /// # Errors
     /// The connection failed, or the server broke the protocol.
-    pub async fn run(self) -> Result<(), SpdyError> {
+    pub async fn run(mut self) -> Result<(), SpdyError> {
         let (reader, writer) = tokio::io::split(self.io);
         let streams = Streams::default();
-        tokio::select! {
-            // Cancel-safe: the connection ends with either.
-            read = read(reader, &streams, &self.replies) => read,
-            // Likewise.
-            written = write(writer, &streams, self.commands) => written,
+        let mut reading = pin!(read(reader, &streams, &self.replies));
+        let written = tokio::select! {
+            // Cancel-safe: the connection ends with it.
+            read = &mut reading => return read,
+            // Cancel-safe: the connection is not written any more.
+            written = write(writer, &streams, &mut self.commands) => written,
+        };
+        if written.is_err() {
+            // A server that reads no more may have sent how a command ended.
+            tokio::select! {
+                // Cancel-safe, both: the connection ends with either.
+                _ = reading => {}
+                () = discard(&mut self.commands) => {}
+            }
         }
+        written
     }
+}
+
+/// Discards commands until all handles are dropped. Streams that wait to be opened are not.
+async fn discard(commands: &mut mpsc::Receiver<Command>) {
+    while commands.recv().await.is_some() {}
 }
 
 async fn read<T: AsyncRead>(
     mut reader: ReadHalf<T>,
-    streams: &Mutex<HashMap<u32, Receiving>>,
+    streams: &Streams,
     replies: &mpsc::WeakSender<Command>,
 ) -> Result<(), SpdyError> {
     let mut payload = Vec::new();
@@ -180,7 +195,7 @@ async fn read<T: AsyncRead>(
 }
 
 /// The server has accepted a stream.
-fn accept(streams: &Mutex<HashMap<u32, Receiving>>, stream: u32, is_last: bool) {
+fn accept(streams: &Streams, stream: u32, is_last: bool) {
     let mut streams = streams.lock();
     match streams.remove(&stream) {
         Some(Receiving::Awaited(opened)) => {
@@ -200,7 +215,7 @@ fn accept(streams: &Mutex<HashMap<u32, Receiving>>, stream: u32, is_last: bool) 
 /// Reads the payload of a data frame in chunks, and passes them to the stream's receiver if it has one.
 async fn pass_on<T: AsyncRead>(
     reader: &mut ReadHalf<T>,
-    streams: &Mutex<HashMap<u32, Receiving>>,
+    streams: &Streams,
     stream: u32,
     length: usize,
 ) -> Result<(), SpdyError> {
@@ -227,8 +242,8 @@ async fn pass_on<T: AsyncRead>(
 
 async fn write<T: AsyncWrite>(
     mut writer: WriteHalf<T>,
-    streams: &Mutex<HashMap<u32, Receiving>>,
-    mut commands: mpsc::Receiver<Command>,
+    streams: &Streams,
+    commands: &mut mpsc::Receiver<Command>,
 ) -> Result<(), SpdyError> {
     let (mut blocks, mut next, mut out) = (HeaderBlocks::default(), 1_u32, Vec::new());
     while let Some(command) = commands.recv().await {

@@ -6,10 +6,10 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 pub enum SpdyError {
     /// The connection could not be read.
-    #[error("cannot read from the streaming connection")]
+    #[error("cannot read from the streaming server")]
     Read(#[source] io::Error),
     /// The connection could not be written.
-    #[error("cannot write to the streaming connection")]
+    #[error("cannot write to the streaming server")]
     Write(#[source] io::Error),
     /// The server sent what is not SPDY/3.
     #[error("the streaming server sent an invalid frame: {0}")]
@@ -18,6 +18,6 @@ pub enum SpdyError {
     #[error("the streaming server refused the stream (RST_STREAM status {0})")]
     Refused(u32),
     /// The connection has ended.
-    #[error("the streaming connection has ended")]
+    #[error("the connection to the streaming server has ended")]
     Ended,
 }

@@ -53,12 +53,12 @@ impl Head {
         if a & 0x80 == 0 {
             let stream = u32::from_be_bytes([a, b, c, d]);
             if stream == 0 {
-                return Err(SpdyError::InvalidFrame("data without a stream"));
+                return Err(SpdyError::InvalidFrame("data of stream 0"));
             }
             return Ok(Self::Data { stream, is_last: flags & FIN != 0, length });
         }
         if u16::from_be_bytes([a & 0x7f, b]) != VERSION {
-            return Err(SpdyError::InvalidFrame("its version is not 3"));
+            return Err(SpdyError::InvalidFrame("another version than SPDY/3"));
         }
         if length > MOST_CONTROL {
             return Err(SpdyError::InvalidFrame("a control frame exceeds 64 KiB"));
@@ -71,7 +71,9 @@ impl Control {
     pub(super) fn decode(kind: u16, flags: u8, payload: &[u8]) -> Result<Self, SpdyError> {
         let word = |index: usize| {
             let bytes = payload.get(index * 4..).and_then(|rest| rest.first_chunk::<4>());
-            bytes.map(|bytes| u32::from_be_bytes(*bytes)).ok_or(SpdyError::InvalidFrame("it is too short"))
+            bytes
+                .map(|bytes| u32::from_be_bytes(*bytes))
+                .ok_or(SpdyError::InvalidFrame("a control frame is too short"))
         };
         let stream = || Ok(word(0)? & 0x7fff_ffff);
         Ok(match kind {
@@ -79,7 +81,7 @@ impl Control {
             RST_STREAM => Self::Reset { stream: stream()?, status: word(1)? },
             PING => Self::Ping(word(0)?),
             GO_AWAY => Self::GoAway,
-            SYN_STREAM => return Err(SpdyError::InvalidFrame("only clients open streams")),
+            SYN_STREAM => return Err(SpdyError::InvalidFrame("it opens a stream")),
             _ => Self::Other,
         })
     }

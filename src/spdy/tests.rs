@@ -1,9 +1,11 @@
 //! Connections to a server in memory, which speaks in bytes.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use futures::future::join3;
 use proptest::prelude::*;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex, join};
 
 use super::frame::{Control, HEAD, Head, HeaderBlocks};
 use super::{Connection, SpdyError, Stream};
@@ -34,7 +36,7 @@ async fn with_server<C: Future<Output = ()>, S: Future<Output = ()>>(
     client: impl FnOnce(Connection) -> C,
     server: impl FnOnce(DuplexStream) -> S,
 ) -> Result<(), SpdyError> {
-    let (near, far) = tokio::io::duplex(1 << 10);
+    let (near, far) = duplex(1 << 10);
     let (connection, driver) = Connection::new(near);
     join3(client(connection), server(far), driver.run()).await.2
 }
@@ -113,6 +115,49 @@ async fn streams_and_pending_ones_end_with_the_connection() {
     with_server(client, server).await.unwrap();
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_the_server_sends_arrives_although_it_reads_no_more() {
+    let ((reader, mut sends), (writer, mut receives)) = (duplex(1 << 10), duplex(1 << 10));
+    let (connection, driver) = Connection::new(join(reader, writer));
+    let client = async move {
+        let mut stream = connection.open(stdout()).await.unwrap();
+        for _ in 0..20 {
+            stream.send(Bytes::from_static(b"in")).await.unwrap();
+        }
+        assert!(matches!(connection.open(stdout()).await, Err(SpdyError::Ended)));
+        assert_eq!(all_of(&mut stream).await, b"out");
+    };
+    let server = async move {
+        expect(&mut receives, OPEN).await;
+        drop(receives);
+        sends.write_all(REPLY).await.unwrap();
+        // The client's writes fail meanwhile.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        sends.write_all(b"\x00\x00\x00\x01\x01\x00\x00\x03out").await.unwrap();
+    };
+    let ((), (), driven) = join3(client, server, driver.run()).await;
+    assert!(matches!(driven, Err(SpdyError::Write(_))), "{driven:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_is_neither_read_nor_used_ends() {
+    let ((reader, mut sends), (writer, mut receives)) = (duplex(1 << 10), duplex(1 << 10));
+    let (connection, driver) = Connection::new(join(reader, writer));
+    let client = async move {
+        let stream = connection.open(stdout()).await.unwrap();
+        stream.send(Bytes::from_static(b"in")).await.unwrap();
+    };
+    let server = async {
+        expect(&mut receives, OPEN).await;
+        drop(receives);
+        sends.write_all(REPLY).await.unwrap();
+    };
+    let ((), (), driven) = join3(client, server, driver.run()).await;
+    assert!(matches!(driven, Err(SpdyError::Write(_))), "{driven:?}");
+    // The server has not closed it.
+    drop(sends);
+}
+
 #[tokio::test]
 async fn a_slow_receiver_loses_nothing() {
     const FRAMES: usize = 300;
@@ -140,11 +185,11 @@ async fn a_slow_receiver_loses_nothing() {
 async fn what_is_no_spdy_ends_the_connection_with_a_reason() {
     for (bytes, reason) in [
         (&b"HTTP/1.1 400 Bad Request\r\n"[..], ""),
-        (b"\x00\x00\x00\x00\x00\x00\x00\x01x", "data without a stream"),
-        (b"\x80\x02\x00\x02\x00\x00\x00\x04\x00\x00\x00\x01", "its version is not 3"),
+        (b"\x00\x00\x00\x00\x00\x00\x00\x01x", "data of stream 0"),
+        (b"\x80\x02\x00\x02\x00\x00\x00\x04\x00\x00\x00\x01", "another version than SPDY/3"),
         (b"\x80\x03\x00\x02\x00\xff\xff\xff", "a control frame exceeds 64 KiB"),
-        (b"\x80\x03\x00\x02\x00\x00\x00\x02\x00\x00", "it is too short"),
-        (b"\x80\x03\x00\x01\x00\x00\x00\x00", "only clients open streams"),
+        (b"\x80\x03\x00\x02\x00\x00\x00\x02\x00\x00", "a control frame is too short"),
+        (b"\x80\x03\x00\x01\x00\x00\x00\x00", "it opens a stream"),
     ] {
         let client = async |connection: Connection| {
             assert!(matches!(connection.open(stdout()).await, Err(SpdyError::Ended)));

@@ -5,15 +5,17 @@ use std::time::Duration;
 
 use crate::spdy::SpdyError;
 
-/// Why the runtime's answer leads nowhere.
+/// Why a runtime's URL cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamUrlError {
     /// It is no URL with a host.
-    #[error("the container runtime serves the streams at {0:?}, which is no URL of a server")]
+    #[error(
+        "the container runtime returned {0:?} as the URL of its streaming server, which must begin with http:// and name a host"
+    )]
     Malformed(String),
     /// It is not plain HTTP.
     #[error(
-        "the container runtime serves the streams with TLS, which hostlet does not support: turn it off, e.g. enable_tls_streaming of containerd"
+        "the container runtime's streaming server uses TLS, which hostlet does not support: turn it off (containerd: enable_tls_streaming = false)"
     )]
     Tls,
 }
@@ -37,12 +39,12 @@ pub enum StreamingError {
     #[error("unable to upgrade connection: {0}")]
     Refused(String),
     /// A stream could not be opened.
-    #[error("cannot open a stream")]
+    #[error("cannot open a stream at the container runtime's streaming server")]
     Open(#[source] SpdyError),
     /// The connection failed.
-    #[error("the connection to the container runtime failed")]
+    #[error("the connection to the container runtime's streaming server failed")]
     Broken(#[source] SpdyError),
     /// The connection ended before the process did.
-    #[error("the connection to the container runtime has ended before the command")]
+    #[error("the container runtime closed the connection before it reported how the command ended")]
     Lost,
 }
