@@ -44,7 +44,7 @@ pub(super) enum RequestError {
     /// The pod does not run.
     #[error("pod not found ({})", go_quoted(.0))]
     PodNotRunning(String),
-    /// The command of `/run` exited with a code.
+    /// The command of `/run` exited with a code that is not zero.
     #[error("command '{command}' exited with {code}: {stderr}")]
     Exited {
         /// Its words.
@@ -54,6 +54,9 @@ pub(super) enum RequestError {
         /// What it said.
         stderr: String,
     },
+    /// The runtime could not run the command of `/run`.
+    #[error("rpc error: code = {} desc = {}", grpc_code(.0), .0)]
+    NotRun(CriError),
     /// The runtime returned an error.
     #[error("rpc error: code = {} desc = {}", grpc_code(.0), .0)]
     Runtime(CriError),
@@ -101,6 +104,7 @@ impl RequestError {
             | Self::NothingToAttach { .. }
             | Self::PodNotRunning(_)
             | Self::Exited { .. }
+            | Self::NotRun(_)
             | Self::Url(_)
             | Self::NoUpgrade
             | Self::Streaming(_)

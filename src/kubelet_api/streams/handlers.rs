@@ -176,7 +176,7 @@ async fn port_forward(
     }
 }
 
-/// Runs a command without streams, and answers with what it printed (upstream's `getRun`).
+/// Runs a command without streams, and answers with what it printed (upstream's `getRun`). Any failure is an internal error.
 async fn run(
     State(streams): State<Arc<Streams>>,
     Path(path): Path<Segments>,
@@ -188,7 +188,7 @@ async fn run(
     let command = Parameters::parse(&query.unwrap_or_default()).first("cmd").to_owned();
     let words = command.split(' ').map(str::to_owned).collect();
     let done = streams.runtime.exec_sync(&container, words, Duration::MAX).await;
-    let mut done = done.map_err(RequestError::Runtime)?;
+    let mut done = done.map_err(RequestError::NotRun)?;
     if done.exit_code != 0 {
         let stderr = String::from_utf8_lossy(&done.stderr).into_owned();
         return Err(RequestError::Exited { command, code: done.exit_code, stderr });

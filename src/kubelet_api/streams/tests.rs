@@ -408,4 +408,17 @@ async fn a_command_without_streams_answers_with_what_it_printed() {
     let answer = bench.ask("POST", "/run/default/web/c?cmd=false+", "").await;
     let text = "command 'false ' exited with 1: why".to_owned();
     assert_eq!(answer, (StatusCode::INTERNAL_SERVER_ERROR, text));
+    for (failure, text) in [
+        (Failure::NotFound, "rpc error: code = NotFound desc = not found"),
+        (Failure::Failed("no such program".to_owned()), "rpc error: code = Unknown desc = no such program"),
+        (
+            Failure::Failed("maximum number of in-flight requests exceeded".to_owned()),
+            "rpc error: code = ResourceExhausted desc = maximum number of in-flight requests exceeded",
+        ),
+    ] {
+        let fault = Fault::Fail { after: Duration::ZERO, failure };
+        bench.fake.faults().add(Rule::new(Operation::ExecSync, fault).times(1));
+        let answer = bench.ask("POST", "/run/default/web/c?cmd=ls", "").await;
+        assert_eq!(answer, (StatusCode::INTERNAL_SERVER_ERROR, text.to_owned()));
+    }
 }
