@@ -42,6 +42,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin> FakeServer<T> {
         Self { io, has_opened: false }
     }
 
+    /// The connection.
+    pub fn into_inner(self) -> T {
+        self.io
+    }
+
     /// The next event; `None` at the end of the connection. Not cancel-safe.
     pub async fn next(&mut self) -> Option<Event> {
         loop {

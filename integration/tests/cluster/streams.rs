@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
 
-use hostlet_integration::cluster::Tenant;
+use hostlet_integration::cluster::{Agent, Tenant};
 use hostlet_integration::{Look, wait_for};
 use serde_json::json;
 
@@ -110,6 +110,31 @@ fn end(mut kubectl: Child) {
     kubectl.wait().unwrap();
 }
 
+/// Forwards a port of the pod `web`. Returns kubectl and the local port.
+fn forward(tenant: &Tenant, has_websockets: bool, port: u16) -> (Child, u16) {
+    let mut forwarded = kubectl(tenant, has_websockets, &["port-forward", "web", &format!(":{port}")]);
+    let mut forwarded = forwarded.stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(forwarded.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
+    let local = said.split(" -> ").next().and_then(|from| from.rsplit(':').next());
+    let local = local.unwrap_or_default().parse().unwrap_or_else(|_| panic!("{said:?}"));
+    (forwarded, local)
+}
+
+/// Requests a path at a forwarded port.
+fn request(port: u16, path: &str) -> TcpStream {
+    let mut connection = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+    connection.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).unwrap();
+    connection
+}
+
+/// The number of bytes until the end of a connection.
+fn read_all(connection: &mut TcpStream) -> usize {
+    let mut answer = Vec::new();
+    connection.read_to_end(&mut answer).unwrap();
+    answer.len()
+}
+
 #[tokio::test]
 async fn many_connections_are_forwarded_and_one_that_is_cut_ends_no_other() {
     const CONNECTIONS: usize = 200;
@@ -117,19 +142,8 @@ async fn many_connections_are_forwarded_and_one_that_is_cut_ends_no_other() {
     let server = "mkdir /www; head -c 100000 /dev/zero | tr '\\0' x >/www/page; exec httpd -f -p 80 -h /www";
     run(&tenant, pod("web", server)).await.unwrap();
     for has_websockets in [true, false] {
-        let mut forwarded = kubectl(&tenant, has_websockets, &["port-forward", "web", ":80"]);
-        let mut forwarded = forwarded.stdout(Stdio::piped()).spawn().unwrap();
-        let mut said = String::new();
-        BufReader::new(forwarded.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
-        let port = said.split(" -> ").next().and_then(|from| from.rsplit(':').next());
-        let port: u16 = port.unwrap_or_default().parse().unwrap_or_else(|_| panic!("{said:?}"));
-        let fetch = move || {
-            let mut connection = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
-            connection.write_all(b"GET /page HTTP/1.0\r\n\r\n").unwrap();
-            let mut answer = Vec::new();
-            connection.read_to_end(&mut answer).unwrap();
-            answer.len()
-        };
+        let (forwarded, port) = forward(&tenant, has_websockets, 80);
+        let fetch = move || read_all(&mut request(port, "/page"));
         let whole = fetch();
         assert!(whole > 100_000, "{whole} bytes");
         let fetching: Vec<_> = (0..CONNECTIONS)
@@ -137,8 +151,7 @@ async fn many_connections_are_forwarded_and_one_that_is_cut_ends_no_other() {
                 std::thread::spawn(move || {
                     // Every third client leaves before its answer.
                     if number % 3 == 0 {
-                        let mut connection = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
-                        connection.write_all(b"GET /page HTTP/1.0\r\n\r\n").unwrap();
+                        drop(request(port, "/page"));
                         return None;
                     }
                     Some(fetch())
@@ -150,6 +163,43 @@ async fn many_connections_are_forwarded_and_one_that_is_cut_ends_no_other() {
             assert!(fetched.is_none_or(|bytes| bytes == whole), "{fetched:?} of {whole} bytes");
         }
         assert_eq!(fetch(), whole);
+        end(forwarded);
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_is_reset_ends_no_other_of_its_port_forward() {
+    let tenant = Tenant::new("resets", 1).await.unwrap();
+    // `/cat` repeats what it gets. `/reset` is closed with a part of the request unread, which resets the connection.
+    let server = r#"printf '#!/bin/sh\nread -r get path http
+        case $path in /cat) exec cat;; /reset) ;; *) read -r end;; esac
+        head -c 100000 /dev/zero; sleep 0.2' >/serve; chmod +x /serve; exec nc -ll -p 80 -e /serve"#;
+    run(&tenant, pod("web", server)).await.unwrap();
+    let is_stock = tenant.nodes[0].agent() == Agent::Stock;
+    for has_websockets in [true, false] {
+        let (forwarded, port) = forward(&tenant, has_websockets, 80);
+        let mut steady = request(port, "/cat");
+        // The end of its own request comes first.
+        steady.read_exact(&mut [0; 2]).unwrap();
+        let mut assert_works = || {
+            steady.write_all(b"hello").unwrap();
+            let mut bytes = [0; 5];
+            steady.read_exact(&mut bytes).unwrap();
+            assert_eq!(&bytes, b"hello");
+        };
+        assert_works();
+        for _ in 0..5 {
+            // By the client: what it has not read is lost.
+            let mut reset = request(port, "/page");
+            reset.read_exact(&mut [0; 1000]).unwrap();
+            drop(reset);
+            assert_works();
+            // With the stock kubelet, kubectl ends them all after the runtime's report.
+            if !is_stock {
+                assert!(read_all(&mut request(port, "/reset")) > 1_000);
+                assert_works();
+            }
+        }
         end(forwarded);
     }
 }

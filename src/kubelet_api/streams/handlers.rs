@@ -20,6 +20,7 @@ use super::client::{Client, V5, is_websocket, speaks_v5, tunnel_of, tunnelled};
 use super::copy::copy;
 use super::error::RequestError;
 use super::query::Parameters;
+use super::reports::Reports;
 use super::sessions::Sessions;
 use super::target::Targets;
 use super::translate::translate;
@@ -172,7 +173,8 @@ async fn port_forward(
         streams.metrics.count("portforward");
         streams.serve_tunnel(client, &url).await
     } else {
-        streams.connect(client, &url).await
+        let reports = (!is_websocket(&client.headers)).then(Reports::default);
+        streams.connect(client, &url, reports).await
     }
 }
 
@@ -211,7 +213,7 @@ impl Streams {
     ) -> Result<Response, RequestError> {
         let url = StreamUrl::parse(url)?;
         if !speaks_v5(&client.headers) {
-            return self.connect(client, &url).await;
+            return self.connect(client, &url, None).await;
         }
         self.metrics.count(subresource);
         let response = accept(&client.method, &client.headers, Some(HeaderValue::from_static(V5)))?;
@@ -225,8 +227,13 @@ impl Streams {
         Ok(response)
     }
 
-    /// Connects a client to the runtime as it is.
-    async fn connect(&self, client: Client, url: &StreamUrl) -> Result<Response, RequestError> {
+    /// Connects a client to the runtime as it is, except for reports.
+    async fn connect(
+        &self,
+        client: Client,
+        url: &StreamUrl,
+        reports: Option<Reports>,
+    ) -> Result<Response, RequestError> {
         let headers = client.upgrade_headers();
         let (headers, io) = match upgrade(url, client.method, headers).await? {
             Answer::Switched { headers, io } => (headers, io),
@@ -236,7 +243,7 @@ impl Streams {
         self.sessions.start(async move {
             // Fails if the client has left.
             if let Ok(connection) = client.connection.await {
-                copy(TokioIo::new(connection), io, idle).await;
+                copy(TokioIo::new(connection), io, reports, idle).await;
             }
         });
         Ok((StatusCode::SWITCHING_PROTOCOLS, headers).into_response())

@@ -17,7 +17,7 @@ impl Activity {
         Self { last: Mutex::new(Instant::now()), limit }
     }
 
-    /// Something has passed.
+    /// Something has passed that is not only a sign of life.
     pub(super) fn note(&self) {
         *self.last.lock() = Instant::now();
     }

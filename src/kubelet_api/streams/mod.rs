@@ -7,7 +7,10 @@ mod error;
 mod handlers;
 mod idle;
 mod query;
+mod reports;
 mod sessions;
+#[cfg(test)]
+mod sessions_tests;
 mod target;
 #[cfg(test)]
 pub(super) mod testing;

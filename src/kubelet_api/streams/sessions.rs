@@ -19,3 +19,19 @@ impl Sessions {
         running.spawn(session);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn ended_sessions_are_forgotten() {
+        let sessions = Sessions::default();
+        for _ in 0..2_000 {
+            sessions.start(async {});
+            tokio::task::yield_now().await;
+        }
+        let kept = sessions.0.lock().len();
+        assert!(kept <= 2, "{kept}");
+    }
+}

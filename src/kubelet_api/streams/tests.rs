@@ -37,28 +37,28 @@ use crate::streaming::fake::{AGREED, answer, serve};
 use crate::telemetry::Metrics;
 use crate::types::{CONTAINER_NAME_LABEL, POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The headers of a WebSocket's handshake, except the protocol.
-const HANDSHAKE: &str = "Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+pub(super) const HANDSHAKE: &str = "Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
 
-const SPDY: &str =
+pub(super) const SPDY: &str =
     "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v4.channel.k8s.io\r\n";
 
 /// A node with the pod `default/web` (UID `uid-1`), whose container `c` runs, whose container `tty` has a terminal, and whose
 /// container `late` does not run.
-struct Bench {
-    fake: FakeRuntime,
+pub(super) struct Bench {
+    pub(super) fake: FakeRuntime,
     router: Router,
     metrics: Metrics,
     /// The runtime's streaming server.
-    streaming: TcpListener,
-    tasks: JoinSet<()>,
+    pub(super) streaming: TcpListener,
+    pub(super) tasks: JoinSet<()>,
 }
 
 impl Bench {
-    async fn new() -> Self {
+    pub(super) async fn new() -> Self {
         let fake = FakeRuntime::new();
         fake.add_image("docker.io/library/img:1");
         run_pod(&fake, &["c", "tty"]).await;
@@ -108,7 +108,7 @@ impl Bench {
     }
 
     /// Sends a request on a new connection. Returns the connection and the head of the answer.
-    async fn connect(&mut self, method: &str, path: &str, headers: &str) -> (TcpStream, String) {
+    pub(super) async fn connect(&mut self, method: &str, path: &str, headers: &str) -> (TcpStream, String) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (server, _) = listener.accept().await.unwrap();
@@ -128,7 +128,12 @@ impl Bench {
     }
 
     /// A WebSocket that runs a command, which the runtime serves as `exec` says.
-    async fn command(&mut self, query: &str, streams: StdStreams, exec: Exec) -> WebSocketStream<TcpStream> {
+    pub(super) async fn command(
+        &mut self,
+        query: &str,
+        streams: StdStreams,
+        exec: Exec,
+    ) -> WebSocketStream<TcpStream> {
         let headers = format!("{HANDSHAKE}Sec-WebSocket-Protocol: v5.channel.k8s.io\r\n");
         let path = format!("/exec/default/web/c?command=x&{query}");
         let (client, head) = self.connect("GET", &path, &headers).await;
@@ -173,13 +178,13 @@ async fn run_pod(fake: &FakeRuntime, containers: &[&str]) {
     }
 }
 
-fn exec(stdout: &str, stderr: &str, exit_code: i32) -> Exec {
+pub(super) fn exec(stdout: &str, stderr: &str, exit_code: i32) -> Exec {
     let output = ExecOutput { stdout: stdout.into(), stderr: stderr.into(), exit_code };
     Exec { takes: Duration::ZERO, output }
 }
 
 /// The bytes of each channel until the socket is closed.
-async fn channels(socket: &mut WebSocketStream<TcpStream>) -> [Vec<u8>; 4] {
+pub(super) async fn channels(socket: &mut WebSocketStream<TcpStream>) -> [Vec<u8>; 4] {
     let mut channels: [Vec<u8>; 4] = Default::default();
     loop {
         match timeout(PATIENCE, socket.next()).await.unwrap().unwrap().unwrap() {
@@ -194,7 +199,7 @@ async fn channels(socket: &mut WebSocketStream<TcpStream>) -> [Vec<u8>; 4] {
 }
 
 #[tokio::test]
-async fn requests_that_cannot_be_served_are_told_as_upstream() {
+async fn requests_that_cannot_be_served_fail_as_upstream() {
     let bench = Bench::new().await;
     for (method, path, headers, status, text) in [
         ("POST", "/exec/default/web/c", "", 400, "you must specify at least 1 of stdin, stdout, stderr"),
@@ -298,6 +303,8 @@ async fn the_session_of_a_client_that_leaves_ends() {
 
 #[tokio::test]
 async fn other_clients_are_connected_to_the_runtime_as_they_are() {
+    // Also a frame of SPDY.
+    const HELLO: &str = "\0\0\0\u{1}\0\0\0\u{5}hello";
     let mut bench = Bench::new().await;
     let v4 = format!("{HANDSHAKE}Sec-WebSocket-Protocol: v4.channel.k8s.io\r\n");
     for (method, path, headers) in [
@@ -311,7 +318,7 @@ async fn other_clients_are_connected_to_the_runtime_as_they_are() {
         bench.fake.serve_streams_at(&format!("http://{}", listener.local_addr().unwrap()));
         let serving = async {
             let (mut connection, _) = listener.accept().await.unwrap();
-            let head = answer(&mut connection, &format!("{AGREED}hello")).await;
+            let head = answer(&mut connection, &format!("{AGREED}{HELLO}")).await;
             let mut bytes = [0; 5];
             connection.read_exact(&mut bytes).await.unwrap();
             assert_eq!(&bytes, b"bytes");
@@ -323,7 +330,7 @@ async fn other_clients_are_connected_to_the_runtime_as_they_are() {
             client.write_all(b"bytes").await.unwrap();
             let mut text = String::new();
             timeout(PATIENCE, client.read_to_string(&mut text)).await.unwrap().unwrap();
-            assert_eq!(text, "hello");
+            assert_eq!(text, HELLO);
         };
         let (head, ()) = tokio::join!(serving, asking);
         let of = path.split('/').nth(1).unwrap().to_lowercase();

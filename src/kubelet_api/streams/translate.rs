@@ -1,17 +1,18 @@
 //! Commands over WebSockets of version 5 (KEP-4006): translates between their channels and the runtime's streams.
 
-use std::future::ready;
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use futures::channel::mpsc;
+use futures::future::try_join;
 use futures::stream::unfold;
-use futures::{SinkExt, StreamExt};
+use futures::{FutureExt, SinkExt, StreamExt};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::idle::Activity;
-use super::websocket::{Socket, close};
+use super::websocket::{PING, Socket, close};
 use crate::cri::StdStreams;
 use crate::streaming::{Ended, Input, Output, StreamUrl, StreamingError, TerminalSize, remote_command};
 use crate::types::{error_chain, json as strict_json};
@@ -42,25 +43,36 @@ pub(super) async fn translate(socket: Socket, url: StreamUrl, streams: StdStream
     let _ = sink.send(message(first, &[])).await;
     let input = unfold(&mut stream, async |stream| {
         loop {
-            let received = stream.next().await?.ok()?;
-            activity.note();
-            match ClientMessage::read(received) {
-                ClientMessage::Input(input) => return Some((input, stream)),
+            match ClientMessage::read(stream.next().await?.ok()?) {
+                ClientMessage::Input(input) => {
+                    activity.note();
+                    return Some((input, stream));
+                }
                 ClientMessage::Nothing => {}
                 ClientMessage::Left => return None,
             }
         }
     });
-    let output = (&mut sink).with(|printed| {
-        activity.note();
-        ready(Ok::<_, Error>(match printed {
-            Output::Stdout(bytes) => message(STDOUT, &bytes),
-            Output::Stderr(bytes) => message(STDERR, &bytes),
-        }))
-    });
+    let (output, mut printed) = mpsc::channel(0);
+    let sending = async {
+        loop {
+            let message = match timeout(PING, printed.next()).await {
+                Ok(Some(Output::Stdout(bytes))) => message(STDOUT, &bytes),
+                Ok(Some(Output::Stderr(bytes))) => message(STDERR, &bytes),
+                Ok(None) => return Ok(()),
+                Err(_) => {
+                    sink.send(Message::Ping(Bytes::new())).await?;
+                    continue;
+                }
+            };
+            activity.note();
+            sink.send(message).await?;
+        }
+    };
+    let running = remote_command(&url, streams, input, output).map(Ok::<_, Error>);
     let ended = tokio::select! {
-        // Cancel-safe, both: the session ends with either.
-        ended = remote_command(&url, streams, input, output) => ended,
+        // Cancel-safe, both: the session ends with either. What cannot be sent has no receiver any more.
+        ended = try_join(running, sending) => ended.map_or(Ok(Ended::Left), |(ended, ())| ended),
         () = activity.idle() => Ok(Ended::Left),
     };
     if let Some(status) = status_of(ended) {

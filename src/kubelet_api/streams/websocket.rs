@@ -1,5 +1,7 @@
 //! The server's side of WebSockets (RFC 6455) of which the kubelet itself is the end.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use axum::http::header::{
     CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION,
@@ -24,6 +26,10 @@ use super::copy::{BUFFER, LINGER};
 
 /// Limit for a message of a client in bytes, as upstream (`websocket.DefaultMaxPayloadBytes`).
 const MOST_MESSAGE: usize = 32 << 20;
+
+/// How often a client gets a ping while there is nothing to send. Sending to a client that has left fails, also while what it has sent
+/// waits for the runtime, and is not read.
+pub(super) const PING: Duration = Duration::from_secs(10);
 
 /// What RFC 6455 appends to a client's key, section 1.3.
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
