@@ -1,18 +1,18 @@
 //! `hostlet exec`: runs a command in a container like `kubectl exec`, and exits as it did.
 
-use std::cell::RefCell;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use clap::Args;
-use futures::sink;
 
 use super::client::{DaemonArgs, post};
 use super::error::CommandError;
 use super::exit::Exit;
-use super::keyboard::{Keyboard, Leaving};
-use super::terminal::RawTerminal;
+use super::keyboard::Keyboard;
+use super::printer::printer;
+use super::signals::EndingSignals;
+use super::terminal::SavedTerminal;
 use crate::server::{ExecQuery, ExecView};
-use crate::streaming::{Ended, Output, StreamUrl, remote_command};
+use crate::streaming::{Ended, StreamUrl, remote_command};
 
 /// Arguments of `hostlet exec`.
 #[derive(Clone, Debug, Args)]
@@ -62,36 +62,37 @@ pub async fn exec(args: ExecArgs) -> Result<Exit, CommandError> {
     let view: ExecView = post(&args.daemon.socket, "/v1/exec", &query, &args.command).await?;
     let url = StreamUrl::parse(&view.url)?;
     let streams = query.streams();
+    let mut signals = EndingSignals::new()?;
     let keyboard = Keyboard::new(streams)?;
-    let leaving = keyboard.leaving();
-    let failure = RefCell::new(None);
-    let output =
-        sink::unfold((), async |(), printed| write(&printed).map_err(|error| failure.replace(Some(error))));
-    let terminal = if query.tty { Some(RawTerminal::set()?) } else { None };
-    let ended = remote_command(&url, streams, keyboard.inputs(), output).await;
+    let (output, has_written) = printer()?;
+    let terminal = if query.tty { Some(SavedTerminal::of_stdin()?.into_raw()?) } else { None };
+    let running = async {
+        let ended = remote_command(&url, streams, keyboard.inputs(), output).await;
+        // Whoever detaches does not wait for a terminal that is stopped.
+        let has_left = matches!(ended, Ok(Ended::Left)) && has_written.is_empty();
+        let written = if has_left { Ok(()) } else { has_written.await.unwrap_or(Ok(())) };
+        (ended, written)
+    };
+    let done = tokio::select! {
+        // Cancel-safe, both: the session ends with either, and with it the command's input.
+        done = running => Ok(done),
+        signal = signals.next() => Err(signal),
+    };
     drop(terminal);
-    match (ended?, failure.into_inner()) {
-        (Ended::Succeeded, _) => Ok(Exit::Ok),
-        (Ended::Exited(code), _) => Ok(Exit::Command(code.into())),
-        (Ended::Failed(why), _) => Err(CommandError::Exec(why)),
+    let (ended, written) = match done {
+        Ok(done) => done,
+        // As shells report it.
+        Err(signal) => return Ok(Exit::Command(128 + signal as i32)),
+    };
+    match written {
         // A reader such as `head` may close the output early.
-        (Ended::Left, Some(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(Exit::Ok),
-        (Ended::Left, Some(error)) => Err(error.into()),
-        (Ended::Left, None) => Ok(match leaving.get() {
-            Leaving::Detached => Exit::Ok,
-            Leaving::Signalled => Exit::Failed,
-        }),
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => return Err(error.into()),
+        Ok(()) | Err(_) => {}
     }
-}
-
-fn write(printed: &Output) -> io::Result<()> {
-    match printed {
-        Output::Stdout(bytes) => {
-            let mut stdout = io::stdout().lock();
-            stdout.write_all(bytes)?;
-            stdout.flush()
-        }
-        Output::Stderr(bytes) => io::stderr().write_all(bytes),
+    match ended? {
+        Ended::Succeeded | Ended::Left => Ok(Exit::Ok),
+        Ended::Exited(code) => Ok(Exit::Command(code.into())),
+        Ended::Failed(why) => Err(CommandError::Exec(why)),
     }
 }
 

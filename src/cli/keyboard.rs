@@ -1,8 +1,6 @@
-//! The input of a command in a container: this process's own, the size of its terminal, and what makes it leave.
+//! The input of a command in a container: this process's own, the size of its terminal, and the keys that leave it.
 
-use std::cell::Cell;
 use std::io::{self, Read};
-use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,16 +19,6 @@ const BUFFER: usize = 32 << 10;
 
 /// Reads that wait to be sent.
 const WAITING: usize = 4;
-
-/// Why the client left.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Leaving {
-    /// By the keys for it.
-    #[default]
-    Detached,
-    /// By a signal.
-    Signalled,
-}
 
 /// The keys that leave a terminal, as on other consoles of a systemd host: Ctrl-] three times within a second.
 #[derive(Debug, Default)]
@@ -65,10 +53,7 @@ pub(super) struct Keyboard {
     /// The size is sent at first, and after each signal.
     must_send_size: bool,
     resized: Signal,
-    terminated: Signal,
-    hung_up: Signal,
     keys: DetachKeys,
-    leaving: Rc<Cell<Leaving>>,
 }
 
 impl Keyboard {
@@ -85,19 +70,11 @@ impl Keyboard {
             has_ended: !streams.stdin,
             must_send_size: streams.tty,
             resized: signal(SignalKind::window_change())?,
-            terminated: signal(SignalKind::terminate())?,
-            hung_up: signal(SignalKind::hangup())?,
             keys: DetachKeys::default(),
-            leaving: Rc::default(),
         })
     }
 
-    /// Why it ended, once it has.
-    pub(super) fn leaving(&self) -> Rc<Cell<Leaving>> {
-        self.leaving.clone()
-    }
-
-    /// Everything for the session, until the user or a signal ends it.
+    /// Everything for the session, until the user detaches.
     pub(super) fn inputs(self) -> impl Stream<Item = Input> {
         unfold(self, async |mut keyboard| Some((keyboard.next().await?, keyboard)))
     }
@@ -110,23 +87,16 @@ impl Keyboard {
                 return Some(Input::Resize(size));
             }
             tokio::select! {
-                // Cancel-safe, all: bytes and signals are taken only when returned.
+                // Cancel-safe, both: bytes and signals are taken only when returned.
                 read = self.stdin.recv(), if !self.has_ended => return self.typed(read),
                 _ = self.resized.recv() => self.must_send_size = self.streams.tty,
-                _ = self.terminated.recv() => break,
-                _ = self.hung_up.recv() => break,
             }
         }
-        self.leaving.set(Leaving::Signalled);
-        None
     }
 
     fn typed(&mut self, read: Option<Bytes>) -> Option<Input> {
         match read {
-            Some(bytes) if self.streams.tty && self.keys.complete(&bytes, Instant::now()) => {
-                self.leaving.set(Leaving::Detached);
-                None
-            }
+            Some(bytes) if self.streams.tty && self.keys.complete(&bytes, Instant::now()) => None,
             Some(bytes) => Some(Input::Stdin(bytes)),
             None => {
                 self.has_ended = true;

@@ -4,8 +4,11 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
 use hostlet_integration::real::{Daemon, RealHost};
+use hostlet_integration::{Look, wait_for};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
-use crate::support::{IDLE, exec, exec_command, manifest, wait_until_ready};
+use crate::support::{IDLE, SOON, exec, exec_command, manifest, wait_until_ready};
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -110,4 +113,55 @@ async fn a_terminal_has_the_users_size_and_is_restored() {
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!(lines[1..4], ["31 101", "code 9", "code 137"], "{said}");
     assert!(lines[0] == lines[4] && lines[5] == "31 101", "{said}");
+}
+
+fn send(signal: Signal, pid: u32) {
+    kill(Pid::from_raw(pid.try_into().unwrap()), signal).unwrap();
+}
+
+#[tokio::test]
+async fn a_signal_ends_the_session_and_the_input_of_its_command() {
+    let (_host, daemon) = with_app().await;
+    for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGHUP, 129), (Signal::SIGINT, 130)] {
+        let script = format!("cat; touch /tmp/{code}");
+        let mut session = exec_command(&daemon, "app", &["-i"], &["sh", "-c", &script]);
+        let mut session = session.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (mut stdin, stdout) = (session.stdin.take().unwrap(), session.stdout.take().unwrap());
+        stdin.write_all(b"hello\n").unwrap();
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line).unwrap();
+        assert_eq!(line, "hello\n");
+        send(signal, session.id());
+        assert_eq!(session.wait().unwrap().code(), Some(code), "{signal}");
+        let file = format!("/tmp/{code}");
+        wait_for("the input of the command has ended", SOON, async || {
+            let found = exec(&daemon, "app", &[], &["test", "-e", &file]);
+            Ok(if found.status.success() { Look::Done(()) } else { Look::NotYet(format!("{found:?}")) })
+        })
+        .await
+        .unwrap();
+        // This process's end of it was open all the time.
+        drop(stdin);
+    }
+}
+
+#[tokio::test]
+async fn a_terminal_is_restored_after_a_signal() {
+    let (_host, daemon) = with_app().await;
+    let session = in_script(&daemon, &["-it"], &["sh", "-c", "echo up; sleep 100000"]);
+    for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGQUIT, 131), (Signal::SIGTERM, 143)] {
+        let script = format!("stty -g; sh -c 'echo pid $$; exec \"$@\"' sh {session}; echo code $?; stty -g");
+        let mut terminal = Command::new("script");
+        terminal.args(["--quiet", "--return", "--command", &script, "/dev/null"]);
+        let mut terminal = terminal.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(terminal.stdout.take().unwrap()).lines();
+        let mut next = || lines.next().unwrap().unwrap().replace('\r', "");
+        let before = next();
+        let pid = next();
+        let pid = pid.strip_prefix("pid ").unwrap_or_else(|| panic!("{pid}"));
+        assert_eq!(next(), "up");
+        send(signal, pid.parse().unwrap());
+        assert_eq!([next(), next()], [format!("code {code}"), before], "{signal}");
+        terminal.wait().unwrap();
+    }
 }

@@ -13,11 +13,11 @@ use super::keys::Request;
 use super::model::Model;
 use super::screen::{Screen, restore_on_panic};
 use super::shell::shell;
-use super::signals::Signals;
 use crate::cli::client::view;
 use crate::cli::error::CommandError;
 use crate::cli::exit::Exit;
 use crate::cli::pods::color;
+use crate::cli::signals::EndingSignals;
 
 /// Pieces of a log that are drawn together, if they come together.
 const PIECES: usize = 64;
@@ -32,7 +32,7 @@ pub(super) async fn live(args: &TopArgs) -> Result<Exit, CommandError> {
     let first = view(&socket).await?;
     let mut views = pin!(views(socket.clone()));
     let mut usages = pin!(usages(socket.clone()));
-    let mut signals = Signals::new()?;
+    let mut signals = EndingSignals::new()?;
     restore_on_panic();
     let mut screen = Screen::enter()?;
     let mut model = Model::new(args.sort_by, screen.size()?);
@@ -72,7 +72,7 @@ pub(super) async fn live(args: &TopArgs) -> Result<Exit, CommandError> {
                 // It is complete, or no longer shown.
                 (None, _) | (_, None) => coming = None,
             },
-            _ = signals.any() => return Ok(Exit::Ok),
+            _ = signals.next() => return Ok(Exit::Ok),
         }
     }
 }

@@ -16,7 +16,6 @@ mod plain;
 mod row;
 mod screen;
 mod shell;
-mod signals;
 mod text;
 
 pub use args::{SortBy, TopArgs, top};

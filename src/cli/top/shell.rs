@@ -7,7 +7,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::process::Command;
 
-use super::signals::{Ending, Signals};
+use crate::cli::signals::EndingSignals;
+use crate::cli::terminal::SavedTerminal;
 
 /// The container of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,9 +23,11 @@ pub(super) struct Target {
 pub(super) async fn shell(
     socket: &Path,
     target: &Target,
-    signals: &mut Signals,
+    signals: &mut EndingSignals,
 ) -> io::Result<Option<String>> {
     let Target { pod, container } = target;
+    // It restores the terminal itself, unless it is killed.
+    let _terminal = SavedTerminal::of_stdin()?;
     // This program, even if its file was replaced meanwhile (proc_pid_exe(5)).
     let mut command = Command::new("/proc/self/exe");
     command.arg0("hostlet").args(["exec", "-i", "-t", "--container", container, "--socket"]).arg(socket);
@@ -34,12 +37,11 @@ pub(super) async fn shell(
         tokio::select! {
             // Cancel-safe, both: the status of the child and signals are kept until they are returned.
             status = child.wait() => break status?,
-            signal = signals.any() => match signal {
+            signal = signals.next() => match signal {
                 // From the keyboard, which the shell has.
-                Ending::Interrupted => {}
-                Ending::Terminated => {
+                Signal::SIGINT | Signal::SIGQUIT => {}
+                _ => {
                     is_asked_to_end = true;
-                    // It restores the terminal.
                     if let Some(id) = child.id().and_then(|id| i32::try_from(id).ok()) {
                         let _ = kill(Pid::from_raw(id), Signal::SIGTERM);
                     }
@@ -48,9 +50,9 @@ pub(super) async fn shell(
         }
     };
     let how = match status.code() {
-        Some(0) => "has ended".to_owned(),
-        Some(code) => format!("ended with exit code {code}; what it said is on the screen behind this view"),
-        None => "was ended by a signal".to_owned(),
+        Some(0) => "has exited".to_owned(),
+        Some(code) => format!("exited with code {code}; quit to see its output"),
+        None => "was killed by a signal".to_owned(),
     };
     Ok((!is_asked_to_end).then(|| format!("the shell in container {container} of {pod} {how}")))
 }
