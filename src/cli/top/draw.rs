@@ -202,7 +202,7 @@ fn help(canvas: &mut Canvas<'_>) {
 }
 
 fn of_text(model: &Model, text: &Text, canvas: &mut Canvas<'_>) {
-    canvas.line(0, &text.subject.title(), BOLD);
+    canvas.line(0, &text.title(), BOLD);
     for (line, shown) in text.shown(model.page()).into_iter().enumerate() {
         canvas.line(line + 1, shown, PLAIN);
     }

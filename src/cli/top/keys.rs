@@ -44,6 +44,7 @@ impl Model {
             };
         }
         self.note = None;
+        self.hold_selection();
         match self.focus {
             Focus::List => self.press_in_list(key.code),
             Focus::Filter => {

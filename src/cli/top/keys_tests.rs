@@ -74,6 +74,34 @@ fn the_selection_stays_with_its_pod() {
 }
 
 #[test]
+fn the_first_pod_stays_selected_when_others_use_more() {
+    let (names, mut model) = (["a", "b", "c"], model(&["a", "b", "c"], (80, 24)));
+    model.sort_by = SortBy::Cpu;
+    let measured = |used: [u64; 3], is_known: bool| {
+        let used_by = |(name, cpu): (&str, u64)| PodUsedView {
+            uid: name.to_owned(),
+            used: UsedView { cpu_nano_cores: Some(cpu), ..UsedView::default() },
+            ..PodUsedView::default()
+        };
+        let node = UsedView { cpu_nano_cores: is_known.then_some(9), ..UsedView::default() };
+        Ok(UsageView {
+            node,
+            pods: names.into_iter().zip(used).map(used_by).collect(),
+            ..UsageView::default()
+        })
+    };
+    // The first order is by name, because nothing is known.
+    model.measure(measured([1, 2, 3], false), Timestamp::UNIX_EPOCH);
+    assert_eq!(selected(&model), "c");
+    model.measure(measured([2, 3, 1], true), Timestamp::UNIX_EPOCH);
+    assert_eq!(selected(&model), "b");
+    model.measure(measured([3, 2, 1], true), Timestamp::UNIX_EPOCH);
+    assert_eq!(selected(&model), "b");
+    press(&mut model, &letters("n"));
+    assert_eq!(selected(&model), "b");
+}
+
+#[test]
 fn a_filter_is_typed_and_cleared() {
     let mut model = model(&["web", "db", "qweb"], (80, 24));
     let listed =

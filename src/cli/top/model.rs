@@ -80,6 +80,10 @@ impl Model {
             Err(why) => (None, Some(error_chain(&why))),
         };
         self.refresh(now);
+        // Until the CPU is known, the order is not the one that was asked for.
+        if self.usage.as_ref().is_none_or(|usage| usage.node.cpu_nano_cores.is_some()) {
+            self.hold_selection();
+        }
     }
 
     fn refresh(&mut self, now: Timestamp) {
@@ -132,7 +136,17 @@ impl Model {
         self.selected_of(&self.listed()).map(|(_, row)| row)
     }
 
-    /// Moves the selection by this many pods. It stays with its pod whatever the order becomes.
+    /// From now on the selection stays with its pod, also the first one, whatever the order becomes. A filter that is being typed only
+    /// hides the selected pod.
+    pub(super) fn hold_selection(&mut self) {
+        if self.focus != Focus::Filter
+            && let Some(row) = self.selected()
+        {
+            self.selected = Some(row.uid.clone());
+        }
+    }
+
+    /// Moves the selection by this many pods.
     pub(super) fn select(&mut self, by: isize) {
         let listed = self.listed();
         let Some((place, _)) = self.selected_of(&listed) else { return };

@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Lines kept; the oldest are dropped first.
+/// Lines and bytes kept; the oldest are dropped first.
 const MOST_LINES: usize = 5000;
+const MOST_BYTES: usize = 4 << 20;
 /// Columns between two stops of a tab.
 const TAB: usize = 8;
 
@@ -39,8 +40,8 @@ impl Subject {
         self.containers.first().map(String::as_str)
     }
 
-    /// As the heading of the text.
-    pub(super) fn title(&self) -> String {
+    /// As the heading of its text.
+    fn title(&self) -> String {
         let Self { topic, pod, containers } = self;
         match (topic, containers.as_slice()) {
             (Topic::Log, [container, _, ..]) => {
@@ -61,13 +62,24 @@ pub(super) struct Page {
     pub(super) lines: usize,
 }
 
+/// A line of the screen: a piece of a line of the text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    line: usize,
+    piece: usize,
+}
+
 /// A text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Text {
     pub(super) subject: Subject,
     lines: VecDeque<String>,
-    /// The line of the screen that is the first one shown; `None` follows the end.
-    top: Option<usize>,
+    /// Their length in bytes.
+    length: usize,
+    /// Whether lines were dropped.
+    is_cut: bool,
+    /// The first line of the screen; `None` follows the end.
+    top: Option<Place>,
 }
 
 impl Text {
@@ -75,17 +87,36 @@ impl Text {
     pub(super) fn new(subject: Subject) -> Self {
         let top = match subject.topic {
             Topic::Log => None,
-            Topic::Explanation | Topic::Timeline | Topic::Events => Some(0),
+            Topic::Explanation | Topic::Timeline | Topic::Events => Some(Place::default()),
         };
-        Self { subject, lines: VecDeque::new(), top }
+        Self { subject, lines: VecDeque::new(), length: 0, is_cut: false, top }
     }
 
     /// Adds lines.
     pub(super) fn extend(&mut self, lines: impl IntoIterator<Item = String>) {
-        self.lines.extend(lines.into_iter().map(|line| printable(&line)));
-        let surplus = self.lines.len().saturating_sub(MOST_LINES);
-        self.lines.drain(..surplus);
-        self.top = self.top.map(|top| top.saturating_sub(surplus));
+        for line in lines {
+            let line = printable(&line);
+            self.length += line.len();
+            self.lines.push_back(line);
+            while (self.lines.len() > MOST_LINES || self.length > MOST_BYTES) && self.lines.len() > 1 {
+                self.drop_first();
+            }
+        }
+    }
+
+    fn drop_first(&mut self) {
+        self.length -= self.lines.pop_front().map_or(0, |line| line.len());
+        self.is_cut = true;
+        self.top = self.top.map(|top| match top.line.checked_sub(1) {
+            Some(line) => Place { line, ..top },
+            None => Place::default(),
+        });
+    }
+
+    /// As its heading.
+    pub(super) fn title(&self) -> String {
+        let title = self.subject.title();
+        if self.is_cut { format!("{title} (older lines are left out)") } else { title }
     }
 
     /// Whether it follows its end.
@@ -96,27 +127,61 @@ impl Text {
     /// Scrolls by this many lines of the screen. A log that is scrolled to its end follows it again.
     pub(super) fn scroll(&mut self, by: isize, page: Page) {
         let last = self.last_top(page);
-        let top = self.top.unwrap_or(last).min(last).saturating_add_signed(by);
+        let top = self.top(last);
+        let top = match by {
+            ..0 => self.above(top, by.unsigned_abs(), page),
+            0.. => self.below(top, by.unsigned_abs(), page).min(last),
+        };
         self.top = match self.subject.topic {
             Topic::Log if top >= last => None,
-            Topic::Log | Topic::Explanation | Topic::Timeline | Topic::Events => Some(top.min(last)),
+            Topic::Log | Topic::Explanation | Topic::Timeline | Topic::Events => Some(top),
         };
     }
 
     /// The lines of the screen.
     pub(super) fn shown(&self, page: Page) -> Vec<&str> {
-        let last = self.last_top(page);
-        let top = self.top.unwrap_or(last).min(last);
-        self.wrapped(page).skip(top).take(page.lines).collect()
+        let top = self.top(self.last_top(page));
+        let lines = self.lines.iter().skip(top.line);
+        lines.flat_map(|line| wrapped(line, page.columns)).skip(top.piece).take(page.lines).collect()
+    }
+
+    /// The first line shown, if the last page begins at `last`.
+    fn top(&self, last: Place) -> Place {
+        self.top.unwrap_or(last).min(last)
     }
 
     /// The first line of the last page.
-    fn last_top(&self, page: Page) -> usize {
-        self.wrapped(page).count().saturating_sub(page.lines)
+    fn last_top(&self, page: Page) -> Place {
+        self.above(Place { line: self.lines.len(), piece: 0 }, page.lines, page)
     }
 
-    fn wrapped(&self, page: Page) -> impl Iterator<Item = &str> {
-        self.lines.iter().flat_map(move |line| wrapped(line, page.columns))
+    /// The place that many lines of the screen above another one, or the first one.
+    fn above(&self, from: Place, mut by: usize, page: Page) -> Place {
+        if from.piece >= by {
+            return Place { piece: from.piece - by, ..from };
+        }
+        by -= from.piece;
+        for (line, text) in self.lines.iter().enumerate().take(from.line).rev() {
+            let pieces = wrapped(text, page.columns).len();
+            if pieces >= by {
+                return Place { line, piece: pieces - by };
+            }
+            by -= pieces;
+        }
+        Place::default()
+    }
+
+    /// The place that many lines of the screen below another one, or the end.
+    fn below(&self, from: Place, by: usize, page: Page) -> Place {
+        let mut left = from.piece.saturating_add(by);
+        for (line, text) in self.lines.iter().enumerate().skip(from.line) {
+            let pieces = wrapped(text, page.columns).len();
+            if left < pieces {
+                return Place { line, piece: left };
+            }
+            left -= pieces;
+        }
+        Place { line: self.lines.len(), piece: 0 }
     }
 }
 
@@ -142,12 +207,14 @@ fn wrapped(line: &str, columns: usize) -> Vec<&str> {
 /// The line without what would change the screen: no escape sequences (ECMA-48), no control characters, tabs as spaces.
 fn printable(line: &str) -> String {
     let mut text = String::with_capacity(line.len());
+    let mut column = 0;
     let mut characters = line.chars().peekable();
     while let Some(character) = characters.next() {
         match character {
             '\t' => {
-                let stop = TAB - text.width() % TAB;
+                let stop = TAB - column % TAB;
                 text.extend(std::iter::repeat_n(' ', stop));
+                column += stop;
             }
             '\u{1b}' if characters.next_if_eq(&'[').is_some() => {
                 // Parameters, up to the final byte.
@@ -155,7 +222,10 @@ fn printable(line: &str) -> String {
                 characters.next();
             }
             other if other.is_control() => {}
-            other => text.push(other),
+            other => {
+                text.push(other);
+                column += other.width().unwrap_or(0);
+            }
         }
     }
     text
@@ -208,13 +278,29 @@ mod tests {
         let before: Vec<String> = log.shown(PAGE).iter().map(|&line| line.to_owned()).collect();
         log.extend(["x".to_owned(), "y".to_owned()]);
         assert_eq!(log.shown(PAGE), before);
-        assert_eq!(log.lines.len(), MOST_LINES);
+        assert_eq!(
+            (log.lines.len(), log.title()),
+            (MOST_LINES, "default/web: log (older lines are left out)".to_owned())
+        );
+    }
+
+    #[test]
+    fn long_lines_are_dropped_by_their_bytes() {
+        let mut log = text(Topic::Log, &["a", "b", "c"]);
+        log.scroll(isize::MIN, PAGE);
+        log.extend((0..100).map(|_| "x".repeat(64 << 10)));
+        assert_eq!((log.lines.len(), log.length), (64, MOST_BYTES));
+        assert_eq!(log.shown(PAGE), ["xxxx", "xxxx"]);
+        log.extend(["y".repeat(MOST_BYTES + 1)]);
+        assert_eq!(log.shown(PAGE), ["yyyy", "yyyy"]);
+        assert_eq!((log.lines.len(), text(Topic::Log, &["a"]).is_cut), (1, false));
     }
 
     #[test]
     fn a_log_cannot_change_the_screen() {
         assert_eq!(printable("\u{1b}[1;31mred\u{1b}[0m\r\u{7}"), "red");
         assert_eq!(printable("a\tb\u{1b}"), "a       b");
+        assert_eq!(printable("日\tb\tc"), "日      b       c");
         assert_eq!(printable("\u{1b}[31"), "");
         assert_eq!(wrapped("日本語", 4), ["日本", "語"]);
         assert_eq!(wrapped("日本", 1), ["日", "本"]);
