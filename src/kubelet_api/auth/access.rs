@@ -1,4 +1,4 @@
-//! Repeats questions to the API server that had no answer.
+//! Repeats questions to the API server that failed for the moment.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// How often it is asked.
 const ATTEMPTS: u32 = 5;
 
-/// Asks until there is an answer.
+/// Asks until there is an answer, or a failure that stays.
 ///
 /// # Errors
 /// The last failure.
@@ -21,7 +21,7 @@ where
     let (mut pause, mut attempt) = (FIRST_PAUSE, 1);
     loop {
         match ask().await {
-            Err(ReviewError::Request(..)) if attempt < ATTEMPTS => {
+            Err(error) if error.is_temporary() && attempt < ATTEMPTS => {
                 tokio::time::sleep(pause).await;
                 pause = pause * 3 / 2;
                 attempt += 1;

@@ -28,7 +28,7 @@ pub enum AuthenticationError {
     Token,
     /// The API server could not be asked for the token.
     #[error("the bearer token cannot be reviewed")]
-    Review(#[source] ReviewError),
+    Review(#[source] Arc<ReviewError>),
 }
 
 /// A token's user, by the token's digest, so that no token stays in memory.

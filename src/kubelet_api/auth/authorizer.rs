@@ -30,7 +30,7 @@ pub enum AuthorizationError {
         /// The subresource.
         subresource: &'static str,
         /// Why.
-        source: ReviewError,
+        source: Arc<ReviewError>,
     },
 }
 

@@ -1,10 +1,14 @@
 //! Questions to the API server: whose token this is, and what a user may do.
 
+use std::error::Error;
+use std::iter::successors;
+
 use async_trait::async_trait;
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use kube::Client;
 use kube::api::{ObjectMeta, PostParams};
+use kube::core::response::StatusDetails;
 
 use super::User;
 use crate::api::{Objects, Wire};
@@ -18,6 +22,28 @@ pub enum ReviewError {
     /// The answer has no result.
     #[error("the API server could not review it: {0}")]
     Failed(String),
+}
+
+impl ReviewError {
+    /// Whether the same question may have an answer in a moment (upstream's `DefaultShouldRetry`): the server was overloaded or failed, it
+    /// said when to ask again, or the connection was lost on the way. Any other answer stays the same, and a server that cannot be
+    /// reached is not waited for.
+    pub(super) fn is_temporary(&self) -> bool {
+        match self {
+            Self::Request(_, error) => match &**error {
+                kube::Error::Api(status) => {
+                    let says_when = |details: &StatusDetails| details.retry_after_seconds > 0;
+                    matches!(status.code, 429 | 500 | 504) || status.details.as_ref().is_some_and(says_when)
+                }
+                error => {
+                    let mut causes =
+                        successors(Some(error as &(dyn Error + 'static)), |error| (**error).source());
+                    causes.any(|cause| cause.is::<hyper::Error>())
+                }
+            },
+            Self::Failed(_) => false,
+        }
+    }
 }
 
 /// Answers whose token this is, and what a user may do.
@@ -80,5 +106,53 @@ impl Reviews for ApiReviews {
         let Wire(review) =
             sent.map_err(|error| ReviewError::Request("SubjectAccessReview", Box::new(error)))?;
         Ok(review.status.is_some_and(|status| status.allowed && status.denied != Some(true)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+    use http_body_util::Empty;
+    use hyper::body::Bytes;
+    use hyper_util::rt::TokioIo;
+    use kube::core::Status;
+
+    use super::*;
+
+    fn failed(error: kube::Error) -> bool {
+        ReviewError::Request("TokenReview", Box::new(error)).is_temporary()
+    }
+
+    #[test]
+    fn only_what_may_pass_is_temporary() {
+        let status = |code| Status::failure("no", "Unlisted").with_code(code);
+        for (code, expected) in [
+            (400, false),
+            (401, false),
+            (403, false),
+            (404, false),
+            (422, false),
+            (429, true),
+            (500, true),
+            (503, false),
+            (504, true),
+        ] {
+            assert_eq!(failed(kube::Error::Api(status(code).boxed())), expected, "{code}");
+        }
+        let mut later = status(503);
+        later.details = Some(serde_json::from_value(serde_json::json!({"retryAfterSeconds": 1})).unwrap());
+        assert!(failed(kube::Error::Api(later.boxed())));
+        assert!(!failed(kube::Error::Service("unreachable".into())));
+        assert!(!ReviewError::Failed("no such webhook".to_owned()).is_temporary());
+    }
+
+    #[tokio::test]
+    async fn a_lost_connection_is_temporary() {
+        let (near, far) = tokio::io::duplex(1 << 10);
+        drop(far);
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(near)).await.unwrap();
+        let (sent, _) = tokio::join!(sender.send_request(Request::new(Empty::<Bytes>::new())), connection);
+        assert!(failed(kube::Error::Service(sent.unwrap_err().into())));
     }
 }

@@ -1,6 +1,7 @@
 //! An API server in memory that reviews tokens and accesses.
 
 use async_trait::async_trait;
+use kube::core::Status;
 use parking_lot::Mutex;
 
 use super::{ReviewError, Reviews, User};
@@ -29,7 +30,7 @@ impl FakeReviews {
         let mut failures = self.failures.lock();
         if *failures > 0 {
             *failures -= 1;
-            let error = kube::Error::LinesCodecMaxLineLengthExceeded;
+            let error = kube::Error::Api(Status::failure("no", "InternalError").with_code(500).boxed());
             return Err(ReviewError::Request("review", Box::new(error)));
         }
         Ok(())
