@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use rustls::ServerConfig;
 use tokio::sync::watch;
-use tokio::task::JoinError;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -43,16 +42,10 @@ pub struct TlsSettings {
 }
 
 /// A certificate with its intermediates, and its key, as PEM.
-#[derive(PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 struct Identity {
     certificate: Vec<u8>,
     key: Vec<u8>,
-}
-
-impl Identity {
-    fn parts(&self) -> (&[u8], &[u8]) {
-        (&self.certificate, &self.key)
-    }
 }
 
 /// Why the configuration cannot be made.
@@ -84,46 +77,46 @@ pub enum ApiTlsError {
         /// Why.
         source: TlsError,
     },
-    /// Reading panicked.
-    #[error("reading the files of the node's API ended early")]
-    Work(#[from] JoinError),
 }
 
-/// What the files contain.
-#[derive(PartialEq, Eq)]
+/// What the files contain, or why one cannot be read.
 struct Files {
-    identity: Option<Identity>,
-    client_ca: Option<Vec<u8>>,
+    identity: Result<Option<Identity>, ApiTlsError>,
+    client_ca: Result<Option<Vec<u8>>, ApiTlsError>,
 }
 
 impl TlsSettings {
     /// Reads the files. Blocks.
-    fn read(&self) -> Result<Files, ApiTlsError> {
+    fn read(&self) -> Files {
         let read = |field, path: &Path| {
             fs::read(path).map_err(|source| ApiTlsError::Read { field, path: path.to_owned(), source })
         };
         let identity = self.identity.as_ref().map(|files| {
             let certificate = read("tlsCertFile", &files.certificate)?;
-            Ok::<_, ApiTlsError>(Identity { certificate, key: read("tlsPrivateKeyFile", &files.key)? })
+            Ok(Identity { certificate, key: read("tlsPrivateKeyFile", &files.key)? })
         });
         let client_ca = self.client_ca.as_deref();
         let client_ca = client_ca.map(|path| read("authentication.x509.clientCAFile", path));
-        Ok(Files { identity: identity.transpose()?, client_ca: client_ca.transpose()? })
+        Files { identity: identity.transpose(), client_ca: client_ca.transpose() }
     }
 
-    fn authorities(&self, files: &Files) -> Result<Option<Arc<ClientAuthorities>>, ApiTlsError> {
-        let (Some(path), Some(text)) = (&self.client_ca, &files.client_ca) else { return Ok(None) };
+    fn authorities(&self, client_ca: Option<&[u8]>) -> Result<Option<Arc<ClientAuthorities>>, ApiTlsError> {
+        let (Some(path), Some(text)) = (&self.client_ca, client_ca) else { return Ok(None) };
         let authorities = ClientAuthorities::from_pem(text);
         let authorities =
             authorities.map_err(|source| ApiTlsError::ClientCa { path: path.clone(), source })?;
         Ok(Some(Arc::new(authorities)))
     }
 
+    /// `issued` counts instead of the certificate in files.
     fn config(
         &self,
-        identity: Option<(&[u8], &[u8])>,
+        issued: &IssuedCertificate,
+        identity: Option<&Identity>,
         authorities: Option<&ClientAuthorities>,
     ) -> Result<Arc<ServerConfig>, ApiTlsError> {
+        let issued = issued.as_deref().map(|text| (&text[..], &text[..]));
+        let identity = issued.or(identity.map(|identity| (&identity.certificate[..], &identity.key[..])));
         let config = self.tls.config(identity, authorities).map_err(|source| {
             let field = match &source {
                 TlsError::Restricted(_) => "tlsCipherSuites, tlsMinVersion, tlsCurvePreferences",
@@ -135,17 +128,23 @@ impl TlsSettings {
     }
 }
 
-/// Keeps the configuration current; run by the app.
+/// Keeps the configuration current; run by the app. The certificate and the authorities of clients are taken each on their own, so that a
+/// broken file does not hold up the other.
 pub struct TlsTask {
     settings: TlsSettings,
-    files: Files,
-    /// The certificate of the cluster, which counts instead of that in files.
+    /// The certificate of the cluster.
     issued: watch::Receiver<IssuedCertificate>,
-    /// The one that the configuration has.
-    served: IssuedCertificate,
+    /// What the configuration is made of.
+    served: Served,
     config: watch::Sender<Arc<ServerConfig>>,
     authorities: watch::Sender<Option<Arc<ClientAuthorities>>>,
     rescan: Rescan,
+}
+
+struct Served {
+    issued: IssuedCertificate,
+    identity: Option<Identity>,
+    client_ca: Option<Vec<u8>>,
 }
 
 impl TlsTask {
@@ -157,11 +156,12 @@ impl TlsTask {
         settings: TlsSettings,
         issued: watch::Receiver<IssuedCertificate>,
     ) -> Result<Self, ApiTlsError> {
-        let files = settings.read()?;
-        let authorities = settings.authorities(&files)?;
-        let config = settings.config(files.identity.as_ref().map(Identity::parts), authorities.as_deref())?;
+        let Files { identity, client_ca } = settings.read();
+        let served = Served { issued: None, identity: identity?, client_ca: client_ca? };
+        let authorities = settings.authorities(served.client_ca.as_deref())?;
+        let config = settings.config(&served.issued, served.identity.as_ref(), authorities.as_deref())?;
         let (config, authorities) = (watch::Sender::new(config), watch::Sender::new(authorities));
-        Ok(Self { settings, files, issued, served: None, config, authorities, rescan: Rescan::default() })
+        Ok(Self { settings, issued, served, config, authorities, rescan: Rescan::default() })
     }
 
     /// The same, which also reads the files on request.
@@ -182,18 +182,28 @@ impl TlsTask {
 
     /// Runs until cancelled.
     pub async fn run(mut self, cancel: CancellationToken) {
-        let mut trouble = Changed::new();
+        let (mut identity_trouble, mut authorities_trouble) = (Changed::new(), Changed::new());
         let changed = Arc::new(Changes::default());
-        let mut watches = Some(self.watches(&changed));
+        let mut watches = self.watches(&changed);
+        let has_files = !watches.is_empty();
         loop {
-            let current = self.update(&mut watches).await;
-            match current {
-                Ok(()) => trouble = Changed::new(),
+            let settings = self.settings.clone();
+            let read = file_work(move || {
+                watches.iter_mut().for_each(Watch::renew);
+                (settings.read(), watches)
+            });
+            match read.await {
+                Ok((files, renewed)) => {
+                    watches = renewed;
+                    report(&mut identity_trouble, self.take_identity(files.identity), "certificate");
+                    let taken = self.take_authorities(files.client_ca);
+                    report(&mut authorities_trouble, taken, "authorities of clients");
+                }
                 Err(error) => {
+                    // They are still read periodically.
+                    watches = Vec::new();
                     let error = error_chain(&error);
-                    if trouble.see(error.clone()) {
-                        tracing::warn!(error, "the node's API keeps its certificate and authorities");
-                    }
+                    tracing::error!(error, "reading the files of the node's API ended early");
                 }
             }
             tokio::select! {
@@ -203,7 +213,7 @@ impl TlsTask {
                 () = changed.next() => {}
                 () = watching::changed(&mut self.issued) => {}
                 () = self.rescan.requested() => {}
-                () = sleep(REFRESH), if watches.as_ref().is_none_or(|watches| !watches.is_empty()) => {}
+                () = sleep(REFRESH), if has_files => {}
             }
         }
     }
@@ -214,34 +224,56 @@ impl TlsTask {
         paths.map(|path| Watch::new(path, "certificates", changed.clone())).collect()
     }
 
-    /// Makes the configuration of what there is now.
-    async fn update(&mut self, watches: &mut Option<Vec<Watch>>) -> Result<(), ApiTlsError> {
-        let (settings, mut renewed) = (self.settings.clone(), watches.take().unwrap_or_default());
-        let (read, renewed) = file_work(move || {
-            renewed.iter_mut().for_each(Watch::renew);
-            (settings.read(), renewed)
-        })
-        .await?;
-        *watches = Some(renewed);
-        let files = read?;
+    /// Takes the certificate of the cluster and that in files; returns whether one of them is new.
+    fn take_identity(&mut self, read: Result<Option<Identity>, ApiTlsError>) -> Result<bool, ApiTlsError> {
         let issued = self.issued.borrow_and_update().clone();
-        if files == self.files && issued == self.served {
-            return Ok(());
-        }
-        let authorities = match files.client_ca == self.files.client_ca {
-            true => self.authorities.borrow().clone(),
-            false => self.settings.authorities(&files)?,
+        let identity = match (read, &issued) {
+            (Ok(identity), _) => identity,
+            // It is not used.
+            (Err(_), Some(_)) => self.served.identity.clone(),
+            (Err(error), None) => return Err(error),
         };
-        let identity = issued
-            .as_deref()
-            .map(|text| (&text[..], &text[..]))
-            .or_else(|| files.identity.as_ref().map(Identity::parts));
-        let config = self.settings.config(identity, authorities.as_deref())?;
-        (self.files, self.served) = (files, issued);
+        if identity == self.served.identity && issued == self.served.issued {
+            return Ok(false);
+        }
+        let authorities = self.authorities.borrow().clone();
+        let config = self.settings.config(&issued, identity.as_ref(), authorities.as_deref())?;
+        (self.served.issued, self.served.identity) = (issued, identity);
+        self.config.send_replace(config);
+        Ok(true)
+    }
+
+    /// Takes the authorities of clients; returns whether they are new.
+    fn take_authorities(&mut self, read: Result<Option<Vec<u8>>, ApiTlsError>) -> Result<bool, ApiTlsError> {
+        let client_ca = read?;
+        if client_ca == self.served.client_ca {
+            return Ok(false);
+        }
+        let authorities = self.settings.authorities(client_ca.as_deref())?;
+        let Served { issued, identity, .. } = &self.served;
+        let config = self.settings.config(issued, identity.as_ref(), authorities.as_deref())?;
+        self.served.client_ca = client_ca;
         self.config.send_replace(config);
         self.authorities.send_replace(authorities);
-        tracing::info!("the node's API has a new certificate or new authorities of clients");
-        Ok(())
+        Ok(true)
+    }
+}
+
+/// Logs what became of a part of the configuration; the same trouble once.
+fn report(trouble: &mut Changed<String>, taken: Result<bool, ApiTlsError>, part: &str) {
+    match taken {
+        Ok(is_new) => {
+            *trouble = Changed::new();
+            if is_new {
+                tracing::info!("the node's API has a new {part}");
+            }
+        }
+        Err(error) => {
+            let error = error_chain(&error);
+            if trouble.see(error.clone()) {
+                tracing::warn!(error, "the node's API keeps its {part}");
+            }
+        }
     }
 }
 

@@ -126,3 +126,28 @@ async fn a_certificate_of_the_cluster_counts_instead_of_files() {
         timeout(SOON, config.changed()).await.unwrap().unwrap();
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_broken_file_does_not_hold_up_the_other_part() {
+    let files = Files::new();
+    let issued = watch::Sender::new(None);
+    let task = TlsTask::new(files.settings(), issued.subscribe()).unwrap();
+    let (mut config, mut authorities) = (task.config(), task.authorities());
+    let _running = run(task);
+
+    files.write("ca.crt", "none");
+    files.write("tls.crt", "none");
+    assert!(timeout(SOON, config.changed()).await.is_err(), "both stay");
+    let (certificate, key) = pair();
+    files.write("tls.crt", &certificate);
+    files.write("tls.key", &key);
+    timeout(SOON, config.changed()).await.expect("a renewed certificate is taken").unwrap();
+    fs::remove_file(files.path("tls.key")).unwrap();
+    let (certificate, key) = pair();
+    issued.send_replace(Some(Arc::new(format!("{certificate}\n{key}").into_bytes())));
+    timeout(SOON, config.changed()).await.expect("that of the cluster is taken").unwrap();
+
+    assert!(!authorities.has_changed().unwrap());
+    files.write("ca.crt", &FakeAuthority::new().certificate().unwrap());
+    timeout(SOON, authorities.changed()).await.expect("new authorities are taken").unwrap();
+}
