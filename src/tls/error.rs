@@ -11,7 +11,7 @@ use x509_cert::der;
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// The system's random numbers are unavailable.
-    #[error("the system provides no random numbers for a private key")]
+    #[error("the system provides no random numbers")]
     Random,
     /// The key is not an ECDSA P-256 key in PKCS #8.
     #[error("it is not an ECDSA P-256 private key in PKCS #8")]

@@ -1,6 +1,7 @@
 //! Issues certificates (RFC 5280), encoded part by part: the crate for X.509 has no values of certificates but those it decoded.
 
 use jiff::Timestamp;
+use ring::rand::{Random, SystemRandom};
 use x509_cert::der::asn1::OctetString;
 use x509_cert::der::oid::AssociatedOid;
 use x509_cert::der::pem::{LineEnding, encode_string};
@@ -30,13 +31,13 @@ pub(super) struct Certified {
     pub(super) extensions: Vec<Extension>,
 }
 
-/// The certificate as PEM, signed with the key of the issuer. All have the same serial number.
+/// The certificate as PEM, signed with the key of the issuer, with a random serial number.
 pub(super) fn issue(certified: Certified, authority: &PrivateKey) -> Result<String, TlsError> {
     let Certified { issuer, subject, key, validity: (start, end), extensions } = certified;
     let time = |at: Timestamp| Time::try_from(std::time::SystemTime::from(at)).map_err(TlsError::Encode);
     let validity: Validity = Validity::new(time(start)?, time(end)?);
     let (algorithm, _) = authority.sign(&[])?;
-    let serial = encode(&1u8)?;
+    let serial = encode(&serial_number()?)?;
     let mut parts =
         vec![VERSION.to_vec(), serial, encode(&algorithm)?, issuer, encode(&validity)?, subject, key];
     if !extensions.is_empty() {
@@ -47,6 +48,13 @@ pub(super) fn issue(certified: Certified, authority: &PrivateKey) -> Result<Stri
     let certificate = [content, encode(&algorithm)?, encode(&signature)?].concat();
     let certificate = tagged(Tag::Sequence, &certificate)?;
     encode_string("CERTIFICATE", LineEnding::LF, &certificate).map_err(|_| TlsError::NoCertificate)
+}
+
+/// A positive number, as upstream's: clients refuse two certificates of one issuer with the same one.
+fn serial_number() -> Result<u64, TlsError> {
+    let random: Random<[u8; 8]> = ring::rand::generate(&SystemRandom::new()).map_err(|_| TlsError::Random)?;
+    // Without the sign.
+    Ok((u64::from_be_bytes(random.expose()) >> 1).max(1))
 }
 
 /// The extension with this value.

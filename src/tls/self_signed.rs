@@ -35,27 +35,22 @@ pub fn self_signed_files(directory: &Path, host: &str) -> Result<(PathBuf, PathB
         (true, false) => return Err(TlsError::Half { present: certificate, missing: key }),
         (false, true) => return Err(TlsError::Half { present: key, missing: certificate }),
     }
-    let new = self_signed(host, Timestamp::now())?;
+    let (chain, private) = self_signed(host, Timestamp::now())?;
     let failed = |operation: &'static str, path: &Path| {
         let path = path.to_owned();
         move |source: io::Error| TlsError::File { operation, path, source }
     };
     fs::create_dir_all(directory).map_err(failed("create", directory))?;
-    replace_file(&certificate, new.certificate.as_bytes(), 0o644).map_err(failed("write", &certificate))?;
-    replace_file(&key, new.key.pem().as_bytes(), 0o600).map_err(failed("write", &key))?;
+    replace_file(&certificate, chain.as_bytes(), 0o644).map_err(failed("write", &certificate))?;
+    replace_file(&key, private.pem().as_bytes(), 0o600).map_err(failed("write", &key))?;
     Ok((certificate, key))
 }
 
-/// A certificate chain as PEM, and the key of its first certificate.
-struct SelfSigned {
-    certificate: String,
-    key: PrivateKey,
-}
-
-/// A certificate for `host`, and its authority, whose key is not kept.
-fn self_signed(host: &str, now: Timestamp) -> Result<SelfSigned, TlsError> {
+/// A certificate for `host` and that of its authority as PEM, and the key of the first. That of the authority is not kept.
+fn self_signed(host: &str, now: Timestamp) -> Result<(String, PrivateKey), TlsError> {
     let (authority, key) = (PrivateKey::generate()?, PrivateKey::generate()?);
-    let (start, end) = (now - EARLIER, now + VALIDITY);
+    let start = now - EARLIER;
+    let validity = (start, start + VALIDITY);
     let name = |name: String| encode(&common_name(&name).map_err(TlsError::Encode)?);
     let seconds = now.as_second();
     let issuer = name(format!("{host}-ca@{seconds}"))?;
@@ -63,7 +58,7 @@ fn self_signed(host: &str, now: Timestamp) -> Result<SelfSigned, TlsError> {
         issuer: issuer.clone(),
         subject: issuer.clone(),
         key: encode(&authority.public_key_info()?)?,
-        validity: (start, end),
+        validity,
         extensions: vec![
             extension(
                 &KeyUsage(KeyUsages::DigitalSignature | KeyUsages::KeyEncipherment | KeyUsages::KeyCertSign),
@@ -76,24 +71,50 @@ fn self_signed(host: &str, now: Timestamp) -> Result<SelfSigned, TlsError> {
         issuer,
         subject: name(format!("{host}@{seconds}"))?,
         key: encode(&key.public_key_info()?)?,
-        validity: (start, end),
+        validity,
         extensions: vec![
             extension(&KeyUsage(KeyUsages::DigitalSignature | KeyUsages::KeyEncipherment), true)?,
             extension(&ExtendedKeyUsage(vec![SERVER_AUTH]), false)?,
             AlternativeNames::of_host(host).extension()?,
         ],
     };
-    let certificate = format!("{}{}", issue(own, &authority)?, issue(root, &authority)?);
-    Ok(SelfSigned { certificate, key })
+    Ok((format!("{}{}", issue(own, &authority)?, issue(root, &authority)?), key))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::os::unix::fs::PermissionsExt;
     use std::process::Command;
 
+    use rustls_pki_types::CertificateDer;
+    use rustls_pki_types::pem::PemObject;
+    use x509_cert::Certificate;
+    use x509_cert::der::Decode;
+
     use super::*;
     use crate::tls::{CertificateInfo, ServerTls};
+
+    #[test]
+    fn no_two_certificates_have_the_same_serial_number() {
+        let serials: Vec<Vec<u8>> = (0..4)
+            .flat_map(|_| {
+                let (chain, _) = self_signed("host1", Timestamp::now()).unwrap();
+                let ders: Vec<_> =
+                    CertificateDer::pem_slice_iter(chain.as_bytes()).map(Result::unwrap).collect();
+                ders.into_iter().map(|der| {
+                    let certificate = Certificate::from_der(&der).unwrap();
+                    certificate.tbs_certificate().serial_number().as_bytes().to_vec()
+                })
+            })
+            .collect();
+        // In DER, the first bit is the sign.
+        assert!(
+            serials.iter().all(|serial| serial.len() <= 8 && serial[0] < 0x80 && serial != &[0]),
+            "{serials:?}"
+        );
+        assert_eq!(BTreeSet::from_iter(&serials).len(), 8, "{serials:?}");
+    }
 
     #[test]
     fn a_certificate_is_made_once_and_verified_by_its_authority() {
