@@ -1,8 +1,7 @@
 //! The table of the kubelet's flags other than process flags: which field each sets, or why it has no effect. No logic.
 
 use super::flag_value::FlagKind::{
-    self, Bool, Gates, Headers, List, Map, MemoryReservations, Number, Numbers, Taints, Text, Thresholds,
-    VModule,
+    self, Bool, Gates, Headers, List, Map, MemoryReservations, Number, Taints, Text, Thresholds, VModule,
 };
 
 /// A flag that sets a field of KubeletConfiguration.
@@ -162,7 +161,6 @@ pub(super) const FIELD_FLAGS: &[FieldFlag] = &[
     deprecated("system-reserved-cgroup", "systemReservedCgroup", Text),
     deprecated("tls-cert-file", "tlsCertFile", Text),
     deprecated("tls-cipher-suites", "tlsCipherSuites", List),
-    deprecated("tls-curve-preferences", "tlsCurvePreferences", Numbers),
     deprecated("tls-min-version", "tlsMinVersion", Text),
     deprecated("tls-private-key-file", "tlsPrivateKeyFile", Text),
     deprecated("topology-manager-policy", "topologyManagerPolicy", Text),

@@ -22,8 +22,6 @@ pub(super) enum FlagKind {
     Bool,
     /// A number.
     Number,
-    /// `1,2`; repeated flags append.
-    Numbers,
     /// Text, including durations, paths and addresses.
     Text,
     /// `a,b`; repeated flags append.
@@ -52,7 +50,6 @@ pub(super) fn value(kind: FlagKind, texts: &[String]) -> Result<Value, FlagValue
     match kind {
         FlagKind::Bool => boolean(last).map(Value::Bool),
         FlagKind::Number => number(last),
-        FlagKind::Numbers => items().map(number).collect(),
         FlagKind::Text => Ok(Value::from(last)),
         FlagKind::List => Ok(items().map(Value::from).collect()),
         FlagKind::Map => pairs(items(), "=", |text| Ok(Value::from(text))),
@@ -147,7 +144,6 @@ mod tests {
         for (kind, texts, expected) in [
             (FlagKind::Bool, &["false", "T"][..], json!(true)),
             (FlagKind::Number, &["-999"], json!(-999)),
-            (FlagKind::Numbers, &["29, 23", "24"], json!([29, 23, 24])),
             (FlagKind::Text, &["1m", "2m"], json!("2m")),
             (FlagKind::List, &["a,b", "c"], json!(["a", "b", "c"])),
             (FlagKind::List, &[""], json!([])),

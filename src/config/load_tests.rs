@@ -330,15 +330,13 @@ fn the_nodes_api_has_upstreams_defaults_and_needs_a_cluster_for_reviews() {
         "--tls-cert-file=DIR/tls.crt",
         "--tls-private-key-file=DIR/tls.key",
         "--tls-min-version=VersionTLS13",
-        "--tls-curve-preferences=29,23",
         "--read-only-port=10255",
         "--address=10.0.0.1",
     ]);
     let set = set.unwrap().config.node_api;
     let files = CertificateFiles { certificate: host.path("tls.crt"), key: host.path("tls.key") };
     assert_eq!(set.certificate, ServingCertificate::Files(files));
-    assert_eq!((set.needs_tls_1_3, &set.groups[..]), (true, &[29, 23][..]));
-    assert_eq!(set.read_only, Some("10.0.0.1:10255".parse().unwrap()));
+    assert_eq!((set.needs_tls_1_3, set.read_only), (true, Some("10.0.0.1:10255".parse().unwrap())));
 
     let found = errors(
         "tlsCertFile: a.crt\ntlsCipherSuites: [TLS_RSA_WITH_RC4_128_SHA, TLS_NONE]\ntlsCurvePreferences: [29, 0, 29]\n\
@@ -356,8 +354,9 @@ fn the_nodes_api_has_upstreams_defaults_and_needs_a_cluster_for_reviews() {
         assert!(error.starts_with(expected), "{found:?}");
     }
     assert_eq!(found.len(), 7, "{found:?}");
-    let off = load_file("enableServer: false\nauthorization: {mode: Webhook}\n").unwrap().config.node_api;
-    assert_eq!(off.listen, None);
+    let off = "enableServer: false\nauthorization: {mode: Webhook}\ntlsCurvePreferences: [29, 23]\n";
+    let off = load_file(off).unwrap().config.node_api;
+    assert_eq!((off.listen, &off.groups[..]), (None, &[29, 23][..]));
 }
 
 #[test]
