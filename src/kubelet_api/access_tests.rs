@@ -6,7 +6,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
-use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use axum::response::Response;
+use http::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderValue, Method, StatusCode};
 use http_body_util::BodyExt;
 use jiff::Timestamp;
@@ -172,7 +173,7 @@ fn parts() -> EndpointParts {
     }
 }
 
-async fn ask(app: &Router, method: &str, path: &str, credentials: Credentials) -> (StatusCode, String) {
+async fn send(app: &Router, method: &str, path: &str, credentials: Credentials) -> Response {
     let mut request = Request::new(Body::empty());
     *request.method_mut() = Method::from_bytes(method.as_bytes()).unwrap();
     *request.uri_mut() = path.parse().unwrap();
@@ -180,7 +181,11 @@ async fn ask(app: &Router, method: &str, path: &str, credentials: Credentials) -
         request.headers_mut().insert(AUTHORIZATION, HeaderValue::from_static(authorization));
     }
     request.extensions_mut().insert(ClientCertificates(credentials.certificates.into()));
-    let response = app.clone().oneshot(request).await.unwrap();
+    app.clone().oneshot(request).await.unwrap()
+}
+
+async fn ask(app: &Router, method: &str, path: &str, credentials: Credentials) -> (StatusCode, String) {
+    let response = send(app, method, path, credentials).await;
     let status = response.status();
     if [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&status) {
         assert_eq!(response.headers()[CONTENT_TYPE], "text/plain; charset=utf-8");
@@ -296,4 +301,48 @@ async fn without_credentials_only_the_open_paths_are_read() {
     for path in ["/configz", "/statusz", "/checkpoint/ns/pod/c", "/flagz", "/"] {
         assert_eq!(get(path).await, none, "{path}");
     }
+}
+
+/// go-restful's routes answer no other method than theirs, not even HEAD. Those of Go's HTTP library answer every one.
+#[tokio::test]
+async fn other_methods_are_answered_where_the_stock_kubelet_does() {
+    let (api, robot) = (Api::new(StreamingVerbs::Create), "robot  host1/");
+    let all = SUBRESOURCES.map(|subresource| [robot, subresource].concat());
+    let creates = SUBRESOURCES.map(|subresource| format!("robot create host1/{subresource}"));
+    let rights: Vec<&str> = all.iter().chain(&creates).map(String::as_str).collect();
+    api.reviews.permit(&rights);
+    for (path, allowed) in [
+        ("/pods", Some("GET")),
+        ("/runningpods/", Some("GET")),
+        ("/allocatedPods", Some("GET")),
+        ("/allocatedPods/ns/pod", Some("GET")),
+        ("/containerLogs/ns/pod/c", Some("GET")),
+        ("/logs/", Some("GET")),
+        ("/logs/syslog", Some("GET")),
+        ("/debug/pprof/heap", Some("GET")),
+        ("/stats/summary", Some("GET, POST")),
+        ("/exec/ns/pod/c", Some("GET, POST")),
+        ("/attach/ns/pod/uid/c", Some("GET, POST")),
+        ("/portForward/ns/pod", Some("GET, POST")),
+        ("/run/ns/pod/c", Some("POST")),
+        ("/checkpoint/ns/pod/c", Some("POST")),
+        ("/healthz", None),
+        ("/healthz/ping", None),
+        ("/configz", None),
+        ("/statusz", None),
+        ("/flagz", None),
+        ("/metrics", None),
+        ("/metrics/probes", None),
+        ("/metrics/slis", None),
+    ] {
+        let response = send(&api.app, "HEAD", path, token("Bearer good")).await;
+        let status = if allowed.is_some() { StatusCode::METHOD_NOT_ALLOWED } else { StatusCode::OK };
+        assert_eq!(response.status(), status, "{path}");
+        assert_eq!(response.headers().get(ALLOW).map(|value| value.to_str().unwrap()), allowed, "{path}");
+        if allowed == Some("GET") {
+            let refused = (StatusCode::METHOD_NOT_ALLOWED, "405: Method Not Allowed".to_owned());
+            assert_eq!(api.ask("POST", path, token("Bearer good")).await, refused, "{path}");
+        }
+    }
+    assert_eq!(api.ask("POST", "/healthz", token("Bearer good")).await, (StatusCode::OK, "ok".to_owned()));
 }

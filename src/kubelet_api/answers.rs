@@ -1,14 +1,20 @@
-//! Forms of answers that several endpoints share. As go-restful and Go's HTTP library write them, so that clients see upstream's.
+//! Forms of answers that several endpoints share, and their methods. As go-restful and Go's HTTP library write them, so that clients see
+//! upstream's.
 
+use axum::handler::Handler;
 use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, get, post};
+use http::StatusCode;
 use http::header::{ALLOW, CONTENT_TYPE};
-use http::{HeaderName, StatusCode};
 use serde::Serialize;
 
 use crate::types::error_chain;
 
 /// The type of texts.
-const PLAIN: &str = "text/plain; charset=utf-8";
+pub(super) const PLAIN: &str = "text/plain; charset=utf-8";
+
+/// Headers of texts of Go's HTTP library.
+pub(super) const TEXT: [(&str, &str); 2] = [("content-type", PLAIN), ("x-content-type-options", "nosniff")];
 
 /// A text as it is (go-restful's `WriteErrorString`).
 pub(super) fn text(status: StatusCode, text: impl Into<String>) -> Response {
@@ -17,14 +23,37 @@ pub(super) fn text(status: StatusCode, text: impl Into<String>) -> Response {
 
 /// A text as a line (Go's `http.Error`).
 pub(super) fn line(status: StatusCode, text: &str) -> Response {
-    let headers = [(CONTENT_TYPE, PLAIN), (HeaderName::from_static("x-content-type-options"), "nosniff")];
-    (status, headers, format!("{text}\n")).into_response()
+    (status, TEXT, format!("{text}\n")).into_response()
 }
 
-/// Another method than the endpoint has.
-pub(super) async fn only_get() -> Response {
-    let body = text(StatusCode::METHOD_NOT_ALLOWED, "405: Method Not Allowed");
-    ([(ALLOW, "GET")], body).into_response()
+/// An endpoint with GET alone. go-restful's routes do not answer HEAD, other than those of Go's HTTP library, which answer every method.
+pub(super) fn only_get<H: Handler<T, S>, T: 'static, S>(handler: H) -> MethodRouter<S>
+where
+    S: Clone + Send + Sync + 'static,
+{
+    only(get(handler), "GET")
+}
+
+/// An endpoint with GET and POST alone.
+pub(super) fn get_or_post<H: Handler<T, S>, T: 'static, S>(handler: H) -> MethodRouter<S>
+where
+    S: Clone + Send + Sync + 'static,
+{
+    only(get(handler.clone()).post(handler), "GET, POST")
+}
+
+/// An endpoint with POST alone.
+pub(super) fn only_post<H: Handler<T, S>, T: 'static, S>(handler: H) -> MethodRouter<S>
+where
+    S: Clone + Send + Sync + 'static,
+{
+    only(post(handler), "POST")
+}
+
+fn only<S: Clone + Send + Sync + 'static>(route: MethodRouter<S>, allowed: &'static str) -> MethodRouter<S> {
+    let refuse =
+        async move || ([(ALLOW, allowed)], text(StatusCode::METHOD_NOT_ALLOWED, "405: Method Not Allowed"));
+    route.head(refuse).fallback(refuse)
 }
 
 /// An API object, as its codec writes it.

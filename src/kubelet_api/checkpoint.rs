@@ -11,11 +11,10 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse, Response};
-use axum::routing::post;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 
-use super::answers::text;
+use super::answers::{only_post, text};
 use crate::cri::{ContainerState, CriError, RuntimeService};
 use crate::pleg::Cache;
 use crate::status::StatusCache;
@@ -55,7 +54,9 @@ pub struct Checkpoints {
 impl Checkpoints {
     /// The endpoint.
     pub(super) fn routes(self) -> Router {
-        Router::new().route("/checkpoint/{namespace}/{pod}/{container}", post(checkpoint)).with_state(self)
+        Router::new()
+            .route("/checkpoint/{namespace}/{pod}/{container}", only_post(checkpoint))
+            .with_state(self)
     }
 
     /// The pod with this name, if one of its containers is named `container`; otherwise why not.

@@ -1,17 +1,17 @@
-//! `/configz`: the KubeletConfiguration that the daemon started with, with all defaults.
+//! `/configz`: the KubeletConfiguration that the daemon started with, with all defaults. Upstream answers every method.
 
 use axum::Router;
 use axum::extract::State;
 use axum::response::Response;
-use axum::routing::get;
+use axum::routing::any;
 use serde_json::json;
 
-use super::answers::{json, only_get};
+use super::answers::json;
 use crate::config::EffectiveConfig;
 
 /// `/configz`.
 pub(super) fn routes(configuration: EffectiveConfig) -> Router {
-    Router::new().route("/configz", get(configz).fallback(only_get)).with_state(configuration)
+    Router::new().route("/configz", any(configz)).with_state(configuration)
 }
 
 async fn configz(State(configuration): State<EffectiveConfig>) -> Response {

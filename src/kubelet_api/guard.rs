@@ -8,14 +8,12 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::request::Parts;
 
+use super::answers::text;
 use super::auth::{
     AuthenticationError, Authenticator, AuthorizationError, Authorizer, StreamingVerbs, attributes,
 };
 use super::listen::ClientCertificates;
 use crate::types::error_chain;
-
-/// The type of texts that upstream does not name a type for.
-const TEXT: [(&str, &str); 1] = [("content-type", "text/plain; charset=utf-8")];
 
 /// Who may do what.
 pub struct Guard {

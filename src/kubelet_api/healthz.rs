@@ -1,4 +1,4 @@
-//! Health: `GET /healthz` and its checks, as upstream's on the API's port and on 10248. Reports; restarts nothing.
+//! Health: `/healthz` and its checks, as upstream's on the API's port and on 10248. Reports; restarts nothing.
 
 use std::net::SocketAddr;
 
@@ -10,12 +10,9 @@ use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use super::answers::{TEXT, line, text};
 use super::listen::{self, ListenError, Transport};
 use crate::telemetry::Heartbeats;
-
-/// Headers of upstream's answers.
-const HEADERS: [(&str, &str); 2] =
-    [("content-type", "text/plain; charset=utf-8"), ("x-content-type-options", "nosniff")];
 
 /// A check, by upstream's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,9 +72,9 @@ impl Healthz {
     }
 }
 
-/// `/healthz` and each check below it.
+/// `/healthz` and each check below it. Upstream answers every method.
 pub(super) fn routes(health: Healthz) -> Router {
-    Router::new().route("/healthz", get(all)).route("/healthz/{check}", get(single)).with_state(health)
+    Router::new().route("/healthz", any(all)).route("/healthz/{check}", any(single)).with_state(health)
 }
 
 /// All checks but the excluded ones. `verbose` shows each one; a failed one always does.
@@ -105,12 +102,11 @@ async fn all(State(healthz): State<Healthz>, RawQuery(query): RawQuery) -> Respo
         lines.push_str(&format!("warn: some health checks cannot be excluded: no matches for {names}\n"));
     }
     match (is_healthy, is_verbose) {
-        (true, false) => (HEADERS, "ok".to_owned()).into_response(),
-        (true, true) => (HEADERS, format!("{lines}healthz check passed\n")).into_response(),
+        (true, false) => (TEXT, "ok").into_response(),
+        (true, true) => (TEXT, format!("{lines}healthz check passed\n")).into_response(),
         (false, _) => {
             tracing::warn!(checks = lines.trim_end(), "not healthy");
-            let text = format!("{lines}healthz check failed\n");
-            (StatusCode::INTERNAL_SERVER_ERROR, HEADERS, text).into_response()
+            line(StatusCode::INTERNAL_SERVER_ERROR, &format!("{lines}healthz check failed"))
         }
     }
 }
@@ -118,14 +114,11 @@ async fn all(State(healthz): State<Healthz>, RawQuery(query): RawQuery) -> Respo
 /// One check.
 async fn single(State(healthz): State<Healthz>, Path(name): Path<String>) -> Response {
     let Some(check) = Check::ALL.into_iter().find(|check| check.name() == name) else {
-        return (StatusCode::NOT_FOUND, HEADERS, "404 page not found\n").into_response();
+        return line(StatusCode::NOT_FOUND, "404 page not found");
     };
     match healthz.problem(check).await {
-        None => (HEADERS, "ok").into_response(),
-        Some(reason) => {
-            let text = format!("internal server error: {reason}\n");
-            (StatusCode::INTERNAL_SERVER_ERROR, HEADERS, text).into_response()
-        }
+        None => text(StatusCode::OK, "ok"),
+        Some(reason) => line(StatusCode::INTERNAL_SERVER_ERROR, &format!("internal server error: {reason}")),
     }
 }
 

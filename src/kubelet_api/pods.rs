@@ -8,7 +8,6 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::response::Response;
-use axum::routing::{MethodRouter, get};
 use http::StatusCode;
 use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -42,24 +41,24 @@ pub struct PodLists {
 impl PodLists {
     /// `/pods`.
     pub(super) fn routes(self) -> Router {
-        Router::new().route("/pods", only(get(pods))).route("/pods/", only(get(pods))).with_state(self)
+        Router::new().route("/pods", only_get(pods)).route("/pods/", only_get(pods)).with_state(self)
     }
 
     /// `/runningpods/` and `/allocatedPods`, which are part of the debugging handlers.
     pub(super) fn debugging_routes(self) -> Router {
         let allocated = if self.has_allocated { self.clone().allocated_routes() } else { Router::new() };
         Router::new()
-            .route("/runningpods", only(get(running_pods)))
-            .route("/runningpods/", only(get(running_pods)))
+            .route("/runningpods", only_get(running_pods))
+            .route("/runningpods/", only_get(running_pods))
             .with_state(self)
             .merge(allocated)
     }
 
     fn allocated_routes(self) -> Router {
         Router::new()
-            .route("/allocatedPods", only(get(allocated_pods)))
-            .route("/allocatedPods/{namespace}/{pod}", only(get(allocated_pod)))
-            .route("/allocatedPods/{namespace}/{pod}/{uid}", only(get(allocated_pod_by_uid)))
+            .route("/allocatedPods", only_get(allocated_pods))
+            .route("/allocatedPods/{namespace}/{pod}", only_get(allocated_pod))
+            .route("/allocatedPods/{namespace}/{pod}/{uid}", only_get(allocated_pod_by_uid))
             .with_state(self)
     }
 
@@ -78,10 +77,6 @@ impl PodLists {
             None => (entry.pod.object().clone(), None),
         }
     }
-}
-
-fn only<S: Clone + Send + Sync + 'static>(route: MethodRouter<S>) -> MethodRouter<S> {
-    route.fallback(only_get)
 }
 
 fn by_name(a: &PodRef, b: &PodRef) -> Ordering {

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::any;
 use http::StatusCode;
 
+use super::answers::line;
 use super::container_logs::{self, ContainerLogParts};
 use super::guard::{Guard, check};
 use super::healthz::{self, Healthz};
@@ -17,10 +18,6 @@ use super::pods::PodLists;
 use super::scrape::Scraped;
 use super::stats::{self, Stats};
 use super::streams::{self, StreamParts};
-
-/// Headers of texts of Go's HTTP server.
-pub(super) const TEXT: [(&str, &str); 2] =
-    [("content-type", "text/plain; charset=utf-8"), ("x-content-type-options", "nosniff")];
 
 /// Paths that `enableDebuggingHandlers: false` disables, with everything below them.
 const DEBUGGING: [&str; 8] = [
@@ -94,12 +91,12 @@ pub(super) fn read_only(parts: &EndpointParts, metrics: RequestMetrics) -> Route
 
 /// Says of the debugging endpoints that they are disabled.
 fn disabled() -> Router {
-    let refuse = || async { (StatusCode::METHOD_NOT_ALLOWED, TEXT, "Debug endpoints are disabled.\n") };
+    let refuse = async || line(StatusCode::METHOD_NOT_ALLOWED, "Debug endpoints are disabled.");
     DEBUGGING.into_iter().fold(Router::new(), |router, path| {
         router.route(path, any(refuse)).route(&format!("{path}{{*below}}"), any(refuse))
     })
 }
 
 async fn not_found() -> Response {
-    (StatusCode::NOT_FOUND, TEXT, "404 page not found\n").into_response()
+    line(StatusCode::NOT_FOUND, "404 page not found")
 }

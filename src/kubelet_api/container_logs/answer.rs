@@ -6,21 +6,17 @@ use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
 use k8s_openapi::api::core::v1::Pod;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::super::answers::only_get;
+use super::super::answers::{PLAIN, only_get};
 use super::query::{LogQuery, QueryError};
 use crate::admission::RejectedPod;
 use crate::container_logs::{ContainerLogs, NoInstance, bare_id, find_instance, until_cancelled};
 use crate::log::{LogError, LogStream};
 use crate::pod::pod_ref;
 use crate::types::{WallClock, error_chain, go_quoted};
-
-/// The type of logs, whatever is in them, and of errors.
-const PLAIN: &str = "text/plain; charset=utf-8";
 
 /// What logs are answered from.
 #[derive(Clone)]
@@ -75,8 +71,7 @@ impl IntoResponse for AnswerError {
 
 /// The route.
 pub(in crate::kubelet_api) fn routes(parts: ContainerLogParts) -> Router {
-    let route = get(answer).head(only_get).fallback(only_get);
-    Router::new().route("/containerLogs/{namespace}/{pod}/{container}", route).with_state(parts)
+    Router::new().route("/containerLogs/{namespace}/{pod}/{container}", only_get(answer)).with_state(parts)
 }
 
 async fn answer(

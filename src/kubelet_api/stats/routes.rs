@@ -11,11 +11,12 @@ use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::any;
 use futures::stream;
 use jiff::Timestamp;
 use tokio::sync::watch;
 
+use super::super::answers::get_or_post;
 use super::exposition::TEXT_FORMAT;
 use super::sandbox_images::SandboxImages;
 use super::summary::{Disks, NodeFacts, summary};
@@ -86,9 +87,9 @@ struct Server {
 /// The paths of statistics.
 pub(in crate::kubelet_api) fn routes(stats: Stats) -> Router {
     Router::new()
-        .route("/stats/summary", get(stats_summary).post(stats_summary))
-        .route("/metrics/resource", get(metrics_resource))
-        .route("/metrics/cadvisor", get(metrics_cadvisor))
+        .route("/stats/summary", get_or_post(stats_summary))
+        .route("/metrics/resource", any(metrics_resource))
+        .route("/metrics/cadvisor", any(metrics_cadvisor))
         .with_state(stats)
 }
 

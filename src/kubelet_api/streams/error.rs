@@ -4,7 +4,7 @@ use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 
-use super::super::routes::TEXT;
+use super::super::answers::line;
 use super::query::QueryError;
 use super::websocket::HandshakeError;
 use crate::cri::CriError;
@@ -123,7 +123,7 @@ impl IntoResponse for RequestError {
         let status = self.status();
         let text = error_chain(&self);
         if self.is_of_proxy() {
-            return (status, TEXT, format!("{text}\n")).into_response();
+            return line(status, &text);
         }
         let mut response = (status, text).into_response();
         if status == StatusCode::TOO_MANY_REQUESTS {

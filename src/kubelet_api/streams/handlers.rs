@@ -9,13 +9,13 @@ use axum::extract::{Path, RawQuery, Request, State};
 use axum::http::header::{CONTENT_TYPE, UPGRADE};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
 use hyper_util::rt::TokioIo;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use serde::Deserialize;
 use tokio::sync::watch;
 
+use super::super::answers::{get_or_post, only_post};
 use super::client::{Client, V5, is_websocket, speaks_v5, tunnel_of, tunnelled};
 use super::copy::copy;
 use super::error::RequestError;
@@ -84,14 +84,14 @@ pub fn routes(parts: StreamParts) -> Router {
     let targets = Targets { pods, rejected, pleg };
     let streams = Streams { targets, runtime, idle, sessions: Sessions::default(), metrics };
     Router::new()
-        .route("/exec/{namespace}/{pod}/{container}", get(exec).post(exec))
-        .route("/exec/{namespace}/{pod}/{uid}/{container}", get(exec).post(exec))
-        .route("/attach/{namespace}/{pod}/{container}", get(attach).post(attach))
-        .route("/attach/{namespace}/{pod}/{uid}/{container}", get(attach).post(attach))
-        .route("/portForward/{namespace}/{pod}", get(port_forward).post(port_forward))
-        .route("/portForward/{namespace}/{pod}/{uid}", get(port_forward).post(port_forward))
-        .route("/run/{namespace}/{pod}/{container}", post(run))
-        .route("/run/{namespace}/{pod}/{uid}/{container}", post(run))
+        .route("/exec/{namespace}/{pod}/{container}", get_or_post(exec))
+        .route("/exec/{namespace}/{pod}/{uid}/{container}", get_or_post(exec))
+        .route("/attach/{namespace}/{pod}/{container}", get_or_post(attach))
+        .route("/attach/{namespace}/{pod}/{uid}/{container}", get_or_post(attach))
+        .route("/portForward/{namespace}/{pod}", get_or_post(port_forward))
+        .route("/portForward/{namespace}/{pod}/{uid}", get_or_post(port_forward))
+        .route("/run/{namespace}/{pod}/{container}", only_post(run))
+        .route("/run/{namespace}/{pod}/{uid}/{container}", only_post(run))
         .with_state(Arc::new(streams))
 }
 

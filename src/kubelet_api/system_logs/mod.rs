@@ -11,7 +11,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use axum::routing::{any, get};
+use axum::routing::any;
 use http::{StatusCode, Uri};
 use percent_encoding::percent_decode_str;
 
@@ -39,8 +39,8 @@ impl SystemLogs {
             return Router::new().route("/logs/", any(disabled)).route("/logs/{*path}", any(disabled));
         }
         Router::new()
-            .route("/logs/", get(logs).fallback(only_get))
-            .route("/logs/{*path}", get(logs).fallback(only_get))
+            .route("/logs/", only_get(logs))
+            .route("/logs/{*path}", only_get(logs))
             .with_state(Arc::new(self))
     }
 }
