@@ -20,6 +20,7 @@ use tower::ServiceExt;
 
 use super::auth::testing::FakeReviews;
 use super::auth::{Authenticator, Authorizer, Reviews, StreamingVerbs};
+use super::connection_use::Refused;
 use super::listen::ClientCertificates;
 use super::routes::{EndpointParts, read_only, secured};
 use super::stats::Stats;
@@ -189,6 +190,10 @@ async fn ask(app: &Router, method: &str, path: &str, credentials: Credentials) -
     let status = response.status();
     if [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&status) {
         assert_eq!(response.headers()[CONTENT_TYPE], "text/plain; charset=utf-8");
+        assert!(
+            response.extensions().get::<Refused>().is_some(),
+            "it would count as a use of the connection"
+        );
     }
     let body = response.into_body().collect().await.unwrap().to_bytes();
     (status, String::from_utf8(body.to_vec()).unwrap())

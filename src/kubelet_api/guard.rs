@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -12,6 +13,7 @@ use super::answers::text;
 use super::auth::{
     AuthenticationError, Authenticator, AuthorizationError, Authorizer, StreamingVerbs, attributes,
 };
+use super::connection_use::Refused;
 use super::listen::ClientCertificates;
 use crate::types::error_chain;
 
@@ -87,6 +89,6 @@ impl IntoResponse for Refusal {
                 StatusCode::INTERNAL_SERVER_ERROR
             }
         };
-        (status, TEXT, self.to_string()).into_response()
+        (Extension(Refused), text(status, self.to_string())).into_response()
     }
 }

@@ -30,7 +30,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use super::held::Held;
+use super::connection_use::ConnectionUse;
 
 /// Pause after a failed accept, most likely because of too many open files.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -46,9 +46,6 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// Time limit of an HTTP/1.1 request's headers, which includes the wait for the next request.
 const HEADERS: Duration = Duration::from_secs(30);
-
-/// How long a connection may be without a request (upstream's `IdleTimeout`).
-const IDLE: Duration = Duration::from_secs(90);
 
 /// Maximum bytes of a request's headers (upstream's `MaxHeaderBytes`).
 const HEADER_BYTES: u32 = 1 << 20;
@@ -219,7 +216,7 @@ enum Version {
     Http2,
 }
 
-/// Serves requests with this version of HTTP until the connection ends or is idle.
+/// Serves requests with this version of HTTP until the connection ends or is of no use.
 async fn serve_requests(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     version: Version,
@@ -227,9 +224,9 @@ async fn serve_requests(
     app: Router,
     watcher: Watcher,
 ) {
-    let requests = Requests::default();
-    let in_use = requests.clone();
-    let service = service_fn(move |request| answer(request, &certificates, &app, &in_use));
+    let connection_use = ConnectionUse::new();
+    let requests = connection_use.clone();
+    let service = service_fn(move |request| answer(request, &certificates, &app, &requests));
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS);
     let mut http2 = builder.http2();
@@ -243,53 +240,26 @@ async fn serve_requests(
     };
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     tokio::select! {
-        // Cancel-safe: an idle connection has nothing to lose.
+        // Cancel-safe: a connection of no use has nothing to lose.
         ended = watcher.watch(connection) => if let Err(error) = ended {
             tracing::debug!(error, "a connection ended early");
         },
-        // Cancel-safe: only counts.
-        () = requests.idle() => {}
+        // Cancel-safe: only reads a count.
+        () = connection_use.ended() => {}
     }
 }
 
-/// The response of the router. Until its body is sent or dropped, the connection is in use.
+/// The response of the router.
 fn answer(
     mut request: Request<Incoming>,
     certificates: &ClientCertificates,
     app: &Router,
-    requests: &Requests,
+    connection: &ConnectionUse,
 ) -> impl Future<Output = Result<Response, Infallible>> + use<> {
-    let in_use = requests.begin();
+    let in_progress = connection.begin();
     request.extensions_mut().insert(certificates.clone());
     let app = app.clone();
-    async move {
-        let response = app.oneshot(request.map(Body::new)).await?;
-        Ok(response.map(|body| Body::new(Held::new(body, in_use))))
-    }
-}
-
-/// The requests of a connection: their number, and whether one is in progress.
-#[derive(Clone, Default)]
-struct Requests(Arc<watch::Sender<u64>>);
-
-impl Requests {
-    /// Counts a request, which is in progress until the result is dropped.
-    fn begin(&self) -> watch::Receiver<u64> {
-        self.0.send_modify(|number| *number += 1);
-        self.0.subscribe()
-    }
-
-    /// Waits until there was no request for [`IDLE`].
-    async fn idle(&self) {
-        loop {
-            self.0.closed().await;
-            let before = *self.0.borrow();
-            sleep(IDLE).await;
-            if self.0.is_closed() && *self.0.borrow() == before {
-                return;
-            }
-        }
-    }
+    async move { Ok(in_progress.answered(app.oneshot(request.map(Body::new)).await?)) }
 }
 
 #[cfg(test)]

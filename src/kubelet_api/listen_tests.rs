@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::Extension;
 use axum::routing::get;
+use futures::stream;
 use http::{Request, StatusCode, Version};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Bytes;
@@ -15,6 +16,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_util::sync::DropGuard;
 
+use super::super::connection_use::{IDLE, Refused, UNREAD};
 use super::*;
 use crate::tls::fake::FakeAuthority;
 use crate::tls::{ClientAuthorities, PrivateKey, ServerTls, Trust, certificate_request, client_config};
@@ -42,7 +44,8 @@ fn server_config(name: &str) -> Arc<ServerConfig> {
     Arc::new(ServerTls::default().config(identity, Some(&authorities)).unwrap())
 }
 
-/// Serves the number of the client's certificates at `/`, and at `/slow` nothing.
+/// Serves the number of the client's certificates at `/`, at `/slow` nothing, at `/endless` a body that does not end, at `/quiet` one that
+/// does not begin, and refuses `/secret`.
 fn serve_app(is_plain: bool) -> Served {
     let listener = bind("127.0.0.1:0".parse().unwrap(), "port", "set another port").unwrap();
     let address = listener.local_addr().unwrap();
@@ -50,7 +53,16 @@ fn serve_app(is_plain: bool) -> Served {
     let transport = if is_plain { Transport::Plain } else { Transport::Tls(tls.subscribe()) };
     let count =
         async |Extension(ClientCertificates(all)): Extension<ClientCertificates>| all.len().to_string();
-    let app = Router::new().route("/", get(count)).route("/slow", get(std::future::pending::<()>));
+    let part = || Ok::<_, Infallible>(Bytes::from_static(&[b'x'; 1 << 16]));
+    let endless = async move || Body::from_stream(stream::repeat_with(part));
+    let quiet = async || Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
+    let secret = async || (StatusCode::UNAUTHORIZED, Extension(Refused), "Unauthorized");
+    let app = Router::new()
+        .route("/", get(count))
+        .route("/slow", get(std::future::pending::<()>))
+        .route("/endless", get(endless))
+        .route("/quiet", get(quiet))
+        .route("/secret", get(secret));
     let stop = CancellationToken::new();
     let cancel = stop.clone();
     #[expect(clippy::disallowed_methods, reason = "a task of a test")]
@@ -196,6 +208,65 @@ async fn an_http2_connection_without_requests_ends_and_one_with_a_request_stays(
         _ = busy => panic!("it stays"),
         () = sleep(IDLE * 4) => {}
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_only_refused_is_disconnected() {
+    let served = serve_app(false);
+    // Asks again and again.
+    let stream = served.connect(b"h2", None).await;
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    let ask = async {
+        loop {
+            let request = Request::get("https://host1/secret").body(Empty::<Bytes>::new()).unwrap();
+            match sender.send_request(request).await {
+                Ok(response) => assert_eq!(response.status(), StatusCode::UNAUTHORIZED),
+                Err(_) => return std::future::pending::<()>().await,
+            }
+            sleep(IDLE / 3).await;
+        }
+    };
+    tokio::select! {
+        () = ask => {}
+        ended = timeout(IDLE * 3, connection) => assert!(ended.is_ok(), "it is held by asking"),
+    }
+
+    // Asks once, and has no room for the answer.
+    let stream = served.connect(b"h2", None).await;
+    let (sender, connection) =
+        h2::client::Builder::new().initial_window_size(0).handshake::<_, Bytes>(stream).await.unwrap();
+    let ask = async {
+        let request = Request::get("https://host1/secret").body(()).unwrap();
+        let (response, _) = sender.ready().await.unwrap().send_request(request, true).unwrap();
+        let response = response.await.unwrap();
+        assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        () = ask => {}
+        ended = timeout(IDLE * 3, connection) => assert!(ended.is_ok(), "it is held by not reading"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_read_is_disconnected_and_who_waits_is_not() {
+    let served = serve_app(true);
+    let ask = async |path: &str| {
+        let mut stream = TcpStream::connect(served.address).await.unwrap();
+        stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n").as_bytes()).await.unwrap();
+        stream
+    };
+    let (mut deaf, mut patient) = (ask("/endless").await, ask("/quiet").await);
+    sleep(UNREAD - IDLE).await;
+    // There still is what the kernel keeps, and more once there is room.
+    deaf.read_exact(&mut vec![0; 1 << 24]).await.unwrap();
+    sleep(UNREAD + 2 * IDLE).await;
+    timeout(IDLE, until_closed(&mut deaf)).await.expect("it is closed");
+    let mut head = [0; 12];
+    patient.read_exact(&mut head).await.unwrap();
+    assert_eq!(&head, b"HTTP/1.1 200");
+    assert!(timeout(IDLE, until_closed(&mut patient)).await.is_err(), "it stays");
 }
 
 /// A frame of HTTP/2 (RFC 9113).

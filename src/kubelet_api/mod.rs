@@ -7,6 +7,7 @@ mod api;
 pub mod auth;
 mod checkpoint;
 mod configz;
+mod connection_use;
 mod container_logs;
 mod debug;
 mod guard;
