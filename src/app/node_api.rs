@@ -103,7 +103,14 @@ impl NodeApiSide {
     }
 
     /// Starts it.
-    pub(super) fn start(self, config: &Config, parts: &Parts, about: AboutProcess, tasks: &mut Tasks) {
+    pub(super) fn start(
+        self,
+        config: &Config,
+        parts: &Parts,
+        about: AboutProcess,
+        health: Healthz,
+        tasks: &mut Tasks,
+    ) {
         let settings = &config.node_api;
         let Self { listeners, tls, threads, issued, clients } = self;
         if let (ServingCertificate::Cluster(_), Some(clients), Some(reports)) =
@@ -140,14 +147,13 @@ impl NodeApiSide {
             true => StreamingVerbs::OfMethod,
             false => StreamingVerbs::Create,
         };
-        let healthz = Healthz::new(tasks.heartbeats().clone());
         let guard = Guard { authenticator, authorizer, streaming };
         let (has_debugging, server) = (settings.has_debugging, tls.config());
         let metrics = RequestMetrics::new(&parts.metrics);
         let tls = tls.with_rescan(tasks.rescan().subscribe());
         tasks.spawn(Stage::State, "node API certificate", |cancel| tls.run(cancel));
         tasks.spawn(Stage::State, "node API", |cancel| {
-            let endpoints = endpoints(config, parts, about, healthz, cancel.clone());
+            let endpoints = endpoints(config, parts, about, health, cancel.clone());
             let api = KubeletApi { endpoints, guard, has_debugging, tls: server, metrics };
             threads.run(api.run(listeners, cancel))
         });

@@ -90,9 +90,10 @@ pub async fn run(config: Config, reload: Reload, cancel: CancellationToken) -> R
 
     let runtime = RuntimeSide::start(&config, &metrics, &mut tasks);
     let parts = Parts::start(&config, node, runtime, store, cluster, metrics, &mut tasks);
+    let health = Healthz::new(tasks.heartbeats().clone(), parts.started);
     if let Some(listener) = healthz {
-        let healthz = Healthz::new(tasks.heartbeats().clone());
-        tasks.spawn(Stage::State, "health endpoint", |cancel| healthz.run(listener, cancel));
+        let health = health.clone();
+        tasks.spawn(Stage::State, "health endpoint", |cancel| health.run(listener, cancel));
     }
     if let Some(node_api) = node_api {
         let about = AboutProcess {
@@ -100,7 +101,7 @@ pub async fn run(config: Config, reload: Reload, cancel: CancellationToken) -> R
             flags: reload.flags.shown(),
             log: reload.logs.clone(),
         };
-        node_api.start(&config, &parts, about, &mut tasks);
+        node_api.start(&config, &parts, about, health, &mut tasks);
     }
     tasks.spawn(Stage::State, "control socket", |cancel| parts.server(&config).run(listener, cancel));
 

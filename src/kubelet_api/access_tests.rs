@@ -39,7 +39,7 @@ use crate::tls::{ClientAuthorities, PrivateKey, certificate_request};
 use crate::types::WallClock;
 
 /// Each path with a method, the verb that it needs, and the subresources of which one is enough.
-const PATHS: [(&str, &str, &str, &[&str]); 40] = [
+const PATHS: [(&str, &str, &str, &[&str]); 42] = [
     ("GET", "/healthz", "get", &["healthz", "proxy"]),
     ("GET", "/healthz/ping", "get", &["healthz", "proxy"]),
     ("GET", "/healthz/log", "get", &["healthz", "proxy"]),
@@ -57,6 +57,8 @@ const PATHS: [(&str, &str, &str, &[&str]); 40] = [
     ("GET", "/metrics/cadvisor", "get", &["metrics"]),
     ("GET", "/metrics/resource", "get", &["metrics"]),
     ("GET", "/metrics/probes", "get", &["metrics"]),
+    ("GET", "/metrics/slis", "get", &["metrics"]),
+    ("DELETE", "/metrics/slis", "delete", &["metrics"]),
     ("GET", "/logs/", "get", &["log"]),
     ("GET", "/logs/syslog", "get", &["log"]),
     ("GET", "/logs/../exec/ns/pod/c", "get", &["log"]),
@@ -141,7 +143,7 @@ fn parts() -> EndpointParts {
     };
     let clock = WallClock::system();
     EndpointParts {
-        healthz: Healthz::new(Heartbeats::default()),
+        healthz: Healthz::new(Heartbeats::default(), clock.now()),
         logs: container_logs::testing::parts(),
         streams: streams::testing::of_empty_node(),
         pods: PodLists {

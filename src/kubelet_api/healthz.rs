@@ -6,12 +6,14 @@ use axum::Router;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::any;
+use jiff::Timestamp;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::answers::{TEXT, line, text};
 use super::listen::{self, ListenError, Transport};
+use super::slis::Slis;
 use crate::telemetry::Heartbeats;
 
 /// A check, by upstream's name.
@@ -38,16 +40,17 @@ impl Check {
     }
 }
 
-/// The endpoint.
+/// The endpoint. Clones share the results of the checks.
 #[derive(Clone)]
 pub struct Healthz {
     heartbeats: Heartbeats,
+    pub(super) slis: Slis,
 }
 
 impl Healthz {
-    /// An endpoint for the health of these loops.
-    pub fn new(heartbeats: Heartbeats) -> Self {
-        Self { heartbeats }
+    /// An endpoint for the health of these loops of the process, which started then.
+    pub fn new(heartbeats: Heartbeats, started: Timestamp) -> Self {
+        Self { heartbeats, slis: Slis::new(started) }
     }
 
     /// Opens the port of an endpoint with nothing else (`healthzBindAddress`, `healthzPort`).
@@ -87,7 +90,9 @@ async fn all(State(healthz): State<Healthz>, RawQuery(query): RawQuery) -> Respo
             lines.push_str(&format!("[+]{name} excluded: ok\n"));
             continue;
         }
-        match healthz.problem(check).await {
+        let problem = healthz.problem(check).await;
+        healthz.slis.record(name, problem.is_none());
+        match problem {
             None => lines.push_str(&format!("[+]{name} ok\n")),
             Some(reason) => {
                 is_healthy = false;
@@ -131,8 +136,13 @@ fn options(query: &str) -> (bool, Vec<String>) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use axum::body::{Body, to_bytes};
+    use http::Request;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpStream;
+    use tower::ServiceExt;
 
     use super::*;
 
@@ -141,7 +151,7 @@ mod tests {
         let listener = Healthz::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let (address, cancel) = (listener.local_addr().unwrap(), CancellationToken::new());
         #[expect(clippy::disallowed_methods, reason = "a task of a test")]
-        tokio::spawn(Healthz::new(heartbeats).run(listener, cancel.clone()));
+        tokio::spawn(Healthz::new(heartbeats, Timestamp::UNIX_EPOCH).run(listener, cancel.clone()));
         (address, cancel.drop_guard())
     }
 
@@ -193,6 +203,42 @@ mod tests {
         let text = "internal server error: no answer from pleg\n";
         assert_eq!(ask(address, "/healthz/syncloop").await, (failed, text.to_owned()));
         assert_eq!(ask(address, "/healthz?exclude=syncloop").await.1, "ok");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_results_of_checks_are_counted() {
+        let heartbeats = Heartbeats::default();
+        let stuck = heartbeats.register("pleg");
+        let healthz = Healthz::new(heartbeats, "2026-11-25T10:00:00.5Z".parse().unwrap());
+        let app = routes(healthz.clone()).merge(healthz.slis.routes());
+        let ask = async |method: &str, path: &str| {
+            let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
+            let body = app.clone().oneshot(request).await.unwrap().into_body();
+            String::from_utf8(to_bytes(body, 1 << 20).await.unwrap().to_vec()).unwrap()
+        };
+        let started = "# HELP process_start_time_seconds Start time of the process since unix epoch in seconds.\n\
+                       # TYPE process_start_time_seconds gauge\nprocess_start_time_seconds 1795600800.5\n";
+        ask("GET", "/healthz?exclude=log").await;
+        stuck.alive_for(Duration::from_secs(60));
+        ask("POST", "/healthz?exclude=log").await;
+        ask("GET", "/healthz/ping").await;
+        let text = ask("GET", "/metrics/slis").await;
+        for line in [
+            "# HELP kubernetes_healthcheck [STABLE] This metric records the result of a single healthcheck.",
+            "# TYPE kubernetes_healthcheck gauge",
+            "kubernetes_healthcheck{name=\"ping\",type=\"healthz\"} 1",
+            "kubernetes_healthcheck{name=\"syncloop\",type=\"healthz\"} 1",
+            "# HELP kubernetes_healthchecks_total [STABLE] This metric records the results of all healthcheck.",
+            "# TYPE kubernetes_healthchecks_total counter",
+            "kubernetes_healthchecks_total{name=\"ping\",status=\"success\",type=\"healthz\"} 2",
+            "kubernetes_healthchecks_total{name=\"syncloop\",status=\"error\",type=\"healthz\"} 1",
+            "kubernetes_healthchecks_total{name=\"syncloop\",status=\"success\",type=\"healthz\"} 1",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+        assert!(text.ends_with(started) && !text.contains("name=\"log\""), "{text}");
+        assert_eq!(ask("DELETE", "/metrics/slis").await, "metrics reset\n");
+        assert_eq!(ask("GET", "/metrics/slis").await, started);
     }
 
     #[tokio::test]

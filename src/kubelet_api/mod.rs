@@ -19,6 +19,7 @@ mod pages;
 mod pods;
 mod routes;
 mod scrape;
+mod slis;
 pub mod stats;
 pub mod streams;
 mod system_logs;

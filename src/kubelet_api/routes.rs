@@ -34,7 +34,7 @@ const DEBUGGING: [&str; 8] = [
 /// What the endpoints need, by family.
 #[derive(Clone)]
 pub struct EndpointParts {
-    /// `/healthz`.
+    /// `/healthz` and `/metrics/slis`.
     pub healthz: Healthz,
     /// `/containerLogs`.
     pub logs: ContainerLogParts,
@@ -55,6 +55,7 @@ impl EndpointParts {
     fn open(&self) -> Router {
         Router::new()
             .merge(healthz::routes(self.healthz.clone()))
+            .merge(self.healthz.slis.clone().routes())
             .merge(self.pods.clone().routes())
             .merge(self.scraped.clone().routes())
             .merge(stats::routes(self.stats.clone()))

@@ -153,6 +153,8 @@ async fn metrics_have_the_stock_kubelets_labels() {
             return Ok(Look::NotYet(format!("only {:?}", probes.keys())));
         }
         check("metrics-probes-labels", &json!(probes), &[])?;
+        get(&tenant, "/healthz").await?;
+        check("metrics-slis-labels", &json!(samples(&get(&tenant, "/metrics/slis").await?)), &[])?;
         Ok(Look::Done(()))
     })
     .await
