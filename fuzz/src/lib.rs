@@ -7,6 +7,7 @@ mod credentials;
 mod dra;
 mod kernel;
 mod manifest;
+mod pages;
 mod plugin;
 mod probe;
 mod store;
@@ -19,6 +20,7 @@ pub use credentials::{docker_config, provider_response};
 pub use dra::dra_message;
 pub use kernel::kernel_file;
 pub use manifest::{manifest, pod_answer};
+pub use pages::{accept, log_query};
 pub use plugin::plugin_info;
 pub use probe::probe_location;
 pub use store::store_file;
@@ -29,7 +31,7 @@ pub use text::{env_file, image_reference, kernel_log, log_line, quantity, resolv
 pub type Check = fn(&[u8]);
 
 /// All checks, by the name of their target and of the directory of their corpus.
-pub const CHECKS: [(&str, Check); 20] = [
+pub const CHECKS: [(&str, Check); 22] = [
     ("manifest", manifest),
     ("pod_answer", pod_answer),
     ("config", config),
@@ -50,6 +52,8 @@ pub const CHECKS: [(&str, Check); 20] = [
     ("stream_query", stream_query),
     ("stream_message", stream_message),
     ("spdy_frames", spdy_frames),
+    ("log_query", log_query),
+    ("accept", accept),
 ];
 
 /// Maximum lines of one message about a file, and maximum bytes of each.

@@ -22,11 +22,11 @@ mod scrape;
 mod slis;
 pub mod stats;
 pub mod streams;
-mod system_logs;
+pub mod system_logs;
 #[cfg(test)]
 mod testing;
 mod tls;
-mod zpages;
+pub mod zpages;
 
 pub use api::{ApiListeners, KubeletApi};
 pub use checkpoint::Checkpoints;

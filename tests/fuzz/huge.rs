@@ -71,6 +71,19 @@ pub(crate) fn inputs(target: &str) -> Vec<(&'static str, Vec<u8>)> {
             ("many variables", "A='x'\n".repeat(MIB / 6)),
             ("a long line", format!("KEY='{}'", "x".repeat(MIB))),
         ],
+        "log_query" => vec![
+            ("many services", "query=a&".repeat(MIB / 8)),
+            ("many files", "query=/&".repeat(MIB / 8)),
+            ("a long name", format!("query={}", "a".repeat(MIB))),
+            ("long numbers", format!("boot={0}&tailLines={0}", "9".repeat(MIB))),
+            ("escapes", format!("query={}", "%25".repeat(MIB / 3))),
+        ],
+        "accept" => vec![
+            ("many clauses", "a/b,".repeat(MIB / 4)),
+            ("many qualities", "*/*;q=0.1,".repeat(MIB / 10)),
+            ("many parameters", format!("text/plain{}", ";g=a".repeat(MIB / 4))),
+            ("a long quality", format!("*/*;q=0.{}", "1".repeat(MIB))),
+        ],
         "image_archive" => return archives(),
         "dra_message" => return dra_messages(),
         "store_file" => vec![

@@ -71,6 +71,16 @@ fn frames_of_a_runtime() {
 }
 
 #[test]
+fn queries_for_logs() {
+    run("log_query");
+}
+
+#[test]
+fn accepted_forms() {
+    run("accept");
+}
+
+#[test]
 fn manifests() {
     run("manifest");
 }

@@ -15,7 +15,7 @@ use axum::routing::any;
 use http::{StatusCode, Uri};
 use percent_encoding::percent_decode_str;
 
-use self::query::{Query, Wanted};
+pub use self::query::{Query, QueryErrors, Wanted};
 use super::answers::{line, only_get};
 
 /// The system's logs, and what may be asked about them.

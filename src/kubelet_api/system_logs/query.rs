@@ -18,7 +18,7 @@ const MAX_SERVICES: usize = 4;
 
 /// A query.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Query {
+pub struct Query {
     services: Vec<String>,
     files: Vec<String>,
     pub(super) options: Options,
@@ -36,7 +36,7 @@ pub(super) struct Options {
 
 /// What a valid query asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub enum Wanted {
     /// A file.
     File(String),
     /// The logs of these services.
@@ -45,7 +45,7 @@ pub(super) enum Wanted {
 
 /// Everything that is wrong with a query.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct QueryErrors(Vec<String>);
+pub struct QueryErrors(Vec<String>);
 
 impl fmt::Display for QueryErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -69,7 +69,7 @@ impl QueryErrors {
 
 impl Query {
     /// Parses the query of a URL. `None` if it has none of the known parameters.
-    pub(super) fn parse(query: &str) -> Result<Option<Self>, QueryErrors> {
+    pub fn parse(query: &str) -> Result<Option<Self>, QueryErrors> {
         let pairs: Vec<(String, String)> = serde_urlencoded::from_str(query).unwrap_or_default();
         let first = |name: &str| pairs.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value);
         let (mut errors, mut parsed) = (QueryErrors::default(), Self::default());
@@ -114,7 +114,7 @@ impl Query {
     }
 
     /// What it asks for, if it may.
-    pub(super) fn wanted(&self) -> Result<Wanted, QueryErrors> {
+    pub fn wanted(&self) -> Result<Wanted, QueryErrors> {
         let mut errors = QueryErrors::default();
         for service in &self.services {
             if service.len() > MAX_NAME {

@@ -4,6 +4,8 @@ mod flagz;
 mod negotiate;
 mod statusz;
 
+pub use negotiate::{Encoding, Form, Version, form};
+
 use std::collections::BTreeMap;
 
 use axum::Router;

@@ -15,15 +15,21 @@ const GROUP: &str = "config.k8s.io";
 /// The forms of an object, in order of preference.
 const OBJECTS: [(&str, Encoding); 2] = [("json", Encoding::Json), ("yaml", Encoding::Yaml)];
 
+/// How an object is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Encoding {
+pub enum Encoding {
+    /// `application/json`.
     Json,
+    /// `application/yaml`.
     Yaml,
 }
 
+/// The version of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Version {
+pub enum Version {
+    /// `v1alpha1`, with a warning.
     V1Alpha1,
+    /// `v1beta1`.
     V1Beta1,
 }
 
@@ -38,8 +44,10 @@ impl Version {
 
 /// A form of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+pub enum Form {
+    /// The text for people.
     Text,
+    /// An object.
     Object(Encoding, Version),
 }
 
@@ -94,8 +102,8 @@ impl Page<'_> {
     }
 }
 
-/// The first form that matches; `None` if none does. Without the header, it is text.
-fn form(accept: &str, kind: &str) -> Option<Form> {
+/// The first form of an object of this kind that `Accept` matches; `None` if none does. Without the header, it is text.
+pub fn form(accept: &str, kind: &str) -> Option<Form> {
     if accept.trim().is_empty() {
         return Some(Form::Text);
     }
