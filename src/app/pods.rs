@@ -103,7 +103,7 @@ impl Parts {
             (self.node_events)(NodeEvent::memory_may_be_swapped());
         }
         cgroups.register(&self.metrics);
-        self.serve_stats(config, &logs, cgroups.clone(), storage);
+        self.serve_stats(config, &logs, cgroups.clone(), storage, tasks);
         let cgroups = config.cgroups.per_qos.then_some(cgroups);
         let limit = |cgroups: &Arc<Cgroups>| {
             Arc::new(PodsLimit::new(cgroups.clone(), self.node.own(), self.node_events.clone()))

@@ -61,6 +61,7 @@ impl Parts {
         logs: &LogLayout,
         cgroups: Arc<Cgroups>,
         storage: StorageStats,
+        tasks: &mut Tasks,
     ) {
         let clock = WallClock::system();
         let booted_at = Host::new(Path::new(PROC)).booted_at().unwrap_or_else(|error| {
@@ -84,17 +85,19 @@ impl Parts {
             clock: clock.clone(),
         });
         self.usage.send_replace(Some(usage.clone()));
+        let (task, disks) = DiskStats::new(DiskSettings {
+            runtime: self.runtime.runtime.clone(),
+            images: self.runtime.images.clone(),
+            observed,
+            logs: logs.clone(),
+            root_dir: config.root_dir.clone(),
+            hosts_file,
+            clock: clock.clone(),
+        });
+        tasks.spawn(Stage::Support, "disk use", |cancel| task.run(cancel));
         self.stats.set(StatsParts {
             usage,
-            disks: DiskStats::new(DiskSettings {
-                runtime: self.runtime.runtime.clone(),
-                images: self.runtime.images.clone(),
-                observed,
-                logs: logs.clone(),
-                root_dir: config.root_dir.clone(),
-                hosts_file,
-                clock: clock.clone(),
-            }),
+            disks,
             storage,
             desired_pods: self.desired_pods.clone(),
             runtime: self.runtime.runtime.clone(),

@@ -1,16 +1,13 @@
-//! How full the node's filesystems are, and what running containers and logs take on them, for all who ask: measured when somebody asks,
-//! once for all who ask within ten seconds, the runtime's own pace. Volumes are measured by the storage task.
+//! How full the node's filesystems are, and what running containers and logs take on them: one measurement. Volumes are measured by the
+//! storage task.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures::future::BoxFuture;
 use jiff::Timestamp;
 
 use super::error::MeasureError;
-use super::recent::Recent;
 use crate::cri::{ContainerState, ContainerStats, ImageFilesystem, ImageService, RuntimeService};
 use crate::log::LogLayout;
 use crate::pleg::{Cache, PodStatus};
@@ -18,9 +15,6 @@ use crate::sys::{
     FilesystemUsage, SpaceUsage, SysError, file_work, files_usage, filesystem_usage, tree_usage,
 };
 use crate::types::{ContainerId, PodUid, WallClock, error_chain};
-
-/// How long a measurement is used again: the runtime measures writable layers and images as often.
-const AGE: Duration = Duration::from_secs(10);
 
 /// Dependencies of the measurements.
 #[derive(Clone)]
@@ -87,32 +81,8 @@ pub struct DiskUsage {
     pub pods: BTreeMap<PodUid, SpaceUsage>,
 }
 
-type Measured = Result<Arc<DiskUsage>, Arc<MeasureError>>;
-
-/// The handle. Clones share measurements.
-#[derive(Clone)]
-pub struct DiskStats {
-    settings: Arc<DiskSettings>,
-    recent: Arc<Recent<Measured>>,
-}
-
-impl DiskStats {
-    /// The handle. Nothing is measured before somebody asks.
-    pub fn new(settings: DiskSettings) -> Self {
-        Self { settings: Arc::new(settings), recent: Arc::new(Recent::new(AGE)) }
-    }
-
-    /// What the disks have, as of at most ten seconds ago.
-    pub async fn usage(&self) -> Measured {
-        let settings = self.settings.clone();
-        let measure = || -> BoxFuture<'static, Measured> {
-            Box::pin(async move { measure(settings).await.map(Arc::new).map_err(Arc::new) })
-        };
-        self.recent.get(Result::is_ok, measure).await
-    }
-}
-
-async fn measure(settings: Arc<DiskSettings>) -> Result<DiskUsage, MeasureError> {
+/// Measures everything once.
+pub(super) async fn measure(settings: Arc<DiskSettings>) -> Result<DiskUsage, MeasureError> {
     let (images, stats) =
         tokio::join!(settings.images.image_filesystems(), settings.runtime.container_stats(None));
     let images = images.map_err(|source| MeasureError::Images { source })?;

@@ -32,6 +32,9 @@ pub enum MeasureError {
         /// The error.
         source: SysError,
     },
+    /// The daemon ends.
+    #[error("nothing is measured any more")]
+    Stopped,
     /// A volume could not be accessed.
     #[error("cannot measure a volume")]
     Volume {

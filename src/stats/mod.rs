@@ -7,6 +7,9 @@ mod claims;
 mod collect;
 mod containers;
 mod disk;
+mod disk_task;
+#[cfg(test)]
+mod disk_task_tests;
 mod error;
 mod handle;
 #[cfg(test)]
@@ -29,7 +32,8 @@ mod task_tests;
 pub(crate) mod testing;
 mod usage;
 
-pub use disk::{ContainerDisk, DiskSettings, DiskStats, DiskUsage, ImageUsage, LayerUsage};
+pub use disk::{ContainerDisk, DiskSettings, DiskUsage, ImageUsage, LayerUsage};
+pub use disk_task::{DiskStats, DiskStatsTask};
 pub use error::MeasureError;
 pub use handle::{UsageSettings, UsageStats};
 pub use node_usage::{ContainerUsage, NodeUsage, PodUsage, SandboxUsage, TaskCount, UnitUsage};
