@@ -368,7 +368,7 @@ struct PodsQuery {
     watch: bool,
 }
 
-/// All metrics in the OpenMetrics format.
+/// All metrics in Prometheus' text format.
 async fn metrics(State((server, _)): State<(ControlServer, CancellationToken)>) -> impl IntoResponse {
     ([(CONTENT_TYPE, PROMETHEUS_TEXT)], server.metrics.encode())
 }

@@ -14,7 +14,7 @@ use super::error::MeasureError;
 /// How long a measurement is recent: the runtime measures writable layers and images as often.
 const RECENT: Duration = Duration::from_secs(10);
 
-/// How long one is used while the next one is made, as long as upstream's are.
+/// How long one is used while the next one is made: as old as upstream's figures of volumes become.
 const USED: Duration = Duration::from_secs(60);
 
 type Measured = Result<Arc<DiskUsage>, Arc<MeasureError>>;
