@@ -74,17 +74,17 @@ impl Guard {
     }
 
     async fn refusal(&self, runtime: &dyn RuntimeService) -> Option<Refusal> {
+        let mut logged = None;
         let pods = loop {
-            match runtime_pods(runtime).await {
+            let error = match runtime_pods(runtime).await {
                 Ok(pods) => break pods,
-                Err(error) => {
-                    tracing::warn!(
-                        error = error_chain(&error),
-                        "cannot list the pods of the container runtime; trying again"
-                    );
-                    tokio::time::sleep(FIRST_ANSWER_RETRY).await;
-                }
+                Err(error) => error_chain(&error),
+            };
+            if logged.as_ref() != Some(&error) {
+                tracing::warn!(error, "cannot list the pods of the container runtime; trying again");
+                logged = Some(error);
             }
+            tokio::time::sleep(FIRST_ANSWER_RETRY).await;
         };
         let (socket, root) = (self.socket.clone(), self.root_dir.clone());
         let looked = file_work(move || {

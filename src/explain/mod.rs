@@ -21,5 +21,5 @@ mod walk_tests;
 
 pub use case::{Disposition, ExplainInput, HungCall, NodeProblem, PullSoFar};
 pub use explanation::{Explanation, Verdict};
-pub use names::{PodName, matches_pod_name, nearest_names, unknown};
+pub use names::{PodName, matches_pod_name, nearest_names, not_read_yet, unknown};
 pub use pod::explain;

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::causes::manifest_remedy;
+use super::case::NodeProblem;
+use super::causes::{manifest_remedy, runtime_remedy};
 use super::explanation::{Explanation, Verdict, one_line};
 use crate::source::ManifestProblem;
 
@@ -51,6 +52,20 @@ pub fn nearest_names(query: &str, known: &[PodName<'_>], node: &str) -> Vec<Stri
     names.dedup();
     names.truncate(MAX_SUGGESTED);
     names
+}
+
+/// Explains a name that matches no pod while the manifests have not been read: nobody knows whether there is such a pod.
+pub fn not_read_yet(query: &str, problem: Option<&NodeProblem>) -> Explanation {
+    const UNREAD: &str = "hostlet has not read the manifests yet";
+    let explanation = match problem {
+        Some(NodeProblem::Runtime(what)) => {
+            Explanation::wrong(format!("{UNREAD}: {what}")).do_this(runtime_remedy(what))
+        }
+        Some(NodeProblem::Network(_)) | None => {
+            Explanation::under_way(format!("{UNREAD}; it has just started"))
+        }
+    };
+    Explanation { pod: query.to_owned(), ..explanation.at("starting hostlet") }
 }
 
 /// Explains a name that matches no pod, possibly because of a broken manifest. `existed` says whether a pod of that name was

@@ -3,7 +3,7 @@
 use jiff::SignedDuration;
 
 use super::case::{Disposition, ExplainInput, NodeProblem};
-use super::causes::{OF_SANDBOX, OF_STEP, find, manifest_remedy};
+use super::causes::{OF_SANDBOX, OF_STEP, find, manifest_remedy, runtime_remedy};
 use super::containers::containers;
 use super::endings::because;
 use super::explanation::{Explanation, Verdict, one_line};
@@ -14,8 +14,6 @@ use crate::types::human_size;
 use crate::worker::DEADLINE_EXCEEDED;
 
 const RUNTIME_LOG: &str = "check the container runtime's log (journalctl -u containerd)";
-const START_RUNTIME: &str = "start the container runtime (systemctl start containerd), and check containerRuntimeEndpoint in the \
-     configuration; hostlet retries automatically";
 
 /// Explains a pod.
 pub fn explain(case: &ExplainInput<'_>) -> Explanation {
@@ -138,7 +136,7 @@ fn with_runtime(case: &ExplainInput<'_>, mut found: Explanation) -> Explanation 
     let of_node = case.hung.as_ref().filter(|hung| hung.is_of_node).and_then(|_| hung_call(case));
     let runtime_problem = match &case.node_problem {
         Some(NodeProblem::Runtime(what)) => {
-            let remedy = find(OF_STEP, what).map_or(START_RUNTIME, |rule| rule.remedy);
+            let remedy = runtime_remedy(what);
             let sentence = format!("hostlet cannot act on the pod: {what}");
             Some(Explanation::wrong(sentence).at("waiting for the container runtime").do_this(remedy))
         }

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use super::testing::{Facts, at, problem};
 use super::{
-    Disposition, HungCall, NodeProblem, PodName, PullSoFar, Verdict, matches_pod_name, nearest_names, unknown,
+    Disposition, HungCall, NodeProblem, PodName, PullSoFar, Verdict, matches_pod_name, nearest_names,
+    not_read_yet, unknown,
 };
 use crate::pod::{ProbeKind, testing};
 use crate::probe::FailingProbe;
@@ -531,6 +532,16 @@ fn names_match_with_and_without_node_and_namespace() {
     assert_eq!(nearest_names("wbe", &known, "n"), ["web-n"]);
     assert_eq!(nearest_names("default/databse", &known, "n"), ["database-n"]);
     assert!(nearest_names("xyz", &known, "n").is_empty());
+}
+
+#[test]
+fn nobody_knows_a_pod_before_the_manifests_are_read() {
+    let away = "the container runtime has not answered for a moment: the container runtime does not answer at /run/c.sock";
+    let explanation = not_read_yet("web", Some(&NodeProblem::Runtime(away.to_owned())));
+    assert_eq!((explanation.pod.as_str(), explanation.verdict), ("web", Verdict::Wrong));
+    assert!(explanation.sentence.ends_with(away), "{explanation:?}");
+    assert!(explanation.remedy.is_some_and(|remedy| remedy.contains("systemctl start")));
+    assert_eq!(not_read_yet("web", None).verdict, Verdict::UnderWay);
 }
 
 #[test]

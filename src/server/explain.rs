@@ -16,7 +16,7 @@ use super::{ControlServer, PullsView};
 use crate::cri::{Call, CallSubject, ContainerState};
 use crate::explain::{
     Disposition, ExplainInput, Explanation, HungCall, PodName, explain as explained, matches_pod_name,
-    unknown,
+    not_read_yet, unknown,
 };
 use crate::log::log_end;
 use crate::pod::view::PodView;
@@ -56,7 +56,10 @@ struct KnownPod {
 impl ControlServer {
     async fn explanations(&self, query: &str, pulls: &PullsView, now: Timestamp) -> Vec<Explanation> {
         let known = self.known();
-        let problems = self.source.borrow().problems.clone();
+        let (has_read, problems) = {
+            let source = self.source.borrow();
+            (source.ready, source.problems.clone())
+        };
         let names: Vec<PodRef> = known.iter().map(|known| pod_ref(&known.pod)).collect();
         let named: Vec<PodName<'_>> =
             names.iter().map(|pod| PodName { namespace: &pod.namespace, name: &pod.name }).collect();
@@ -71,7 +74,9 @@ impl ControlServer {
             let log_ends = self.log_ends(known).await;
             explanations.push(self.explained(known, pulls, &problems, log_ends, now));
         }
-        if explanations.is_empty() {
+        if explanations.is_empty() && !has_read {
+            explanations.push(not_read_yet(query, self.node_problem().as_ref()));
+        } else if explanations.is_empty() {
             let is_match = |pod: &PodRef| {
                 matches_pod_name(query, PodName { namespace: &pod.namespace, name: &pod.name }, &self.node)
             };

@@ -228,6 +228,12 @@ async fn a_problem_of_the_node_is_explained_for_each_pod() {
     let mut host = RealHost::start().await.unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     let idle = broken("idle", json!({}), json!({}), "", "");
+    // Without the runtime a first start would not begin, so the manifest would not be read.
+    let begun = wait_for("the manifests are read", LATER, async || {
+        let text = explain(&daemon, "idle")?;
+        Ok(if text.contains("There is no pod idle") { Look::Done(()) } else { Look::NotYet(text) })
+    });
+    begun.await.unwrap();
     host.kill_containerd().unwrap();
     host.write_manifest("idle.json", &idle.manifest()).unwrap();
     for wanted in

@@ -9,7 +9,7 @@ use hostlet_integration::{Look, wait_for};
 use hostlet_proto::cri::ContainerState;
 
 use crate::support::{
-    SOON, containers_of, only_container, running, sandboxes_of, statuses, wait_for_complaint,
+    SOON, containers_of, only_container, running, sandboxes_of, statuses, stdout, wait_for_complaint,
     wait_until_gone, wait_until_ready, write_pods,
 };
 
@@ -23,6 +23,10 @@ async fn the_daemon_waits_for_a_runtime_that_starts_later() {
     let is_reported =
         |text: &str| text.contains("This node:") && text.contains(&socket) && text.contains("No such file");
     wait_for_complaint(&daemon, "why nothing runs", is_reported).await.unwrap();
+    let explained = daemon.command(&["explain", "web"]).output().unwrap();
+    let (text, unread) =
+        (stdout(&explained), "hostlet has not read the manifests yet: the container runtime");
+    assert!(text.contains(unread) && text.contains("systemctl start"), "{explained:?}");
 
     host.cri.resume().unwrap();
     wait_until_ready(&daemon, &["web"]).await.unwrap();

@@ -29,3 +29,11 @@ pub(super) const OF_PULL: Group = &[pull::RULES, runtime::RULES, host::RULES];
 /// Rules for a failed step that is reported only by an event.
 pub(super) const OF_STEP: Group =
     &[volume::RULES, runtime::RULES, sandbox::RULES, container::RULES, host::RULES, host::STEPS];
+
+const START_RUNTIME: &str = "start the container runtime (systemctl start containerd), and check containerRuntimeEndpoint in the \
+     configuration; hostlet retries automatically";
+
+/// What to do about a runtime with this problem.
+pub(super) fn runtime_remedy(problem: &str) -> &'static str {
+    find(OF_STEP, problem).map_or(START_RUNTIME, |rule| rule.remedy)
+}
