@@ -3,7 +3,7 @@
 use super::SpdyError;
 
 /// Length of the head of each frame, in bytes.
-pub(super) const HEAD: usize = 8;
+pub(crate) const HEAD: usize = 8;
 
 /// Limit for the payload of a control frame, in bytes. A runtime's have a few dozen.
 const MOST_CONTROL: usize = 64 << 10;
@@ -24,7 +24,7 @@ const GO_AWAY: u16 = 7;
 
 /// The head of a received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Head {
+pub(crate) enum Head {
     /// Bytes of a stream follow.
     Data { stream: u32, is_last: bool, length: usize },
     /// The payload of a control frame follows.
@@ -33,7 +33,7 @@ pub(super) enum Head {
 
 /// A received control frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Control {
+pub(crate) enum Control {
     /// The server accepted a stream, and sends nothing on it if `is_last`.
     Reply { stream: u32, is_last: bool },
     /// The server ended a stream in both directions.
@@ -47,7 +47,14 @@ pub(super) enum Control {
 }
 
 impl Head {
-    pub(super) fn decode(head: [u8; HEAD]) -> Result<Self, SpdyError> {
+    /// The length of the frame's payload in bytes.
+    pub(crate) fn length(self) -> usize {
+        match self {
+            Self::Data { length, .. } | Self::Control { length, .. } => length,
+        }
+    }
+
+    pub(crate) fn decode(head: [u8; HEAD]) -> Result<Self, SpdyError> {
         let [a, b, c, d, flags, length @ ..] = head;
         let length = length.iter().fold(0_usize, |sum, byte| sum << 8 | usize::from(*byte));
         if a & 0x80 == 0 {
@@ -68,7 +75,7 @@ impl Head {
 }
 
 impl Control {
-    pub(super) fn decode(kind: u16, flags: u8, payload: &[u8]) -> Result<Self, SpdyError> {
+    pub(crate) fn decode(kind: u16, flags: u8, payload: &[u8]) -> Result<Self, SpdyError> {
         let word = |index: usize| {
             let bytes = payload.get(index * 4..).and_then(|rest| rest.first_chunk::<4>());
             bytes
@@ -102,7 +109,7 @@ fn length(of: usize) -> [u8; 3] {
 }
 
 /// Appends the head of a data frame with a payload of `bytes`, at most [`MOST_DATA`].
-pub(super) fn encode_data_head(stream: u32, is_last: bool, bytes: usize, into: &mut Vec<u8>) {
+pub(crate) fn encode_data_head(stream: u32, is_last: bool, bytes: usize, into: &mut Vec<u8>) {
     into.extend(stream.to_be_bytes());
     into.push(if is_last { FIN } else { 0 });
     into.extend(&length(bytes));

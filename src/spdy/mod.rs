@@ -11,3 +11,5 @@ mod tests;
 
 pub use connection::{Connection, Driver, Stream};
 pub use error::SpdyError;
+// For whoever passes the frames of a runtime on.
+pub(crate) use frame::{Control, HEAD, Head, encode_data_head};

@@ -7,6 +7,8 @@ use std::collections::BTreeSet;
 
 use bytes::BytesMut;
 
+use crate::spdy::{Control, HEAD, Head, encode_data_head};
+
 /// Longest frame that may be a report, in bytes.
 const MOST_REPORT: usize = 4 << 10;
 
@@ -18,13 +20,6 @@ const BEGINNING: &[u8] = b"error forwarding port ";
 
 /// How one about a broken connection ends: errno's texts in Go.
 const BROKEN: [&[u8]; 2] = [b"connection reset by peer", b"broken pipe"];
-
-/// The length of a frame's head, and of one with the stream of a control frame (SPDY protocol, draft 3, section 2.2).
-const HEAD: usize = 8;
-const CONTROL: usize = HEAD + 4;
-const FIN: u8 = 1;
-const SYN_REPLY: u8 = 2;
-const RST_STREAM: u8 = 3;
 
 /// The frames from the runtime, as they come.
 #[derive(Debug, Default)]
@@ -54,42 +49,48 @@ impl Reports {
 
     /// Decides about the frame that begins now; `false` if that needs more bytes.
     fn next_frame(&mut self, passed: &mut BytesMut) -> bool {
-        let Some([a, b, c, d, flags, length @ ..]) = self.waiting.first_chunk::<HEAD>().copied() else {
-            return false;
+        let Some(head) = self.waiting.first_chunk::<HEAD>() else { return false };
+        let Ok(head) = Head::decode(*head) else {
+            // Where the next frame begins is unknown.
+            self.passing = usize::MAX;
+            return true;
         };
-        let end = length.iter().fold(0_usize, |sum, byte| sum << 8 | usize::from(*byte)) + HEAD;
-        if a & 0x80 != 0 {
-            let kind = u16::from_be_bytes([c, d]);
-            if end >= CONTROL && [SYN_REPLY, RST_STREAM].map(u16::from).contains(&kind) {
-                let Some(control) = self.waiting.first_chunk::<CONTROL>() else { return false };
-                let [.., e, f, g, h] = *control;
-                self.note(u32::from_be_bytes([e, f, g, h]), kind == u16::from(SYN_REPLY));
-            }
-        } else if end > HEAD || flags & FIN != 0 {
-            let stream = u32::from_be_bytes([a, b, c, d]);
-            if end <= HEAD + MOST_REPORT && self.new.contains(&stream) {
-                let Some(report) = self.waiting.get(HEAD..end) else { return false };
-                if is_about_a_broken_connection(report) {
-                    tracing::debug!(report = %String::from_utf8_lossy(report), "a forwarded connection broke");
-                    self.new.remove(&stream);
-                    self.waiting = self.waiting.split_off(end);
-                    if flags & FIN != 0 {
-                        passed.extend_from_slice(&[a, b, c, d, flags, 0, 0, 0]);
-                    }
-                    return true;
+        let end = HEAD.saturating_add(head.length());
+        match head {
+            Head::Control { kind, flags, .. } => {
+                let Some(payload) = self.waiting.get(HEAD..end) else { return false };
+                match Control::decode(kind, flags, payload) {
+                    Ok(Control::Reply { stream, .. }) => self.add(stream),
+                    Ok(Control::Reset { stream, .. }) => drop(self.new.remove(&stream)),
+                    Ok(Control::Ping(_) | Control::GoAway | Control::Other) | Err(_) => {}
                 }
             }
-            self.new.remove(&stream);
+            Head::Data { is_last: false, length: 0, .. } => {}
+            Head::Data { stream, is_last, length } => {
+                if length <= MOST_REPORT && self.new.contains(&stream) {
+                    let Some(report) = self.waiting.get(HEAD..end) else { return false };
+                    if is_about_a_broken_connection(report) {
+                        tracing::debug!(report = %String::from_utf8_lossy(report), "a forwarded connection broke");
+                        self.new.remove(&stream);
+                        self.waiting = self.waiting.split_off(end);
+                        if is_last {
+                            let mut end = Vec::with_capacity(HEAD);
+                            encode_data_head(stream, true, 0, &mut end);
+                            passed.extend_from_slice(&end);
+                        }
+                        return true;
+                    }
+                }
+                self.new.remove(&stream);
+            }
         }
         self.passing = end;
         true
     }
 
-    /// A stream was accepted, or has ended.
-    fn note(&mut self, stream: u32, is_accepted: bool) {
-        if !is_accepted {
-            self.new.remove(&stream);
-        } else if self.new.insert(stream) && self.new.len() > MOST_STREAMS {
+    /// A stream was accepted.
+    fn add(&mut self, stream: u32) {
+        if self.new.insert(stream) && self.new.len() > MOST_STREAMS {
             self.new.pop_first();
         }
     }
@@ -104,6 +105,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    const FIN: u8 = 1;
+    const SYN_REPLY: u8 = 2;
+    const RST_STREAM: u8 = 3;
 
     fn reply(stream: u8) -> Vec<u8> {
         vec![0x80, 3, 0, SYN_REPLY, 0, 0, 0, 4, 0, 0, 0, stream]
@@ -167,6 +172,13 @@ mod tests {
                 reports.filter(&piece);
             }
         }
+    }
+
+    #[test]
+    fn after_a_frame_of_another_protocol_all_passes() {
+        let mut reports = Reports::default();
+        let sent = [reply(1), vec![0x80, 2, 0, SYN_REPLY, 0, 0, 0, 0], data(1, 0, RESET)].concat();
+        assert_eq!([reports.filter(&sent), reports.filter(&sent)].concat(), [&sent[..], &sent[..]].concat());
     }
 
     #[test]
