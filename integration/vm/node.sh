@@ -38,9 +38,9 @@ node_manifest() {
   vm_put "$file" "$MANIFESTS/$1.yaml"
 }
 
-# A pod that does nothing, with one container.
-# usage: sleeper NAME [REQUESTS_AND_LIMITS_AS_JSON]
-sleeper() {
+# The beginning of a pod with one container, whose further fields follow.
+# usage: one_container NAME
+one_container() {
   cat <<YAML
 apiVersion: v1
 kind: Pod
@@ -51,6 +51,14 @@ spec:
     - name: main
       image: hostlet.local/busybox:1
       imagePullPolicy: Never
+YAML
+}
+
+# A pod that does nothing.
+# usage: sleeper NAME [REQUESTS_AND_LIMITS_AS_JSON]
+sleeper() {
+  one_container "$1"
+  cat <<YAML
       command: [sleep, infinity]
       resources: ${2:-{\}}
 YAML
@@ -60,16 +68,8 @@ YAML
 # may be that of a slow machine.
 # usage: probed NAME exec|httpGet
 probed() {
+  one_container "$1"
   cat <<YAML
-apiVersion: v1
-kind: Pod
-metadata: {name: $1, namespace: default}
-spec:
-  terminationGracePeriodSeconds: 1
-  containers:
-    - name: main
-      image: hostlet.local/busybox:1
-      imagePullPolicy: Never
       command: [sh, -c, "mkdir /www; for file in startup readiness liveness; do echo ok >/www/\$file; done; exec httpd -f -p 8080 -h /www"]
       startupProbe: {$(probe_for "$2" startup), failureThreshold: 100}
       readinessProbe: {$(probe_for "$2" readiness), failureThreshold: 1}

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::control::ControlServer;
 use super::error::RequestError;
-use crate::stats::{ContainerUsage, Detail, NodeUsage, PodUsage, UnitUsage};
+use crate::stats::{CgroupUsage, Detail, NodeUsage, PodUsage};
 
 /// What the node and its pods use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,24 +55,11 @@ pub struct UsedView {
 }
 
 impl UsedView {
-    fn of(unit: &UnitUsage) -> Self {
+    fn of(usage: &CgroupUsage) -> Self {
         Self {
-            cpu_nano_cores: unit.usage.cpu.rate,
-            memory_bytes: Some(unit.usage.memory.working_set),
-            memory_limit_bytes: unit.usage.limits.memory,
-        }
-    }
-
-    /// A pod without a cgroup uses what its containers do, without a limit.
-    fn of_containers(containers: &[ContainerUsage]) -> Self {
-        let of_units = |amount: fn(&UnitUsage) -> Option<u64>| {
-            let amounts = containers.iter().filter_map(|container| amount(container.unit.as_ref()?));
-            amounts.reduce(u64::saturating_add)
-        };
-        Self {
-            cpu_nano_cores: of_units(|unit| unit.usage.cpu.rate),
-            memory_bytes: of_units(|unit| Some(unit.usage.memory.working_set)),
-            memory_limit_bytes: None,
+            cpu_nano_cores: usage.cpu.rate,
+            memory_bytes: Some(usage.memory.working_set),
+            memory_limit_bytes: usage.limits.memory,
         }
     }
 }
@@ -91,12 +78,12 @@ fn view(usage: &NodeUsage, cpus: u64) -> UsageView {
         namespace: pod.pod.namespace.to_string(),
         name: pod.pod.name.to_string(),
         uid: pod.pod.uid.to_string(),
-        used: pod.unit.as_ref().map_or_else(|| UsedView::of_containers(&pod.containers), UsedView::of),
+        used: pod.usage().map(|usage| UsedView::of(&usage)).unwrap_or_default(),
     };
     UsageView {
         at: usage.at,
         cpus,
-        node: UsedView::of(&usage.root),
+        node: UsedView::of(&usage.root.usage),
         pods: usage.pods.iter().map(pod).collect(),
     }
 }
@@ -104,7 +91,9 @@ fn view(usage: &NodeUsage, cpus: u64) -> UsageView {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::{CgroupUsage, CpuUsage, MemoryUsage, SandboxUsage, TaskCount, UsageLimits};
+    use crate::stats::{
+        ContainerUsage, CpuUsage, MemoryUsage, SandboxUsage, TaskCount, UnitUsage, UsageLimits,
+    };
     use crate::types::PodRef;
 
     fn unit(rate: Option<u64>, working_set: u64, limit: Option<u64>) -> UnitUsage {
