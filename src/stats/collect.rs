@@ -1,5 +1,6 @@
 //! Measures everything on the node once: the cgroups of the host, of the daemon, of the runtime and of pods, and their networks.
-//! Blocking, but all of these files are in memory.
+//! Blocking, but all of these files are in memory. Two threads share the pods: most of the time is the kernel's, which computes what is
+//! in each file.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -9,6 +10,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use nix::sys::stat::{major, minor};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::accounting::{Accounting, Reader};
@@ -37,64 +39,77 @@ pub(super) struct Host {
     pub(super) runtime_cgroup: Option<String>,
 }
 
+/// Number of pods from which on a second thread is worth its start.
+const MANY_PODS: usize = 16;
+
 /// One measurement.
 pub(super) struct Measurement<'a> {
     host: &'a Host,
-    reader: Reader<'a>,
-    rates: &'a mut Rates,
+    rates: Mutex<&'a mut Rates>,
     detail: Detail,
     now: Timestamp,
+}
+
+/// One thread's part of it.
+struct Part<'p, 'm> {
+    of: &'p Measurement<'m>,
+    reader: Reader<'p>,
+}
+
+/// What pods are looked up in.
+struct PodCgroups<'a> {
+    /// The path of each pod's cgroup.
+    paths: &'a HashMap<PodUid, String>,
+    /// If pods have none: the cgroups of all containers, by their IDs.
+    outside: &'a BTreeMap<String, String>,
+    /// The devices of the host, for pods in its network.
+    network: &'a [NetworkDevice],
 }
 
 impl<'a> Measurement<'a> {
     /// Prepares a measurement that begins at `now`.
     pub(super) fn new(host: &'a Host, rates: &'a mut Rates, detail: Detail, now: Timestamp) -> Self {
-        Self { host, reader: Reader::new(&host.accounting, &host.proc), rates, detail, now }
+        Self { host, rates: Mutex::new(rates), detail, now }
     }
 
     /// Measures the host and these pods. Fails only if the cgroups of pods cannot be listed.
-    pub(super) fn measure(mut self, observed: &[Arc<PodStatus>]) -> Result<NodeUsage, CgroupError> {
+    pub(super) fn measure(self, observed: &[Arc<PodStatus>]) -> Result<NodeUsage, CgroupError> {
+        let mut part = self.part();
         let mut root =
-            self.unit(ROOT).unwrap_or_else(|| UnitUsage { path: ROOT.to_owned(), ..UnitUsage::default() });
+            part.unit(ROOT).unwrap_or_else(|| UnitUsage { path: ROOT.to_owned(), ..UnitUsage::default() });
         root.usage.at = self.now;
         root.usage.created_at = self.host.booted_at;
         // The root has no limits of its own.
         root.usage.limits.memory = Some(self.host.memory);
         root.usage.limits.swap = Some(self.host.swap);
-        let network = match self.detail {
-            Detail::CpuAndMemory => Vec::new(),
+        let (network, tasks) = match self.detail {
+            Detail::CpuAndMemory => (Vec::new(), TaskCount::default()),
             // The daemon is in the network namespace of the host.
-            Detail::All => self.network("self/net/dev").unwrap_or_default(),
+            Detail::Summary | Detail::All => (part.network("self/net/dev").unwrap_or_default(), part.tasks()),
         };
-        let own = self.reader.proc_text("self/cgroup").map(str::to_owned);
+        let own = part.reader.proc_text("self/cgroup").map(str::to_owned);
         let own = own.and_then(|text| own_cgroup(&text, self.host.cgroups.version()));
-        let kubelet = own.and_then(|path| self.unit(&path));
-        let runtime = self.host.runtime_cgroup.as_deref().and_then(|path| self.unit(path));
+        let kubelet = own.and_then(|path| part.unit(&path));
+        let runtime = self.host.runtime_cgroup.as_deref().and_then(|path| part.unit(path));
         let all_pods_path = self.host.cgroups.all_pods_path();
         let outside = match all_pods_path {
             Some(_) => BTreeMap::new(),
-            None => self.containers_anywhere(),
+            None => part.containers_anywhere(),
         };
-        let all_pods = all_pods_path.and_then(|path| self.unit(&path));
+        let all_pods = all_pods_path.and_then(|path| part.unit(&path));
         let paths: HashMap<PodUid, String> = self.host.cgroups.pod_paths()?.into_iter().collect();
-        let mut pods: Vec<PodUsage> = observed
-            .iter()
-            .filter_map(|pod| {
-                let path = paths.get(&pod.pod.uid).map(String::as_str);
-                let inside = path.map(|path| self.containers_in(path));
-                self.pod(pod, path, inside.as_ref().unwrap_or(&outside), &network)
-            })
-            .collect();
+        let cgroups = PodCgroups { paths: &paths, outside: &outside, network: &network };
+        let mut pods = self.pods(&mut part, observed, &cgroups);
         pods.sort_by(|a, b| (&a.pod.namespace, &a.pod.name).cmp(&(&b.pod.namespace, &b.pod.name)));
-        let (devices, tasks) = match self.detail {
-            Detail::CpuAndMemory => (BTreeMap::new(), TaskCount::default()),
-            Detail::All => (self.devices(), self.tasks()),
+        let (devices, filesystem) = match self.detail {
+            Detail::CpuAndMemory | Detail::Summary => (BTreeMap::new(), None),
+            Detail::All => {
+                let devices = part.devices();
+                let filesystem = self.filesystem(&devices);
+                (devices, filesystem)
+            }
         };
-        let filesystem = match self.detail {
-            Detail::CpuAndMemory => None,
-            Detail::All => self.filesystem(&devices),
-        };
-        self.rates.finish();
+        self.rates.lock().finish();
         Ok(NodeUsage {
             at: self.now,
             root,
@@ -109,10 +124,52 @@ impl<'a> Measurement<'a> {
         })
     }
 
+    fn part(&self) -> Part<'_, 'a> {
+        Part { of: self, reader: Reader::new(&self.host.accounting, &self.host.proc) }
+    }
+
+    /// These pods, of which another thread measures half if there are many.
+    fn pods(
+        &self,
+        part: &mut Part<'_, '_>,
+        observed: &[Arc<PodStatus>],
+        cgroups: &PodCgroups<'_>,
+    ) -> Vec<PodUsage> {
+        let measure = |part: &mut Part<'_, '_>, pods: &[Arc<PodStatus>]| -> Vec<PodUsage> {
+            pods.iter().filter_map(|pod| part.pod(pod, cgroups)).collect()
+        };
+        if observed.len() < MANY_PODS {
+            return measure(part, observed);
+        }
+        let (own, others) = observed.split_at(observed.len() / 2);
+        std::thread::scope(|scope| {
+            let other = std::thread::Builder::new().name("stats".to_owned());
+            let other = other.spawn_scoped(scope, || measure(&mut self.part(), others));
+            let mut pods = measure(part, own);
+            match other.map(std::thread::ScopedJoinHandle::join) {
+                Ok(Ok(others)) => pods.extend(others),
+                // Without a second thread, everything is done by this one.
+                Ok(Err(_)) | Err(_) => pods.extend(measure(part, others)),
+            }
+            pods
+        })
+    }
+
+    /// The filesystem of the daemon's directory, with the name of its device.
+    fn filesystem(&self, devices: &BTreeMap<Device, String>) -> Option<(String, FilesystemUsage)> {
+        let number = fs::metadata(&self.host.root_dir).ok()?.dev();
+        let part = |part: u64| u32::try_from(part).ok();
+        let device = Device { major: part(major(number))?, minor: part(minor(number))? };
+        let name = devices.get(&device).map(|name| format!("/dev/{name}")).unwrap_or_default();
+        Some((name, filesystem_usage(&self.host.root_dir).ok()?))
+    }
+}
+
+impl Part<'_, '_> {
     /// A cgroup with its rate.
     fn unit(&mut self, path: &str) -> Option<UnitUsage> {
-        let mut usage = self.reader.read(path, self.detail, self.now)?;
-        usage.cpu.rate = self.rates.rate(path, usage.cpu.total, Instant::now());
+        let mut usage = self.reader.read(path, self.of.detail, self.of.now)?;
+        usage.cpu.rate = self.of.rates.lock().rate(path, usage.cpu.total, Instant::now());
         Some(UnitUsage { path: path.to_owned(), usage })
     }
 
@@ -132,36 +189,31 @@ impl<'a> Measurement<'a> {
         all
     }
 
-    /// A pod with the cgroup at `path`, and with those of its sandbox and containers among `cgroups`.
-    fn pod(
-        &mut self,
-        observed: &PodStatus,
-        path: Option<&str>,
-        cgroups: &BTreeMap<String, String>,
-        of_host: &[NetworkDevice],
-    ) -> Option<PodUsage> {
+    /// A pod with its sandbox and containers.
+    fn pod(&mut self, observed: &PodStatus, cgroups: &PodCgroups<'_>) -> Option<PodUsage> {
         let newest = observed.sandbox()?;
+        let path = cgroups.paths.get(&observed.pod.uid).map(String::as_str);
         let unit = path.and_then(|path| self.unit(path));
+        let inside = path.map(|path| self.containers_in(path));
+        let units = inside.as_ref().unwrap_or(cgroups.outside);
         let mut sandbox = SandboxUsage { id: newest.id.clone(), created_at: newest.created_at, unit: None };
-        match self.detail {
-            Detail::CpuAndMemory => {}
-            Detail::All => {
-                sandbox.unit = cgroups.get(newest.id.as_str()).and_then(|path| self.unit(path));
-            }
+        match self.of.detail {
+            Detail::CpuAndMemory | Detail::Summary => {}
+            Detail::All => sandbox.unit = units.get(newest.id.as_str()).and_then(|path| self.unit(path)),
         }
         let running =
             observed.containers.iter().filter(|container| container.state == ContainerState::Running);
         let mut containers: Vec<ContainerUsage> = running
             .map(|container| {
-                let unit = cgroups.get(container.id.as_str()).and_then(|path| self.unit(path));
+                let unit = units.get(container.id.as_str()).and_then(|path| self.unit(path));
                 container_usage(container, unit)
             })
             .collect();
         containers.sort_by(|a, b| a.name.cmp(&b.name));
-        let network = match (self.detail, newest.host_network) {
+        let network = match (self.of.detail, newest.host_network) {
             (Detail::CpuAndMemory, _) => None,
-            (Detail::All, true) => Some(of_host.to_vec()),
-            (Detail::All, false) => {
+            (Detail::Summary | Detail::All, true) => Some(cgroups.network.to_vec()),
+            (Detail::Summary | Detail::All, false) => {
                 // A sandbox need not have a process (CRI-O's `drop_infra_ctr`).
                 let mut units = sandbox.unit.iter().chain(containers.iter().flat_map(|it| &it.unit));
                 let first = units.find_map(|unit| unit.usage.processes.first);
@@ -173,15 +225,6 @@ impl<'a> Measurement<'a> {
 
     fn network(&mut self, file: &str) -> Option<Vec<NetworkDevice>> {
         self.reader.proc_text(file).map(parse::network_devices)
-    }
-
-    /// The filesystem of the daemon's directory, with the name of its device.
-    fn filesystem(&self, devices: &BTreeMap<Device, String>) -> Option<(String, FilesystemUsage)> {
-        let number = fs::metadata(&self.host.root_dir).ok()?.dev();
-        let part = |part: u64| u32::try_from(part).ok();
-        let device = Device { major: part(major(number))?, minor: part(minor(number))? };
-        let name = devices.get(&device).map(|name| format!("/dev/{name}")).unwrap_or_default();
-        Some((name, filesystem_usage(&self.host.root_dir).ok()?))
     }
 
     fn devices(&mut self) -> BTreeMap<Device, String> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::disk::{DiskSettings, DiskUsage, measure};
@@ -16,6 +16,9 @@ const RECENT: Duration = Duration::from_secs(10);
 
 /// How long one is used while the next one is made: as old as upstream's figures of volumes become.
 const USED: Duration = Duration::from_secs(60);
+
+/// How long the next one waits while there is one to use: those who asked make their answers first.
+const LATER: Duration = Duration::from_secs(1);
 
 type Measured = Result<Arc<DiskUsage>, Arc<MeasureError>>;
 
@@ -81,15 +84,22 @@ impl DiskStatsTask {
     /// Measures whenever somebody asks, until `cancel`.
     pub async fn run(self, cancel: CancellationToken) {
         while cancel.run_until_cancelled(self.asked.notified()).await.is_some() {
+            let has = |age| self.latest.borrow().as_ref().is_some_and(|last| last.within(age).is_some());
             // Who asked during a measurement has its result.
-            if self.latest.borrow().as_ref().is_some_and(|last| last.within(RECENT).is_some()) {
+            if has(RECENT) {
                 continue;
             }
-            let began = Instant::now();
-            let measuring = measure(self.settings.clone());
-            let Some(measured) = cancel.run_until_cancelled(measuring).await else { return };
-            let measured = measured.map(Arc::new).map_err(Arc::new);
-            self.latest.send_replace(Some(Latest { began, measured }));
+            let can_wait = has(USED);
+            let measuring = async {
+                if can_wait {
+                    sleep(LATER).await;
+                }
+                let began = Instant::now();
+                let measured = measure(self.settings.clone()).await;
+                Latest { began, measured: measured.map(Arc::new).map_err(Arc::new) }
+            };
+            let Some(latest) = cancel.run_until_cancelled(measuring).await else { return };
+            self.latest.send_replace(Some(latest));
         }
     }
 }

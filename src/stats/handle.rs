@@ -54,8 +54,7 @@ pub struct UsageStats(Arc<Shared>);
 
 struct Shared {
     source: Arc<Source>,
-    all: Recent<Measured>,
-    cpu_and_memory: Recent<Measured>,
+    recent: Recent<Measured>,
 }
 
 /// What measurements are made of.
@@ -85,29 +84,17 @@ impl UsageStats {
         let accounting = Accounting::of(&cgroups);
         let host = Host { cgroups, accounting, proc, root_dir, memory, swap, booted_at, runtime_cgroup };
         let source = Source { host, observed, clock, rates: Mutex::default(), no_runtime: Once::new() };
-        Self(Arc::new(Shared {
-            source: Arc::new(source),
-            all: Recent::new(AGE),
-            cpu_and_memory: Recent::new(AGE),
-        }))
+        Self(Arc::new(Shared { source: Arc::new(source), recent: Recent::new(AGE) }))
     }
 
     /// What everything on the node uses, as of at most a second ago.
     pub async fn usage(&self, detail: Detail) -> Measured {
         let shared = &*self.0;
-        let recent = match detail {
-            Detail::All => &shared.all,
-            Detail::CpuAndMemory => match shared.all.current(Result::is_ok) {
-                // What has more has this.
-                Some(all) => return all.await,
-                None => &shared.cpu_and_memory,
-            },
-        };
         let source = shared.source.clone();
         let measure = || -> BoxFuture<'static, Measured> {
             Box::pin(async move { measure(source, detail).await.map(Arc::new).map_err(Arc::new) })
         };
-        recent.get(Result::is_ok, measure).await
+        shared.recent.get(detail, Result::is_ok, measure).await
     }
 }
 

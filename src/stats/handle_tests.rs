@@ -74,3 +74,23 @@ async fn containers_are_found_where_the_runtime_has_them_if_pods_have_no_cgroups
         assert_eq!((cpu, memory, sum.limits.memory), (5_000_000_000, 12 << 20, Some(128 << 20)));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn many_pods_are_measured_by_two_threads_and_sorted() {
+    let (host, fake) = (FakeHost::with(CgroupVersion::V1, false), FakeRuntime::new());
+    fake.add_image("img");
+    for number in (0..40).rev() {
+        let pod = PodRef::new("default", &format!("web-{number:02}"), &format!("u-{number}"));
+        let (_, app) = run(&fake, &pod, "app").await;
+        host.add_cgroup(&format!("/{app}"));
+    }
+    let mut tasks = JoinSet::new();
+    let (pleg, handle) = Pleg::new(Arc::new(fake.clone()), StdRng::seed_from_u64(1));
+    tasks.spawn(pleg.run(CancellationToken::new()));
+    sleep(Duration::from_secs(3)).await;
+    let usage = stats(&host, handle.cache().clone(), None).usage(Detail::Summary).await.unwrap();
+    let names: Vec<&str> = usage.pods.iter().map(|pod| &*pod.pod.name).collect();
+    let expected: Vec<String> = (0..40).map(|number| format!("web-{number:02}")).collect();
+    assert_eq!(names, expected);
+    assert!(usage.pods.iter().all(|pod| pod.usage().is_some_and(|usage| usage.cpu.total == 2_500_000_000)));
+}

@@ -43,7 +43,7 @@ pub struct SandboxUsage {
     pub id: SandboxId,
     /// When the runtime created it.
     pub created_at: Timestamp,
-    /// Its cgroup; `None` without one that could be read, and with [`Detail::CpuAndMemory`](super::Detail::CpuAndMemory).
+    /// Its cgroup; `None` without one that could be read, and unless with [`Detail::All`](super::Detail::All).
     pub unit: Option<UnitUsage>,
 }
 

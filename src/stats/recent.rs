@@ -1,4 +1,4 @@
-//! A value that is computed when somebody asks, once for all who ask at about the same time.
+//! A measurement that is made when somebody asks, once for all who ask at about the same time. Only the last one is in memory.
 
 use std::time::Duration;
 
@@ -6,6 +6,8 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use parking_lot::Mutex;
 use tokio::time::Instant;
+
+use super::usage::Detail;
 
 /// A value that is computed as long as somebody waits for it.
 type Value<T> = Shared<BoxFuture<'static, T>>;
@@ -19,6 +21,8 @@ pub(super) struct Recent<T: Clone> {
 
 struct Last<T: Clone> {
     began: Instant,
+    /// What it has at least.
+    detail: Detail,
     value: Value<T>,
 }
 
@@ -42,23 +46,22 @@ impl<T: Clone + Send + Sync + 'static> Recent<T> {
         Self { age, last: Mutex::new(None) }
     }
 
-    /// The value, if one that is `usable` was requested recently, or if somebody waits for one.
-    pub(super) fn current(&self, usable: impl Fn(&T) -> bool) -> Option<Value<T>> {
-        self.last.lock().as_ref()?.current(self.age, usable)
-    }
-
-    /// The [current](Self::current) value, or one that `work` computes.
+    /// The value, if one of this detail that is `usable` was requested recently, or if somebody waits for one. Otherwise one that
+    /// `work` computes.
     pub(super) fn get(
         &self,
+        detail: Detail,
         usable: impl Fn(&T) -> bool,
         work: impl FnOnce() -> BoxFuture<'static, T>,
     ) -> Value<T> {
         let mut last = self.last.lock();
-        if let Some(value) = last.as_ref().and_then(|last| last.current(self.age, usable)) {
+        // What has more has this.
+        let enough = last.as_ref().filter(|last| last.detail >= detail);
+        if let Some(value) = enough.and_then(|last| last.current(self.age, usable)) {
             return value;
         }
         let value = work().shared();
-        *last = Some(Last { began: Instant::now(), value: value.clone() });
+        *last = Some(Last { began: Instant::now(), detail, value: value.clone() });
         value
     }
 }
@@ -80,6 +83,7 @@ mod tests {
         let ask = || {
             let computed = computed.clone();
             recent.get(
+                Detail::All,
                 |value| *value != 13,
                 move || {
                     Box::pin(async move {
@@ -95,20 +99,35 @@ mod tests {
         let (one, other) = (ask(), ask());
         assert_eq!((one.await, other.await), (0, 0));
         assert_eq!(ask().await, 0, "it is still recent");
-        assert!(recent.current(|_| true).is_some());
         advance(SECOND).await;
-        assert!(recent.current(|_| true).is_none());
         assert_eq!(ask().await, 1);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_useless_value_is_not_used_again() {
         let recent = Recent::new(SECOND);
-        let ask = |value: u32| recent.get(|value| *value != 13, move || Box::pin(async move { value }));
+        let ask = |value: u32| {
+            recent.get(Detail::All, |value| *value != 13, move || Box::pin(async move { value }))
+        };
         assert_eq!(ask(13).await, 13);
-        assert!(recent.current(|value| *value != 13).is_none());
         assert_eq!(ask(14).await, 14);
         assert_eq!(ask(15).await, 14);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_value_serves_all_who_need_no_more_also_while_it_is_computed() {
+        use Detail::{All, CpuAndMemory, Summary};
+        let recent = Recent::new(SECOND);
+        let ask = |detail: Detail| {
+            let work = async move {
+                sleep(SECOND / 4).await;
+                detail
+            };
+            recent.get(detail, |_| true, move || Box::pin(work))
+        };
+        let (first, less, more) = (ask(Summary), ask(CpuAndMemory), ask(All));
+        assert_eq!((first.await, less.await, more.await), (Summary, Summary, All));
+        assert_eq!((ask(Summary).await, ask(CpuAndMemory).await), (All, All));
     }
 
     #[tokio::test(start_paused = true)]
@@ -121,11 +140,10 @@ mod tests {
                 sleep(SECOND * 5).await;
                 number
             };
-            recent.get(|_| true, move || Box::pin(work))
+            recent.get(Detail::All, |_| true, move || Box::pin(work))
         };
         let later = async {
             sleep(SECOND * 3).await;
-            assert!(recent.current(|_| true).is_some());
             ask().await
         };
         assert_eq!(tokio::join!(ask(), later), (0, 0));

@@ -196,9 +196,9 @@ pub struct CgroupUsage {
     pub memory: MemoryUsage,
     /// Its limits.
     pub limits: UsageLimits,
-    /// Block devices; empty with [`Detail::CpuAndMemory`].
+    /// Block devices; with [`Detail::Summary`] only waiting for them, with [`Detail::CpuAndMemory`] empty.
     pub io: IoUsage,
-    /// Processes; empty with [`Detail::CpuAndMemory`].
+    /// Processes; with [`Detail::Summary`] without limits and threads, with [`Detail::CpuAndMemory`] empty.
     pub processes: ProcessUsage,
 }
 
@@ -241,6 +241,8 @@ impl CgroupUsage {
 pub enum Detail {
     /// Total CPU time, memory, swap, and their limits.
     CpuAndMemory,
+    /// The same with what else a summary of the node has: processes, networks, and waiting for block devices.
+    Summary,
     /// All.
     All,
 }

@@ -136,7 +136,7 @@ impl Server {
             let places = volumes::places(&parts.desired_pods.borrow(), &parts.root_dir, pace);
             parts.storage.ask(places);
         }
-        let (usage, disks) = tokio::join!(parts.usage.usage(Detail::All), parts.disks.usage());
+        let (usage, disks) = tokio::join!(parts.usage.usage(Detail::Summary), parts.disks.usage());
         let usage = usage.map_err(SummaryError::Usage)?;
         let disks = disks.map_err(SummaryError::Disks)?;
         let facts = volumes::facts(&parts.desired_pods.borrow());

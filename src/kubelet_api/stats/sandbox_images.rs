@@ -1,7 +1,7 @@
 //! The images of sandboxes, which are a label of their metrics: asked of the runtime once for each sandbox. A runtime that does not
 //! answer delays an answer only briefly; the label is empty then.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ impl SandboxImages {
 
     /// The images of these pods' sandboxes, as far as they are known.
     pub(super) async fn of(&self, usage: &NodeUsage) -> BTreeMap<SandboxId, String> {
-        let wanted: Vec<SandboxId> = usage.pods.iter().map(|pod| pod.sandbox.id.clone()).collect();
+        let wanted: BTreeSet<SandboxId> = usage.pods.iter().map(|pod| pod.sandbox.id.clone()).collect();
         let unknown: Vec<SandboxId> = {
             let mut known = self.known.lock();
             known.retain(|id, _| wanted.contains(id));

@@ -1,11 +1,13 @@
 //! The files of cgroups: where each controller has them, and reading them with one buffer. A file that is missing, because the kernel
 //! has no such file or the cgroup is gone, is `None`.
 
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, fstat, openat, statat};
+use rustix::io::read;
 
 use super::{v1, v2};
 use crate::cgroup::{CgroupVersion, Cgroups};
@@ -14,6 +16,10 @@ use crate::stats::usage::{CgroupUsage, Detail, ProcessUsage};
 
 /// Larger than any of these files but the process list of a huge cgroup.
 const BUFFER: usize = 8 * 1024;
+/// A read that gives less has given all: the kernel makes these files in pages, which it fills with whole lines (seq_file).
+const LESS_THAN_A_PAGE: usize = 2 * 1024;
+
+const READ: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC);
 
 /// Where the controllers that count have their cgroups. One that the host lacks is `None`.
 #[derive(Clone, Debug)]
@@ -57,31 +63,73 @@ impl Accounting {
 pub(crate) struct Reader<'a> {
     accounting: &'a Accounting,
     proc: &'a Path,
+    /// The cgroup that is read.
+    cgroup: Cgroup<'a>,
     buffer: Vec<u8>,
+}
+
+/// A cgroup with its directories that are open so far, by mount. Most of the time for a file is that for the directories of its path.
+#[derive(Default)]
+struct Cgroup<'a> {
+    path: String,
+    directories: Vec<(&'a Path, OwnedFd)>,
+}
+
+impl<'a> Cgroup<'a> {
+    /// Its directory below this mount; `None` without one.
+    fn directory(&mut self, mount: &'a Path) -> Option<&OwnedFd> {
+        let is_of = |(of, _): &(&Path, OwnedFd)| of.as_os_str() == mount.as_os_str();
+        if !self.directories.iter().any(is_of) {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let directory = openat(CWD, below(mount, &self.path), flags, Mode::empty()).ok()?;
+            self.directories.push((mount, directory));
+        }
+        self.directories.iter().find(|of| is_of(of)).map(|(_, directory)| directory)
+    }
 }
 
 impl<'a> Reader<'a> {
     /// A reader, with procfs at `proc`.
     pub(crate) fn new(accounting: &'a Accounting, proc: &'a Path) -> Self {
-        Self { accounting, proc, buffer: Vec::with_capacity(BUFFER) }
+        Self { accounting, proc, cgroup: Cgroup::default(), buffer: vec![0; BUFFER] }
     }
 
     /// What the cgroup at `path` below the mounts uses; `None` if it does not exist.
     pub(crate) fn read(&mut self, path: &str, detail: Detail, now: Timestamp) -> Option<CgroupUsage> {
-        let created_at = self.created_at(path)?;
+        self.cgroup = Cgroup { path: path.to_owned(), directories: Vec::new() };
+        let created_at = self.created_at()?;
         let mut usage = CgroupUsage { at: now, created_at, ..CgroupUsage::default() };
         match self.accounting.version {
-            CgroupVersion::V1 => v1::read(self, path, &mut usage),
-            CgroupVersion::V2 => v2::read(self, path, &mut usage),
+            CgroupVersion::V1 => v1::read(self, &mut usage),
+            CgroupVersion::V2 => v2::read(self, &mut usage),
         }
         usage.memory.working_set = usage.memory.usage.saturating_sub(usage.memory.inactive_file);
-        match (detail, self.accounting.version) {
-            (Detail::CpuAndMemory, _) => return Some(usage),
-            (Detail::All, CgroupVersion::V1) => v1::read_rest(self, path, &mut usage),
-            (Detail::All, CgroupVersion::V2) => v2::read_rest(self, path, &mut usage),
+        match detail {
+            Detail::CpuAndMemory => {}
+            Detail::Summary => self.read_for_summary(&mut usage),
+            Detail::All => {
+                self.read_for_summary(&mut usage);
+                match self.accounting.version {
+                    CgroupVersion::V1 => v1::read_rest(self, &mut usage),
+                    CgroupVersion::V2 => v2::read_rest(self, &mut usage),
+                }
+                self.read_limits_of_processes(&mut usage.processes);
+            }
         }
-        usage.processes = self.processes(path);
         Some(usage)
+    }
+
+    /// What a summary has beyond CPU and memory.
+    fn read_for_summary(&mut self, usage: &mut CgroupUsage) {
+        match self.accounting.version {
+            CgroupVersion::V1 => {}
+            CgroupVersion::V2 => usage.io.pressure = v2::pressure(self, "io.pressure"),
+        }
+        let list = self.text(self.accounting.memory.as_deref(), "cgroup.procs").unwrap_or_default();
+        // A process of another PID namespace has the number 0.
+        let first = list.lines().next().and_then(|pid| pid.parse().ok()).filter(|pid| *pid != 0);
+        let processes = u64::try_from(list.lines().count()).unwrap_or(u64::MAX);
+        usage.processes = ProcessUsage { processes, first, ..ProcessUsage::default() };
     }
 
     /// The directories in the cgroup at `path`.
@@ -95,73 +143,56 @@ impl<'a> Reader<'a> {
 
     /// The text of a file of procfs.
     pub(crate) fn proc_text(&mut self, file: &str) -> Option<&str> {
-        let path = self.proc.join(file);
-        self.load(&path)
+        let opened = openat(CWD, self.proc.join(file), READ, Mode::empty()).ok()?;
+        self.load(&opened)
     }
 
     /// The creation of the cgroup: nothing else changes the time of this file, which changes that of the directory.
-    fn created_at(&self, path: &str) -> Option<Timestamp> {
-        let directory = below(self.accounting.memory.as_deref()?, path);
+    fn created_at(&mut self) -> Option<Timestamp> {
+        let directory = self.cgroup.directory(self.accounting.memory.as_deref()?)?;
         let file = match self.accounting.version {
             CgroupVersion::V1 => "cgroup.clone_children",
             CgroupVersion::V2 => "cgroup.events",
         };
-        let modified = |path: &Path| Timestamp::try_from(fs::metadata(path).ok()?.modified().ok()?).ok();
-        let of_directory = modified(&directory)?;
-        Some(modified(&directory.join(file)).map_or(of_directory, |of_file| of_file.min(of_directory)))
+        let of_directory = modified(&fstat(directory).ok()?)?;
+        let of_file = statat(directory, file, AtFlags::empty()).ok().as_ref().and_then(modified);
+        Some(of_file.map_or(of_directory, |of_file| of_file.min(of_directory)))
     }
 
-    /// The text of a file of a cgroup.
-    pub(super) fn text(&mut self, mount: Option<&Path>, path: &str, file: &str) -> Option<&str> {
-        let mut place = below(mount?, path);
-        place.push(file);
-        self.load(&place)
+    /// The text of a file of the cgroup.
+    pub(super) fn text(&mut self, mount: Option<&'a Path>, file: &str) -> Option<&str> {
+        let opened = openat(self.cgroup.directory(mount?)?, file, READ, Mode::empty()).ok()?;
+        self.load(&opened)
     }
 
-    /// The number in a file of a cgroup.
-    pub(super) fn number(&mut self, mount: Option<&Path>, path: &str, file: &str) -> Option<u64> {
-        parse::number(self.text(mount, path, file)?)
+    /// The number in a file of the cgroup.
+    pub(super) fn number(&mut self, mount: Option<&'a Path>, file: &str) -> Option<u64> {
+        parse::number(self.text(mount, file)?)
     }
 
-    /// The limit in a file of a cgroup.
-    pub(super) fn limit(&mut self, mount: Option<&Path>, path: &str, file: &str) -> Option<u64> {
-        self.number(mount, path, file).filter(is_limit)
+    /// The limit in a file of the cgroup.
+    pub(super) fn limit(&mut self, mount: Option<&'a Path>, file: &str) -> Option<u64> {
+        self.number(mount, file).filter(is_limit)
     }
 
     /// The limit of swap. A kernel without accounting of swap has no such file, and upstream reads 0.
-    pub(super) fn swap_limit(&mut self, path: &str, file: &str) -> Option<u64> {
-        let limit = self.number(self.accounting.memory.as_deref(), path, file).unwrap_or_default();
+    pub(super) fn swap_limit(&mut self, file: &str) -> Option<u64> {
+        let limit = self.number(self.accounting.memory.as_deref(), file).unwrap_or_default();
         Some(limit).filter(is_limit)
     }
 
-    /// Hands over each `key value` of a file of a cgroup.
-    pub(super) fn each(
-        &mut self,
-        mount: Option<&Path>,
-        path: &str,
-        file: &str,
-        take: impl FnMut((&str, u64)),
-    ) {
-        parse::flat(self.text(mount, path, file).unwrap_or_default()).for_each(take);
+    /// Hands over each `key value` of a file of the cgroup.
+    pub(super) fn each(&mut self, mount: Option<&'a Path>, file: &str, take: impl FnMut((&str, u64))) {
+        parse::flat(self.text(mount, file).unwrap_or_default()).for_each(take);
     }
 
-    /// The processes of a cgroup, and its threads.
-    fn processes(&mut self, path: &str) -> ProcessUsage {
-        let accounting = self.accounting;
-        let list = self.text(accounting.memory.as_deref(), path, "cgroup.procs").unwrap_or_default();
-        // A process of another PID namespace has the number 0.
-        let first = list.lines().next().and_then(|pid| pid.parse().ok()).filter(|pid| *pid != 0);
-        let processes = u64::try_from(list.lines().count()).unwrap_or(u64::MAX);
-        let limits = first.and_then(|pid: u32| self.proc_text(&format!("{pid}/limits")));
-        let open_files_limit = limits.and_then(parse::open_files_limit);
-        let pids = accounting.pids.as_deref();
-        ProcessUsage {
-            processes,
-            first,
-            open_files_limit,
-            threads: self.number(pids, path, "pids.current").unwrap_or_default(),
-            threads_max: self.limit(pids, path, "pids.max").unwrap_or_default(),
-        }
+    /// The limit of open files of the cgroup's first process, and the cgroup's threads.
+    fn read_limits_of_processes(&mut self, usage: &mut ProcessUsage) {
+        let limits = usage.first.and_then(|pid| self.proc_text(&format!("{pid}/limits")));
+        usage.open_files_limit = limits.and_then(parse::open_files_limit);
+        let pids = self.accounting.pids.as_deref();
+        usage.threads = self.number(pids, "pids.current").unwrap_or_default();
+        usage.threads_max = self.limit(pids, "pids.max").unwrap_or_default();
     }
 
     /// Where the controllers are.
@@ -169,10 +200,18 @@ impl<'a> Reader<'a> {
         self.accounting
     }
 
-    fn load(&mut self, path: &Path) -> Option<&str> {
-        self.buffer.clear();
-        File::open(path).and_then(|mut file| file.read_to_end(&mut self.buffer)).ok()?;
-        std::str::from_utf8(&self.buffer).ok()
+    fn load(&mut self, opened: &OwnedFd) -> Option<&str> {
+        let mut filled = 0;
+        loop {
+            if filled == self.buffer.len() {
+                self.buffer.resize(filled.saturating_mul(2), 0);
+            }
+            let bytes = read(opened, self.buffer.get_mut(filled..)?).ok()?;
+            filled = filled.saturating_add(bytes);
+            if bytes < LESS_THAN_A_PAGE {
+                return std::str::from_utf8(self.buffer.get(..filled)?).ok();
+            }
+        }
     }
 }
 
@@ -183,4 +222,8 @@ fn is_limit(bytes: &u64) -> bool {
 
 fn below(mount: &Path, path: &str) -> PathBuf {
     mount.join(path.trim_start_matches('/'))
+}
+
+fn modified(stat: &Stat) -> Option<Timestamp> {
+    Timestamp::new(stat.st_mtime, i32::try_from(stat.st_mtime_nsec).ok()?).ok()
 }

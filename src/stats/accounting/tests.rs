@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::{Accounting, Reader};
 use crate::cgroup::CgroupVersion;
 use crate::stats::testing::FakeHost;
-use crate::stats::{CgroupUsage, Detail, Device, DeviceIo, UsageLimits};
+use crate::stats::{CgroupUsage, Detail, Device, DeviceIo, ProcessUsage, UsageLimits};
 
 fn read(version: CgroupVersion, path: &str, detail: Detail) -> Option<CgroupUsage> {
     let host = FakeHost::new(version);
@@ -95,6 +95,26 @@ fn less_detail_reads_less_and_nothing_is_read_of_what_is_gone() {
             )
         );
         assert_eq!(usage.limits.memory, Some(64 << 20));
+        let usage = read(version, "/kubepods", Detail::Summary).unwrap();
+        let processes = ProcessUsage { processes: 2, first: Some(4711), ..ProcessUsage::default() };
+        assert_eq!((usage.memory.working_set, usage.processes), (6 << 20, processes));
+        let waited = match version {
+            CgroupVersion::V1 => 0,
+            CgroupVersion::V2 => 9,
+        };
+        assert_eq!((usage.io.pressure.some.total, usage.io.devices.len()), (waited, 0));
         assert_eq!(read(version, "/kubepods/gone", Detail::All), None);
+    }
+}
+
+#[test]
+fn a_file_of_many_pages_is_read_as_a_whole() {
+    let host = FakeHost::new(CgroupVersion::V2);
+    host.set("/kubepods", "cgroup.procs", &"12345\n".repeat(20_000));
+    let (accounting, proc) = (Accounting::of(&host.cgroups), host.proc());
+    let mut reader = Reader::new(&accounting, &proc);
+    for _ in 0..2 {
+        let usage = reader.read("/kubepods", Detail::Summary, Timestamp::UNIX_EPOCH).unwrap();
+        assert_eq!((usage.processes.processes, usage.memory.working_set), (20_000, 6 << 20));
     }
 }

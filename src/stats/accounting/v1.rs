@@ -8,14 +8,14 @@ use crate::stats::usage::CgroupUsage;
 const TICK: u64 = 10_000_000;
 
 /// CPU time, memory and swap.
-pub(super) fn read(reader: &mut Reader<'_>, path: &str, usage: &mut CgroupUsage) {
+pub(super) fn read(reader: &mut Reader<'_>, usage: &mut CgroupUsage) {
     let accounting = reader.accounting();
     let (time, mount) = (accounting.cpu_time.as_deref(), accounting.memory.as_deref());
-    usage.cpu.total = reader.number(time, path, "cpuacct.usage").unwrap_or_default();
+    usage.cpu.total = reader.number(time, "cpuacct.usage").unwrap_or_default();
     let memory = &mut usage.memory;
-    memory.usage = reader.number(mount, path, "memory.usage_in_bytes").unwrap_or_default();
+    memory.usage = reader.number(mount, "memory.usage_in_bytes").unwrap_or_default();
     // What begins with `total_` has the cgroups below it, which every kernel of today counts.
-    reader.each(mount, path, "memory.stat", |(key, value)| match key {
+    reader.each(mount, "memory.stat", |(key, value)| match key {
         "total_cache" => memory.cache = value,
         "total_rss" => memory.rss = value,
         "total_swap" => memory.swap = value,
@@ -27,42 +27,42 @@ pub(super) fn read(reader: &mut Reader<'_>, path: &str, usage: &mut CgroupUsage)
         "pgmajfault" => memory.major_page_faults = value,
         _ => {}
     });
-    usage.limits.memory = reader.limit(mount, path, "memory.limit_in_bytes");
+    usage.limits.memory = reader.limit(mount, "memory.limit_in_bytes");
     // Memory and swap together.
-    usage.limits.swap = reader.swap_limit(path, "memory.memsw.limit_in_bytes");
+    usage.limits.swap = reader.swap_limit("memory.memsw.limit_in_bytes");
 }
 
 /// Everything else but processes.
-pub(super) fn read_rest(reader: &mut Reader<'_>, path: &str, usage: &mut CgroupUsage) {
+pub(super) fn read_rest(reader: &mut Reader<'_>, usage: &mut CgroupUsage) {
     let accounting = reader.accounting();
     let (time, cpu) = (accounting.cpu_time.as_deref(), accounting.cpu.as_deref());
     let (memory, io) = (accounting.memory.as_deref(), accounting.io.as_deref());
-    reader.each(time, path, "cpuacct.stat", |(key, ticks)| match key {
+    reader.each(time, "cpuacct.stat", |(key, ticks)| match key {
         "user" => usage.cpu.user = ticks.saturating_mul(TICK),
         "system" => usage.cpu.system = ticks.saturating_mul(TICK),
         _ => {}
     });
-    reader.each(cpu, path, "cpu.stat", |(key, value)| match key {
+    reader.each(cpu, "cpu.stat", |(key, value)| match key {
         "nr_periods" => usage.cpu.periods = value,
         "nr_throttled" => usage.cpu.throttled_periods = value,
         "throttled_time" => usage.cpu.throttled = value,
         _ => {}
     });
-    usage.limits.cpu_shares = reader.number(cpu, path, "cpu.shares").unwrap_or_default();
-    usage.limits.cpu_period = reader.number(cpu, path, "cpu.cfs_period_us").unwrap_or_default();
+    usage.limits.cpu_shares = reader.number(cpu, "cpu.shares").unwrap_or_default();
+    usage.limits.cpu_period = reader.number(cpu, "cpu.cfs_period_us").unwrap_or_default();
     // Without quota it is -1.
-    usage.limits.cpu_quota = reader.number(cpu, path, "cpu.cfs_quota_us");
-    let mut number = |file: &str| reader.number(memory, path, file).unwrap_or_default();
+    usage.limits.cpu_quota = reader.number(cpu, "cpu.cfs_quota_us");
+    let mut number = |file: &str| reader.number(memory, file).unwrap_or_default();
     usage.memory.max_usage = number("memory.max_usage_in_bytes");
     usage.memory.limit_hits = number("memory.failcnt");
     usage.memory.kernel = number("memory.kmem.usage_in_bytes");
-    usage.limits.reservation = reader.limit(memory, path, "memory.soft_limit_in_bytes");
-    reader.each(memory, path, "memory.oom_control", |(key, value)| {
+    usage.limits.reservation = reader.limit(memory, "memory.soft_limit_in_bytes");
+    reader.each(memory, "memory.oom_control", |(key, value)| {
         if key == "oom_kill" {
             usage.memory.oom_kills = value;
         }
     });
-    let bytes = reader.text(io, path, "blkio.throttle.io_service_bytes_recursive").map(str::to_owned);
-    let operations = reader.text(io, path, "blkio.throttle.io_serviced_recursive").unwrap_or_default();
+    let bytes = reader.text(io, "blkio.throttle.io_service_bytes_recursive").map(str::to_owned);
+    let operations = reader.text(io, "blkio.throttle.io_serviced_recursive").unwrap_or_default();
     usage.io.devices = parse::blkio(&bytes.unwrap_or_default(), operations);
 }

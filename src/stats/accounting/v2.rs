@@ -12,16 +12,16 @@ const WEIGHTS: u64 = 9_999;
 const MICROSECOND: u64 = 1_000;
 
 /// CPU time, memory, swap, and pressure on CPU and memory.
-pub(super) fn read(reader: &mut Reader<'_>, path: &str, usage: &mut CgroupUsage) {
+pub(super) fn read(reader: &mut Reader<'_>, usage: &mut CgroupUsage) {
     let mount = reader.accounting().memory.as_deref();
-    reader.each(mount, path, "cpu.stat", |(key, value)| take_cpu(&mut usage.cpu, key, value));
-    reader.each(mount, path, "memory.stat", |(key, value)| take_memory(&mut usage.memory, key, value));
-    match reader.number(mount, path, "memory.current") {
+    reader.each(mount, "cpu.stat", |(key, value)| take_cpu(&mut usage.cpu, key, value));
+    reader.each(mount, "memory.stat", |(key, value)| take_memory(&mut usage.memory, key, value));
+    match reader.number(mount, "memory.current") {
         Some(bytes) => {
             usage.memory.usage = bytes;
-            usage.memory.swap = reader.number(mount, path, "memory.swap.current").unwrap_or_default();
-            usage.limits.memory = reader.limit(mount, path, "memory.max");
-            usage.limits.swap = reader.swap_limit(path, "memory.swap.max");
+            usage.memory.swap = reader.number(mount, "memory.swap.current").unwrap_or_default();
+            usage.limits.memory = reader.limit(mount, "memory.max");
+            usage.limits.swap = reader.swap_limit("memory.swap.max");
         }
         // The root has none of these files.
         None => {
@@ -29,39 +29,38 @@ pub(super) fn read(reader: &mut Reader<'_>, path: &str, usage: &mut CgroupUsage)
             usage.memory.swap = parse::swap_in_use(reader.proc_text("meminfo").unwrap_or_default());
         }
     }
-    usage.cpu.pressure = pressure(reader, path, "cpu.pressure");
-    usage.memory.pressure = pressure(reader, path, "memory.pressure");
+    usage.cpu.pressure = pressure(reader, "cpu.pressure");
+    usage.memory.pressure = pressure(reader, "memory.pressure");
 }
 
-fn pressure(reader: &mut Reader<'_>, path: &str, file: &str) -> Pressure {
+/// Waiting for a resource; zero without the kernel's support.
+pub(super) fn pressure(reader: &mut Reader<'_>, file: &str) -> Pressure {
     let mount = reader.accounting().memory.as_deref();
-    reader.text(mount, path, file).and_then(parse::pressure).unwrap_or_default()
+    reader.text(mount, file).and_then(parse::pressure).unwrap_or_default()
 }
 
 /// Everything else but processes.
-pub(super) fn read_rest(reader: &mut Reader<'_>, path: &str, usage: &mut CgroupUsage) {
+pub(super) fn read_rest(reader: &mut Reader<'_>, usage: &mut CgroupUsage) {
     let mount = reader.accounting().memory.as_deref();
-    usage.memory.max_usage = reader.number(mount, path, "memory.peak").unwrap_or_default();
-    usage.limits.reservation = reader.limit(mount, path, "memory.min");
-    reader.each(mount, path, "memory.events", |(key, value)| match key {
+    usage.memory.max_usage = reader.number(mount, "memory.peak").unwrap_or_default();
+    usage.limits.reservation = reader.limit(mount, "memory.min");
+    reader.each(mount, "memory.events", |(key, value)| match key {
         "high" => usage.memory.high_events = value,
         "max" => usage.memory.max_events = value,
         "oom_kill" => usage.memory.oom_kills = value,
         _ => {}
     });
-    let weight = reader.number(mount, path, "cpu.weight");
+    let weight = reader.number(mount, "cpu.weight");
     usage.limits.cpu_shares = weight.map_or(0, |weight| {
         SHARES.0 + weight.saturating_sub(1).min(WEIGHTS).saturating_mul(SHARES.1) / WEIGHTS
     });
-    if let Some((quota, period)) =
-        reader.text(mount, path, "cpu.max").and_then(|text| text.trim().split_once(' '))
+    if let Some((quota, period)) = reader.text(mount, "cpu.max").and_then(|text| text.trim().split_once(' '))
     {
         // Without quota it is `max`.
         usage.limits.cpu_quota = quota.parse().ok();
         usage.limits.cpu_period = period.parse().unwrap_or_default();
     }
-    usage.io.devices = parse::io_stat(reader.text(mount, path, "io.stat").unwrap_or_default());
-    usage.io.pressure = pressure(reader, path, "io.pressure");
+    usage.io.devices = parse::io_stat(reader.text(mount, "io.stat").unwrap_or_default());
 }
 
 fn take_cpu(cpu: &mut CpuUsage, key: &str, value: u64) {
