@@ -1,5 +1,6 @@
 //! An isolated network namespace per host, with a bridge. Knows nothing of pods.
 
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -24,9 +25,12 @@ impl Netns {
     pub(crate) fn create(name: &str, address: &str) -> Result<Self> {
         run(Command::new("ip").args(["netns", "add", name]))?;
         let netns = Self { name: name.to_owned() };
+        let [a, b, c, d] = address.parse::<Ipv4Addr>()?.octets();
         netns.ip(&[
             "link set lo up",
-            "link add host0 type bridge",
+            // Without an address of its own, a bridge takes the lowest one of its ports, and another one as ports come and go: others
+            // then send to an address that nobody has, for up to a minute.
+            &format!("link add host0 address 02:00:{a:02x}:{b:02x}:{c:02x}:{d:02x} type bridge"),
             // A bridge without a port has no carrier, so its routes would be dead.
             "link add port0 type veth peer name port1",
             "link set port0 master host0 up",
