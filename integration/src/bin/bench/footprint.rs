@@ -15,8 +15,8 @@ use crate::report::{Row, Target, Unit};
 
 /// How long an idle daemon is measured.
 const WATCH: Duration = Duration::from_secs(30);
-/// Idle time before the memory of a daemon is read: beyond several relists.
-const SETTLE: Duration = Duration::from_secs(5);
+/// Idle time before the memory of a daemon is read: beyond the next return of free memory.
+const SETTLE: Duration = Duration::from_secs(35);
 const TICK: Duration = Duration::from_millis(100);
 
 /// On a real runtime, at 0, 50 and 110 pods.
