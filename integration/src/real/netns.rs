@@ -28,8 +28,8 @@ impl Netns {
         let [a, b, c, d] = address.parse::<Ipv4Addr>()?.octets();
         netns.ip(&[
             "link set lo up",
-            // Without an address of its own, a bridge takes the lowest one of its ports, and another one as ports come and go: others
-            // then send to an address that nobody has, for up to a minute.
+            // Without an address of its own, a bridge takes the lowest one of its ports, and another one when that port goes: others then
+            // send to an address that nobody has, for 40 s.
             &format!("link add host0 address 02:00:{a:02x}:{b:02x}:{c:02x}:{d:02x} type bridge"),
             // A bridge without a port has no carrier, so its routes would be dead.
             "link add port0 type veth peer name port1",
