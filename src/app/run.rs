@@ -18,7 +18,7 @@ use super::startup::{StartupError, prepare};
 use super::tasks::{Stage, TaskEnded, Tasks};
 use crate::api::ConnectError;
 use crate::config::Config;
-use crate::housekeeping::return_memory;
+use crate::housekeeping::trim_heap_regularly;
 use crate::kubelet_api::{Healthz, ListenError};
 use crate::ownership::Refusal;
 use crate::server::{ControlError, ControlServer};
@@ -89,7 +89,7 @@ pub async fn run(config: Config, reload: Reload, cancel: CancellationToken) -> R
         tasks.spawn(Stage::State, "traces", |cancel| traces.run(cancel));
     }
 
-    tasks.spawn(Stage::Support, "free memory", return_memory);
+    tasks.spawn(Stage::Support, "heap trim", trim_heap_regularly);
     let runtime = RuntimeSide::start(&config, &metrics, &mut tasks);
     let parts = Parts::start(&config, node, runtime, store, cluster, metrics, &mut tasks);
     let health = Healthz::new(tasks.heartbeats().clone(), parts.started);

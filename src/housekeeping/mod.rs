@@ -1,7 +1,7 @@
 //! Housekeeping on the host: leftovers of removed pods, the limit of all pods together, leftover shims, iptables chains, other kubelets on
-//! the same runtime, and the daemon's free memory. Never touches a running pod.
+//! the same runtime, and the daemon's heap. Never touches a running pod.
 
-mod free_memory;
+mod heap_trim;
 mod iptables;
 mod janitor;
 mod leftover_shims;
@@ -9,7 +9,7 @@ mod other_kubelets;
 mod pods_limit;
 mod protected_memory;
 
-pub use free_memory::return_memory;
+pub use heap_trim::trim_heap_regularly;
 pub use iptables::{
     Family, IPTABLES, IptablesChains, IptablesError, has_iptables_chains, remove_iptables_chains,
 };

@@ -1,4 +1,4 @@
-//! The daemon's own limits: OOM score, open files, malloc arenas and free memory. A change that the host does not permit is a value, not an
+//! The daemon's own limits: OOM score, open files, and the heap. A change that the host does not permit is a value, not an
 //! error: the daemon continues with a warning.
 
 use std::fs;
@@ -63,9 +63,9 @@ pub fn share_one_heap() {
     }
 }
 
-/// Gives the pages of freed memory back to the kernel. By itself, glibc gives back only what is at the end of the heap. Whoever
-/// allocates meanwhile waits, some milliseconds with 500 pods.
-pub fn return_free_memory() {
+/// Releases the free pages of the heap to the kernel (malloc_trim(3)). By itself, glibc releases only those at the end of the heap.
+/// Allocations of other threads wait meanwhile: some milliseconds with 500 pods.
+pub fn trim_heap() {
     #[cfg(target_env = "gnu")]
     #[allow(unsafe_code, reason = "the allocator has no safe interface")]
     // SAFETY: frees nothing that is in use, and may be called at any time by any thread (malloc_trim(3)).
@@ -97,14 +97,14 @@ mod tests {
     }
 
     #[test]
-    fn memory_in_use_survives_the_return_of_free_memory() {
+    fn memory_in_use_survives_a_trim() {
         let kept: Vec<Vec<u8>> = (0..1_000_u32)
             .map(|number| {
                 drop(vec![1_u8; 5_000]);
                 vec![number.to_le_bytes()[0]; 3_000]
             })
             .collect();
-        return_free_memory();
+        trim_heap();
         assert!((0..1_000_u32).zip(&kept).all(|(number, bytes)| *bytes == [number.to_le_bytes()[0]; 3_000]));
     }
 

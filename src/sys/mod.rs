@@ -46,7 +46,7 @@ pub use host::{Host, root_check};
 pub use inside::{Inside, InsideError, open_existing_inside, open_inside};
 pub use kernel_log::KernelLog;
 pub use kubelets::{KubeletProcess, kubelets};
-pub use limits::{Applied, raise_open_files, return_free_memory, set_oom_score_adj, share_one_heap};
+pub use limits::{Applied, raise_open_files, set_oom_score_adj, share_one_heap, trim_heap};
 pub use lock_file::LockFile;
 pub use machine::{CpuTopology, Machine};
 pub use mounts::{KernelMounts, Mount, MountCall, MountTable, Mounts, Origin, tmpfs_can_avoid_swap};

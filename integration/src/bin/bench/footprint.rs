@@ -15,7 +15,7 @@ use crate::report::{Row, Target, Unit};
 
 /// How long an idle daemon is measured.
 const WATCH: Duration = Duration::from_secs(30);
-/// Idle time before the memory of a daemon is read: beyond the next return of free memory.
+/// Idle time before the memory of a daemon is read: beyond the next trim of the heap.
 const SETTLE: Duration = Duration::from_secs(35);
 const TICK: Duration = Duration::from_millis(100);
 
