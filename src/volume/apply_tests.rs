@@ -31,7 +31,7 @@ fn files(files: &[(&str, &str)]) -> Files {
 
 fn ours(kind: Kind, content: Files) -> Desired {
     let store = if kind == Kind::ConfigMap { Store::Disk } else { Store::Memory(1 << 20) };
-    Desired { kind, store, group: None, content: Content::Ours(content) }
+    Desired { kind, store, mode: None, group: None, content: Content::Ours(content) }
 }
 
 impl Host {
@@ -115,7 +115,13 @@ fn a_volume_of_files_equals_the_stock_kubelets() {
 #[test]
 fn an_empty_dir_is_world_writable_and_created_once() {
     let host = Host::new();
-    let desired = Desired { kind: Kind::EmptyDir, store: Store::Disk, group: None, content: Content::Theirs };
+    let desired = Desired {
+        kind: Kind::EmptyDir,
+        store: Store::Disk,
+        mode: None,
+        group: None,
+        content: Content::Theirs,
+    };
     let volumes = host.set_up(&desired);
     assert!(!volumes.mounted["v"].read_only);
     let dir = host.at("volumes/kubernetes.io~empty-dir/v");
@@ -209,7 +215,13 @@ fn links_in_a_volume_are_never_followed() {
 #[test]
 fn foreign_mounts_are_neither_crossed_nor_unmounted() {
     let host = Host::new();
-    let desired = Desired { kind: Kind::EmptyDir, store: Store::Disk, group: None, content: Content::Theirs };
+    let desired = Desired {
+        kind: Kind::EmptyDir,
+        store: Store::Disk,
+        mode: None,
+        group: None,
+        content: Content::Theirs,
+    };
     host.set_up(&desired);
     let dir = host.at("volumes/kubernetes.io~empty-dir/v");
     for (point, filesystem) in
@@ -229,11 +241,33 @@ fn foreign_mounts_are_neither_crossed_nor_unmounted() {
 }
 
 #[test]
+fn the_mode_of_an_empty_dir_is_set_once_and_keeps_the_bits_of_its_group() {
+    for (store, group, expected) in [
+        (Store::Disk, None, 0o1750),
+        (Store::Memory(1 << 20), None, 0o1750),
+        (Store::Disk, Some(own_group()), 0o3750),
+    ] {
+        let host = Host::new();
+        let content = Content::Theirs;
+        let desired = Desired { kind: Kind::EmptyDir, store, mode: Some(0o1750), group, content };
+        host.set_up(&desired);
+        let dir = host.at("volumes/kubernetes.io~empty-dir/v");
+        let mode = || fs::metadata(&dir).unwrap().mode() & 0o7777;
+        assert_eq!(mode(), expected, "{store:?}");
+        // A container may change it.
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o700)).unwrap();
+        host.set_up(&desired);
+        assert_eq!(mode(), 0o700, "{store:?}");
+    }
+}
+
+#[test]
 fn huge_pages_are_mounted_once_and_unmounted() {
     let host = Host::new();
     let desired = Desired {
         kind: Kind::EmptyDir,
         store: Store::HugePages(2 << 20),
+        mode: None,
         group: None,
         content: Content::Theirs,
     };

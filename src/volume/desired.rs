@@ -106,6 +106,8 @@ pub(super) enum Content {
 pub(super) struct Desired {
     pub(super) kind: Kind,
     pub(super) store: Store,
+    /// The permissions of its directory, unless every user may write (`emptyDir.mode`).
+    pub(super) mode: Option<u32>,
     /// The group that owns it.
     pub(super) group: Option<u32>,
     pub(super) content: Content,
@@ -134,7 +136,7 @@ pub(super) fn desired(volume: &Volume, context: &Context<'_>) -> DesiredVolume {
             Ok(files) => Content::Ours(with_group(files, context.group())),
             Err(error) => Content::Unknown(error),
         };
-        DesiredVolume::Own(Desired { kind, store, group: context.group(), content })
+        DesiredVolume::Own(Desired { kind, store, mode: None, group: context.group(), content })
     };
     let invalid = |error: ContentError| DesiredVolume::Invalid(VolumeProblem::new(&volume.name, &error));
     // Secrets are never on disk; ConfigMaps may be, as upstream.
@@ -144,6 +146,7 @@ pub(super) fn desired(volume: &Volume, context: &Context<'_>) -> DesiredVolume {
             Ok(store) => DesiredVolume::Own(Desired {
                 kind: Kind::EmptyDir,
                 store,
+                mode: empty_dir::mode(source),
                 group: context.group(),
                 content: Content::Theirs,
             }),

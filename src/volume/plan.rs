@@ -19,6 +19,8 @@ pub(super) enum Operation {
     Mount { dir: PathBuf, size: u64 },
     /// Mounts huge pages on it.
     MountHugePages { dir: PathBuf, page_size: u64 },
+    /// Sets its mode, that of the mount if there is one.
+    SetMode { dir: PathBuf, mode: u32 },
     /// Sets its group.
     SetGroup { dir: PathBuf, group: u32, written_by_us: bool },
     /// Creates the ready marker.
@@ -111,6 +113,9 @@ fn make(
             operations.push(Operation::MakeRoot { dir: dir.clone() });
             operations.push(Operation::MountHugePages { dir: dir.clone(), page_size });
         }
+    }
+    if let Some(mode) = desired.mode {
+        operations.push(Operation::SetMode { dir: dir.clone(), mode });
     }
     if let Some(group) = desired.group {
         let written_by_us = desired.kind.is_written_by_us();

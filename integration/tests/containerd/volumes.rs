@@ -57,12 +57,14 @@ async fn containers_see_their_volumes_and_all_are_removed() {
     let volumes = json!([
         {"name": "empty", "emptyDir": {}},
         {"name": "mem", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
+        {"name": "closed", "emptyDir": {"mode": 0o1770}},
+        {"name": "own", "downwardAPI": {"defaultUser": 7, "items": labels()["items"]}},
         {"name": "host", "hostPath": {"path": shared, "type": "DirectoryOrCreate"}},
         {"name": "down", "downwardAPI": labels()},
         {"name": "proj", "projected": {"sources": [{"downwardAPI": labels()}]}}
     ]);
     let script = format!(
-        "stat -c '%a %g' /empty /mem; grep -c ' /mem tmpfs' /proc/mounts; cat /down/labels /proj/labels; \
+        "stat -c '%a %g' /empty /mem; stat -L -c '%n %a %u' /closed /own/labels; grep -c ' /mem tmpfs' /proc/mounts; cat /down/labels /proj/labels; \
          touch /down/x || echo read-only; echo data > /empty/f; echo data > /host/f; \
          dd if=/dev/zero of=/mem/f bs=1M count=2 || echo bounded; echo end; {IDLE}"
     );
@@ -70,7 +72,8 @@ async fn containers_see_their_volumes_and_all_are_removed() {
     let pod = wait_until_ready(&daemon, "vol").await.unwrap();
     let log = wait_for_log(&host, &pod, "main", "end").await.unwrap();
     let shown: Vec<_> = log.lines().filter_map(|line| line.split(" F ").nth(1)).collect();
-    let wanted = ["2777 3000", "3777 3000", "1", "app=\"vol\"", "app=\"vol\"", "read-only", "bounded", "end"];
+    let owned = ["2777 3000", "3777 3000", "/closed 3770 0", "/own/labels 644 7"];
+    let wanted = owned.iter().chain(&["1", "app=\"vol\"", "read-only", "bounded", "end"]);
     // The file of labels has no newline at its end, so the two files may share a line.
     let text = shown.join("\n");
     for wanted in wanted {

@@ -90,7 +90,7 @@ pub(super) fn check_container(
 }
 
 /// Checks that user and group IDs fit 31 bits.
-fn check_id(id: Option<i64>, path: &FieldPath, errors: &mut Errors) {
+pub(super) fn check_id(id: Option<i64>, path: &FieldPath, errors: &mut Errors) {
     if let Some(id) = id.filter(|id| !(0..=i64::from(i32::MAX)).contains(id)) {
         errors.push(FieldError::invalid(path, id, format!("must be between 0 and {}, inclusive", i32::MAX)));
     }

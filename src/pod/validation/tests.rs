@@ -434,14 +434,28 @@ fn fields_of_newer_features_are_not_ignored() {
                 {"name": "p", "projected": {"sources": [{"serviceAccountToken": {"path": "t", "user": 5}}]}}],
             "containers": [{"name": "c", "image": "a:1", "volumeMounts": [{"name": "e", "mountPath": "/e", "bindMountOptions": ["noexec"]}]}]
         })),
-        &[
-            "spec.volumes[0].emptyDir.mode",
-            "spec.volumes[1].secret",
-            "spec.volumes[2].configMap",
-            "spec.volumes[3].projected",
-            "spec.containers[0].volumeMounts[0].bindMountOptions",
-        ],
+        &["spec.containers[0].volumeMounts[0].bindMountOptions"],
     );
+}
+
+#[test]
+fn owners_of_files_and_modes_of_directories_have_their_bounds() {
+    let of = |source: Value| pod(json!({"volumes": [source], "containers": [{"name": "c", "image": "a"}]}));
+    let item = |user: i64| json!({"key": "k", "path": "p", "user": user});
+    let range = "Invalid value: -1: must be between 0 and 2147483647, inclusive";
+    for (source, field) in [
+        (json!({"name": "v", "secret": {"secretName": "s", "defaultUser": -1}}), "secret.defaultUser"),
+        (json!({"name": "v", "configMap": {"name": "c", "items": [item(-1)]}}), "configMap.items[0].user"),
+        (json!({"name": "v", "downwardAPI": {"defaultUser": -1}}), "downwardAPI.defaultUser"),
+        (
+            json!({"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "t", "user": -1}}]}}),
+            "projected.sources[0].serviceAccountToken.user",
+        ),
+    ] {
+        assert_errors(&of(source), &[&format!("spec.volumes[0].{field}: {range}")]);
+    }
+    let range = "spec.volumes[0].emptyDir.mode: Invalid value: 1024: must be a number between 0 and 01777 (octal), both inclusive";
+    assert_errors(&of(json!({"name": "v", "emptyDir": {"mode": 0o2000}})), &[range]);
 }
 
 #[test]

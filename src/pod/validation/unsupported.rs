@@ -5,9 +5,7 @@
 //! `schedulerName`, `preemptionPolicy`, `schedulingGroup`) or who asks for evictions (`evictionResponders`) are accepted. `nodeSelector`, required node affinity and
 //! tolerations are checked in `admission`.
 
-use k8s_openapi::api::core::v1::{
-    Container, DownwardAPIVolumeFile, KeyToPath, Pod, PodSpec, ResourceRequirements, Volume,
-};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ResourceRequirements, Volume};
 
 use super::volumes::sources;
 use super::{FieldError, FieldPath, list, text};
@@ -96,9 +94,7 @@ fn check_volume(volume: &Volume, path: &FieldPath, found: &mut Found) {
             matches!(medium, "" | "Memory" | "HugePages") || medium.starts_with(HUGE_PAGES_OF_SIZE);
         let media = "the media are Memory, HugePages and HugePages-<size>";
         found.add(!is_served, &path.child("medium"), media);
-        found.add(directory.mode.is_some(), &path.child("mode"), "the directory's mode is always 0777");
     }
-    check_owners(volume, path, found);
     let parts = volume.projected.iter().flat_map(|projected| list(&projected.sources));
     for (index, part) in parts.enumerate() {
         let path = path.child("projected").child("sources").index(index);
@@ -106,33 +102,6 @@ fn check_volume(volume: &Volume, path: &FieldPath, found: &mut Found) {
         found.add(bundle, &path.child("clusterTrustBundle"), "trust bundles are not read");
         let certificate = part.pod_certificate.is_some();
         found.add(certificate, &path.child("podCertificate"), "certificates are not requested");
-    }
-}
-
-/// Rejects owners of files (since 1.37, off by default).
-fn check_owners(volume: &Volume, path: &FieldPath, found: &mut Found) {
-    let of_keys = |items: &Option<Vec<KeyToPath>>| list(items).iter().any(|item| item.user.is_some());
-    let of_fields =
-        |items: &Option<Vec<DownwardAPIVolumeFile>>| list(items).iter().any(|item| item.user.is_some());
-    let sentence = "files belong to root, or to the group of the pod";
-    let mut owned = |field: &str, set: bool| found.add(set, &path.child(field), sentence);
-    if let Some(secret) = &volume.secret {
-        owned("secret", secret.default_user.is_some() || of_keys(&secret.items));
-    }
-    if let Some(config_map) = &volume.config_map {
-        owned("configMap", config_map.default_user.is_some() || of_keys(&config_map.items));
-    }
-    if let Some(downward) = &volume.downward_api {
-        owned("downwardAPI", downward.default_user.is_some() || of_fields(&downward.items));
-    }
-    if let Some(projected) = &volume.projected {
-        let any = list(&projected.sources).iter().any(|source| {
-            source.secret.as_ref().is_some_and(|secret| of_keys(&secret.items))
-                || source.config_map.as_ref().is_some_and(|config_map| of_keys(&config_map.items))
-                || source.downward_api.as_ref().is_some_and(|downward| of_fields(&downward.items))
-                || source.service_account_token.as_ref().is_some_and(|token| token.user.is_some())
-        });
-        owned("projected", projected.default_user.is_some() || any);
     }
 }
 
@@ -151,7 +120,7 @@ fn check_container(container: &Container, path: &FieldPath, found: &mut Found) {
     for (index, mount) in list(&container.volume_mounts).iter().enumerate() {
         let set = !list(&mount.bind_mount_options).is_empty();
         let path = path.child("volumeMounts").index(index).child("bindMountOptions");
-        found.add(set, &path, "mounts have no options of their own");
+        found.add(set, &path, "no container runtime mounts with options of a mount's own yet");
     }
     if let Some(requirements) = &container.resources {
         check_claims(requirements, &path.child("resources"), found);

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{
     VolumeProjection,
 };
 
+use super::security::check_id;
 use super::{Errors, FieldError, FieldPath, env, list, names, required, text};
 
 /// The pod fields that a file may have; unlike the environment, all labels or annotations at once.
@@ -24,17 +25,20 @@ pub(super) fn check(volume: &Volume, path: &FieldPath, errors: &mut Errors) {
         let path = path.child("secret");
         required(errors, &path.child("secretName"), text(&secret.secret_name));
         check_mode(secret.default_mode, &path.child("defaultMode"), errors);
+        check_id(secret.default_user, &path.child("defaultUser"), errors);
         check_items(list(&secret.items), &path, errors);
     }
     if let Some(config_map) = &volume.config_map {
         let path = path.child("configMap");
         required(errors, &path.child("name"), &config_map.name);
         check_mode(config_map.default_mode, &path.child("defaultMode"), errors);
+        check_id(config_map.default_user, &path.child("defaultUser"), errors);
         check_items(list(&config_map.items), &path, errors);
     }
     if let Some(downward) = &volume.downward_api {
         let path = path.child("downwardAPI");
         check_mode(downward.default_mode, &path.child("defaultMode"), errors);
+        check_id(downward.default_user, &path.child("defaultUser"), errors);
         check_fields(list(&downward.items), &path, errors);
     }
     if let Some(projected) = &volume.projected {
@@ -44,6 +48,7 @@ pub(super) fn check(volume: &Volume, path: &FieldPath, errors: &mut Errors) {
 
 fn check_projected(projected: &ProjectedVolumeSource, path: &FieldPath, errors: &mut Errors) {
     check_mode(projected.default_mode, &path.child("defaultMode"), errors);
+    check_id(projected.default_user, &path.child("defaultUser"), errors);
     let mut taken = BTreeSet::new();
     for (index, source) in list(&projected.sources).iter().enumerate() {
         let source_path = path.child("sources").index(index);
@@ -106,6 +111,7 @@ fn check_token(token: &ServiceAccountTokenProjection, path: &FieldPath, errors: 
         errors.push(FieldError::invalid(&seconds_path, seconds, rule));
     }
     check_path(&token.path, &path.child("path"), errors);
+    check_id(token.user, &path.child("user"), errors);
 }
 
 fn check_items(items: &[KeyToPath], path: &FieldPath, errors: &mut Errors) {
@@ -114,6 +120,7 @@ fn check_items(items: &[KeyToPath], path: &FieldPath, errors: &mut Errors) {
         required(errors, &path.child("key"), &item.key);
         check_path(&item.path, &path.child("path"), errors);
         check_mode(item.mode, &path.child("mode"), errors);
+        check_id(item.user, &path.child("user"), errors);
     }
 }
 
@@ -141,6 +148,7 @@ fn check_fields(items: &[DownwardAPIVolumeFile], path: &FieldPath, errors: &mut 
             }
         }
         check_mode(item.mode, &path.child("mode"), errors);
+        check_id(item.user, &path.child("user"), errors);
     }
 }
 

@@ -67,6 +67,12 @@ fn check_source(volume: &Volume, path: &FieldPath, errors: &mut Errors) {
             Ok(_) => {}
         }
     }
+    if let Some(mode) = volume.empty_dir.as_ref().and_then(|directory| directory.mode)
+        && !(0..=0o1777).contains(&mode)
+    {
+        let rule = "must be a number between 0 and 01777 (octal), both inclusive";
+        errors.push(FieldError::invalid(&path.child("emptyDir").child("mode"), mode, rule));
+    }
     volume_files::check(volume, path, errors);
     if let Some(image) = &volume.image {
         let path = path.child("image");

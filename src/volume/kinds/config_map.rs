@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{ConfigMapProjection, ConfigMapVolumeSource};
 
-use super::keys::keyed_files;
+use super::keys::{Defaults, keyed_files};
 use crate::objects::ObjectRef;
 use crate::volume::desired::Context;
 use crate::volume::error::ContentError;
@@ -17,19 +17,20 @@ pub(in crate::volume) fn files(
     let optional = source.optional.unwrap_or(false);
     let object =
         context.snapshot.object(&ObjectRef::config_map(&source.name, context.namespace()), optional)?;
-    keyed_files(&object, source.items.as_deref(), source.default_mode, optional, WHAT)
+    let defaults = Defaults { mode: source.default_mode, user: source.default_user };
+    keyed_files(&object, source.items.as_deref(), defaults, optional, WHAT)
 }
 
 /// The same as a source of a projected volume.
 pub(super) fn projected(
     source: &ConfigMapProjection,
-    default_mode: Option<i32>,
+    defaults: Defaults,
     context: &Context<'_>,
 ) -> Result<Files, ContentError> {
     let optional = source.optional.unwrap_or(false);
     let object =
         context.snapshot.object(&ObjectRef::config_map(&source.name, context.namespace()), optional)?;
-    keyed_files(&object, source.items.as_deref(), default_mode, optional, WHAT)
+    keyed_files(&object, source.items.as_deref(), defaults, optional, WHAT)
 }
 
 #[cfg(test)]
@@ -51,6 +52,27 @@ mod tests {
         let items = json!([{"key": "k", "path": "deep/./er/k", "mode": 0o440}, {"key": "bin", "path": "b"}]);
         let files = pod.files(json!({"configMap": {"name": "cm", "items": items}})).unwrap();
         assert_eq!(texts(&files), ["644 b=\u{0}\u{fffd}", "440 deep/er/k=v"]);
+    }
+
+    #[test]
+    fn files_belong_to_their_user_or_to_that_of_the_volume() {
+        let pod =
+            Pod::new(json!({})).knows(ObjectKind::ConfigMap, "cm", found(&[("k", "v"), ("l", "w")], &[]));
+        let owners = |source: serde_json::Value| {
+            let files = pod.files(source).unwrap();
+            files.into_iter().map(|(path, file)| (path, file.uid)).collect::<Vec<_>>()
+        };
+        let of = |path: &str, uid| (path.to_owned(), uid);
+        let all = json!({"configMap": {"name": "cm", "defaultUser": 7}});
+        assert_eq!(owners(all), [of("k", Some(7)), of("l", Some(7))]);
+        let items = json!([{"key": "k", "path": "a", "user": 0}, {"key": "l", "path": "b"}]);
+        let some = json!({"configMap": {"name": "cm", "defaultUser": 7, "items": items}});
+        assert_eq!(owners(some), [of("a", Some(0)), of("b", Some(7))]);
+        let projected = json!({"projected": {"defaultUser": 8, "sources": [
+            {"configMap": {"name": "cm", "items": items}},
+            {"downwardAPI": {"items": [{"path": "n", "user": 9, "fieldRef": {"fieldPath": "metadata.name"}}]}}
+        ]}});
+        assert_eq!(owners(projected), [of("a", Some(0)), of("b", Some(8)), of("n", Some(9))]);
     }
 
     #[test]

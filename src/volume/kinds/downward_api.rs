@@ -5,31 +5,32 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{DownwardAPIVolumeFile, DownwardAPIVolumeSource};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::keys::mode;
+use super::keys::Defaults;
 use super::resource_value;
 use crate::types::go_quoted;
 use crate::volume::desired::Context;
 use crate::volume::error::ContentError;
-use crate::volume::files::{File, Files, clean_path};
+use crate::volume::files::{Files, clean_path};
 
 pub(in crate::volume) fn files(
     source: &DownwardAPIVolumeSource,
     context: &Context<'_>,
 ) -> Result<Files, ContentError> {
-    from_items(source.items.as_deref().unwrap_or_default(), source.default_mode, context)
+    let defaults = Defaults { mode: source.default_mode, user: source.default_user };
+    from_items(source.items.as_deref().unwrap_or_default(), defaults, context)
 }
 
 /// The files, also for a source of a projected volume.
 pub(super) fn from_items(
     items: &[DownwardAPIVolumeFile],
-    default_mode: Option<i32>,
+    defaults: Defaults,
     context: &Context<'_>,
 ) -> Result<Files, ContentError> {
     let (mut files, mut errors) = (Files::new(), Vec::new());
     for item in items {
         let file = clean_path(&item.path).map_err(ContentError::from).and_then(|path| {
             let data = value(item, context)?.into_bytes();
-            Ok((path, File { data, mode: mode(item.mode, default_mode), uid: None }))
+            Ok((path, defaults.file(data, item.mode, item.user)))
         });
         match file {
             Ok((path, file)) => drop(files.insert(path, file)),

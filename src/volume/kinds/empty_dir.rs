@@ -32,6 +32,11 @@ pub(in crate::volume) fn store(
     }
 }
 
+/// The permissions of the directory, from the API's number; the sticky bit may be among them.
+pub(in crate::volume) fn mode(source: &EmptyDirVolumeSource) -> Option<u32> {
+    source.mode.map(|mode| mode.unsigned_abs() & 0o1777)
+}
+
 /// The page size of a volume in huge pages: that of the medium, or the only one that the pod requests. A pod has to request what
 /// it mounts. Upstream's rules and texts.
 fn page_size(medium: &str, pod: &Pod) -> Result<u64, ContentError> {

@@ -9,32 +9,53 @@ use crate::volume::files::{File, Files, clean_path};
 /// Mode of files without one. The API server and the defaults of static pods normally set it.
 pub(super) const DEFAULT_MODE: i32 = 0o644;
 
-/// Permissions of a file, from the API's number.
-pub(super) fn mode(own: Option<i32>, default: Option<i32>) -> u32 {
-    // The API allows no more than these bits.
-    own.or(default).unwrap_or(DEFAULT_MODE).unsigned_abs() & 0o777
+/// What a volume's files have if they have none of their own, from `defaultMode` and `defaultUser`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Defaults {
+    pub(super) mode: Option<i32>,
+    pub(super) user: Option<i64>,
+}
+
+impl Defaults {
+    /// A file with its own mode and owner (`user`, KEP-5936), or these.
+    pub(super) fn file(self, data: Vec<u8>, mode: Option<i32>, user: Option<i64>) -> File {
+        File { data, mode: self.mode(mode), uid: self.uid(user) }
+    }
+
+    /// Permissions of a file.
+    pub(super) fn mode(self, own: Option<i32>) -> u32 {
+        // The API allows no more than these bits.
+        own.or(self.mode).unwrap_or(DEFAULT_MODE).unsigned_abs() & 0o777
+    }
+
+    /// Owner of a file.
+    pub(super) fn uid(self, own: Option<i64>) -> Option<u32> {
+        own.or(self.user).and_then(|user| u32::try_from(user).ok())
+    }
 }
 
 /// The files for an object's keys. `what` names the keys in messages. Missing keys are left out if `optional`.
 pub(super) fn keyed_files(
     object: &Object,
     items: Option<&[KeyToPath]>,
-    default_mode: Option<i32>,
+    defaults: Defaults,
     optional: bool,
     what: &'static str,
 ) -> Result<Files, ContentError> {
-    let file = |data: &[u8], own| File { data: data.to_vec(), mode: mode(own, default_mode), uid: None };
     let mut files = Files::new();
     match items.unwrap_or_default() {
         [] => {
             for (key, data) in object.entries() {
-                files.insert(clean_path(key)?, file(data, None));
+                files.insert(clean_path(key)?, defaults.file(data.to_vec(), None, None));
             }
         }
         items => {
             for item in items {
                 match object.get(&item.key) {
-                    Some(data) => drop(files.insert(clean_path(&item.path)?, file(data, item.mode))),
+                    Some(data) => {
+                        let file = defaults.file(data.to_vec(), item.mode, item.user);
+                        files.insert(clean_path(&item.path)?, file);
+                    }
                     None if optional => {}
                     None => return Err(ContentError::MissingKey { what, key: item.key.clone() }),
                 }

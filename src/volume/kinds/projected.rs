@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Container, Pod, ProjectedVolumeSource, ServiceAccountTokenProjection};
 
-use super::keys::mode;
+use super::keys::Defaults;
 use super::{config_map, downward_api, secret};
 use crate::objects::{ObjectRef, TokenRequest};
 use crate::volume::desired::{Context, TokenKey};
@@ -22,17 +22,17 @@ pub(in crate::volume) fn files(
     source: &ProjectedVolumeSource,
     context: &Context<'_>,
 ) -> Result<Files, ContentError> {
-    let default_mode = source.default_mode;
+    let defaults = Defaults { mode: source.default_mode, user: source.default_user };
     let (mut files, mut errors) = (Files::new(), Vec::new());
     for source in source.sources.iter().flatten() {
         let part = if let Some(source) = &source.secret {
-            secret::projected(source, default_mode, context)
+            secret::projected(source, defaults, context)
         } else if let Some(source) = &source.config_map {
-            config_map::projected(source, default_mode, context)
+            config_map::projected(source, defaults, context)
         } else if let Some(source) = &source.downward_api {
-            downward_api::from_items(source.items.as_deref().unwrap_or_default(), default_mode, context)
+            downward_api::from_items(source.items.as_deref().unwrap_or_default(), defaults, context)
         } else if let Some(source) = &source.service_account_token {
-            token(volume, source, default_mode, context)
+            token(volume, source, defaults, context)
         } else {
             Err(ContentError::Unsupported("this source of a projected volume".to_owned()))
         };
@@ -47,7 +47,7 @@ pub(in crate::volume) fn files(
 fn token(
     volume: &str,
     source: &ServiceAccountTokenProjection,
-    default_mode: Option<i32>,
+    defaults: Defaults,
     context: &Context<'_>,
 ) -> Result<Files, ContentError> {
     let path = clean_path(&source.path)?;
@@ -56,9 +56,9 @@ fn token(
         || ContentError::Pending { kind: "token of".to_owned(), name: service_account(context.pod) };
     let value = context.snapshot.tokens.get(&key).ok_or_else(pending)?;
     let data = value.clone().map_err(ContentError::Token)?.into_bytes();
-    let uid = common_user(context.pod);
+    let uid = defaults.uid(source.user).or_else(|| common_user(context.pod));
     let mode =
-        if uid.is_some() || context.group().is_some() { OWNED_TOKEN_MODE } else { mode(None, default_mode) };
+        if uid.is_some() || context.group().is_some() { OWNED_TOKEN_MODE } else { defaults.mode(None) };
     Ok(Files::from([(path, File { data, mode, uid })]))
 }
 
@@ -166,6 +166,21 @@ mod tests {
         let init = json!([{"name": "i", "securityContext": user(9)}]);
         let spec = json!({"securityContext": user(7), "initContainers": init, "containers": [{"name": "c"}]});
         assert_eq!(uid(spec), (None, 0o644));
+    }
+
+    #[test]
+    fn a_token_belongs_to_its_own_user_before_that_of_the_volume() {
+        let of = |default: Value, own: Value| {
+            let mut source = api_access();
+            source["projected"]["defaultUser"] = default;
+            source["projected"]["sources"][0]["serviceAccountToken"]["user"] = own;
+            let spec = json!({"securityContext": {"runAsUser": 1}, "containers": [{"name": "c"}]});
+            let files = pod(spec).files(source).unwrap();
+            (files["token"].uid, files["token"].mode)
+        };
+        assert_eq!(of(Value::Null, Value::Null), (Some(1), 0o600));
+        assert_eq!(of(json!(2), Value::Null), (Some(2), 0o600));
+        assert_eq!(of(json!(2), json!(3)), (Some(3), 0o600));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{SecretProjection, SecretVolumeSource};
 
-use super::keys::keyed_files;
+use super::keys::{Defaults, keyed_files};
 use crate::objects::ObjectRef;
 use crate::volume::desired::Context;
 use crate::volume::error::ContentError;
@@ -17,18 +17,19 @@ pub(in crate::volume) fn files(
     let optional = source.optional.unwrap_or(false);
     let name = source.secret_name.as_deref().unwrap_or_default();
     let object = context.snapshot.object(&ObjectRef::secret(name, context.namespace()), optional)?;
-    keyed_files(&object, source.items.as_deref(), source.default_mode, optional, WHAT)
+    let defaults = Defaults { mode: source.default_mode, user: source.default_user };
+    keyed_files(&object, source.items.as_deref(), defaults, optional, WHAT)
 }
 
 /// The same as a source of a projected volume.
 pub(super) fn projected(
     source: &SecretProjection,
-    default_mode: Option<i32>,
+    defaults: Defaults,
     context: &Context<'_>,
 ) -> Result<Files, ContentError> {
     let optional = source.optional.unwrap_or(false);
     let object = context.snapshot.object(&ObjectRef::secret(&source.name, context.namespace()), optional)?;
-    keyed_files(&object, source.items.as_deref(), default_mode, optional, WHAT)
+    keyed_files(&object, source.items.as_deref(), defaults, optional, WHAT)
 }
 
 #[cfg(test)]
