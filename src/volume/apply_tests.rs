@@ -245,7 +245,7 @@ fn the_mode_of_an_empty_dir_is_set_once_and_keeps_the_bits_of_its_group() {
     for (store, group, expected) in [
         (Store::Disk, None, 0o1750),
         (Store::Memory(1 << 20), None, 0o1750),
-        (Store::Disk, Some(own_group()), 0o3750),
+        (Store::Disk, Some(own_group()), 0o3770),
     ] {
         let host = Host::new();
         let content = Content::Theirs;
