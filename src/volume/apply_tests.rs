@@ -29,6 +29,10 @@ fn files(files: &[(&str, &str)]) -> Files {
     files.iter().map(|(path, data)| (path.to_string(), file(data))).collect()
 }
 
+fn empty_dir(store: Store) -> Desired {
+    Desired { kind: Kind::EmptyDir, store, mode: None, group: None, content: Content::Theirs }
+}
+
 fn ours(kind: Kind, content: Files) -> Desired {
     let store = if kind == Kind::ConfigMap { Store::Disk } else { Store::Memory(1 << 20) };
     Desired { kind, store, mode: None, group: None, content: Content::Ours(content) }
@@ -115,13 +119,7 @@ fn a_volume_of_files_equals_the_stock_kubelets() {
 #[test]
 fn an_empty_dir_is_world_writable_and_created_once() {
     let host = Host::new();
-    let desired = Desired {
-        kind: Kind::EmptyDir,
-        store: Store::Disk,
-        mode: None,
-        group: None,
-        content: Content::Theirs,
-    };
+    let desired = empty_dir(Store::Disk);
     let volumes = host.set_up(&desired);
     assert!(!volumes.mounted["v"].read_only);
     let dir = host.at("volumes/kubernetes.io~empty-dir/v");
@@ -215,13 +213,7 @@ fn links_in_a_volume_are_never_followed() {
 #[test]
 fn foreign_mounts_are_neither_crossed_nor_unmounted() {
     let host = Host::new();
-    let desired = Desired {
-        kind: Kind::EmptyDir,
-        store: Store::Disk,
-        mode: None,
-        group: None,
-        content: Content::Theirs,
-    };
+    let desired = empty_dir(Store::Disk);
     host.set_up(&desired);
     let dir = host.at("volumes/kubernetes.io~empty-dir/v");
     for (point, filesystem) in
@@ -248,8 +240,7 @@ fn the_mode_of_an_empty_dir_is_set_once_and_keeps_the_bits_of_its_group() {
         (Store::Disk, Some(own_group()), 0o3770),
     ] {
         let host = Host::new();
-        let content = Content::Theirs;
-        let desired = Desired { kind: Kind::EmptyDir, store, mode: Some(0o1750), group, content };
+        let desired = Desired { mode: Some(0o1750), group, ..empty_dir(store) };
         host.set_up(&desired);
         let dir = host.at("volumes/kubernetes.io~empty-dir/v");
         let mode = || fs::metadata(&dir).unwrap().mode() & 0o7777;
@@ -264,13 +255,7 @@ fn the_mode_of_an_empty_dir_is_set_once_and_keeps_the_bits_of_its_group() {
 #[test]
 fn huge_pages_are_mounted_once_and_unmounted() {
     let host = Host::new();
-    let desired = Desired {
-        kind: Kind::EmptyDir,
-        store: Store::HugePages(2 << 20),
-        mode: None,
-        group: None,
-        content: Content::Theirs,
-    };
+    let desired = empty_dir(Store::HugePages(2 << 20));
     for _ in 0..2 {
         assert!(host.set_up(&desired).problems.is_empty());
     }

@@ -64,7 +64,8 @@ async fn containers_see_their_volumes_and_all_are_removed() {
         {"name": "proj", "projected": {"sources": [{"downwardAPI": labels()}]}}
     ]);
     let script = format!(
-        "stat -c '%a %g' /empty /mem; stat -L -c '%n %a %u' /closed /own/labels; grep -c ' /mem tmpfs' /proc/mounts; cat /down/labels /proj/labels; \
+        "stat -c '%a %g' /empty /mem; stat -L -c '%n %a %u' /closed /own/labels; \
+         grep -c ' /mem tmpfs' /proc/mounts; cat /down/labels /proj/labels; \
          touch /down/x || echo read-only; echo data > /empty/f; echo data > /host/f; \
          dd if=/dev/zero of=/mem/f bs=1M count=2 || echo bounded; echo end; {IDLE}"
     );

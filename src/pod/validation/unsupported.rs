@@ -120,7 +120,7 @@ fn check_container(container: &Container, path: &FieldPath, found: &mut Found) {
     for (index, mount) in list(&container.volume_mounts).iter().enumerate() {
         let set = !list(&mount.bind_mount_options).is_empty();
         let path = path.child("volumeMounts").index(index).child("bindMountOptions");
-        found.add(set, &path, "no container runtime mounts with options of a mount's own yet");
+        found.add(set, &path, "no released container runtime supports mount options");
     }
     if let Some(requirements) = &container.resources {
         check_claims(requirements, &path.child("resources"), found);

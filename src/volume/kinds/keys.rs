@@ -10,7 +10,7 @@ use crate::volume::files::{File, Files, clean_path};
 pub(super) const DEFAULT_MODE: i32 = 0o644;
 
 /// What a volume's files have if they have none of their own, from `defaultMode` and `defaultUser`.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Defaults {
     pub(super) mode: Option<i32>,
     pub(super) user: Option<i64>,
