@@ -551,6 +551,23 @@ fn unsupported_fields_are_reported_one_by_one() {
 }
 
 #[test]
+fn extended_resources_that_the_scheduler_allocated_from_slices_are_reported() {
+    let mut pod = container(json!({"resources": {"limits": {"example.com/gpu": "1"}}}));
+    not_served(&pod, &[]);
+    let status = json!({"extendedResourceClaimStatus": {
+        "resourceClaimName": "web-extended-resources-x7",
+        "requestMappings": [
+            {"containerName": "c", "resourceName": "example.com/gpu", "requestName": "container-0-request-0"},
+            {"containerName": "d", "resourceName": "example.com/gpu", "requestName": "container-1-request-0"},
+        ],
+    }});
+    pod.status = Some(serde_json::from_value(status).unwrap());
+    not_served(&pod, &["status.extendedResourceClaimStatus"]);
+    let text = unsupported(&pod)[0].to_string();
+    assert!(text.contains("web-extended-resources-x7, from which example.com/gpu come"), "{text}");
+}
+
+#[test]
 fn a_stop_signal_is_one_of_the_pods_operating_system() {
     let of = |os: Value, signal: &str| {
         let container = json!({"name": "c", "image": "a", "lifecycle": {"stopSignal": signal}});

@@ -5,6 +5,8 @@
 //! `schedulerName`, `preemptionPolicy`, `schedulingGroup`) or who asks for evictions (`evictionResponders`) are accepted. `nodeSelector`, required node affinity and
 //! tolerations are checked in `admission`.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ResourceRequirements, Volume};
 
 use super::volumes::sources;
@@ -17,6 +19,7 @@ pub fn unsupported(pod: &Pod) -> Vec<FieldError> {
     let Some(spec) = &pod.spec else { return found.0 };
     let path = FieldPath::root("spec");
     check_pod(spec, &path, &mut found);
+    check_allocated(pod, &mut found);
     check_pod_security(spec, &path.child("securityContext"), &mut found);
     let lists = [("initContainers", list(&spec.init_containers)), ("containers", &spec.containers)];
     for (field, containers) in lists {
@@ -60,6 +63,23 @@ fn check_pod(spec: &PodSpec, path: &FieldPath, found: &mut Found) {
     }
     for (index, volume) in list(&spec.volumes).iter().enumerate() {
         check_volume(volume, &path.child("volumes").index(index), found);
+    }
+}
+
+/// Rejects a pod whose extended resources the scheduler allocated from ResourceSlices. Only its status says so: in its spec they
+/// look like those of a device plugin, and the node does not list them.
+fn check_allocated(pod: &Pod, found: &mut Found) {
+    let claim = pod.status.as_ref().and_then(|status| status.extended_resource_claim_status.as_ref());
+    if let Some(claim) = claim {
+        let path = FieldPath::root("status").child("extendedResourceClaimStatus");
+        let resources: BTreeSet<&str> =
+            claim.request_mappings.iter().map(|mapping| mapping.resource_name.as_str()).collect();
+        let resources = Vec::from_iter(resources).join(", ");
+        let sentence = format!(
+            "the devices of ResourceClaim {}, from which {resources} come, are not prepared",
+            claim.resource_claim_name
+        );
+        found.add(true, &path, &sentence);
     }
 }
 
