@@ -103,7 +103,7 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("clusterDNS", Served),
     ("resolvConf", Served),
     ("hairpinMode", NO_EFFECT),
-    ("podCIDR", NO_EFFECT),
+    ("podCIDR", Served),
     ("makeIPTablesUtilChains", Served),
     ("iptablesMasqueradeBit", NO_EFFECT),
     ("iptablesDropBit", NO_EFFECT),

@@ -118,6 +118,8 @@ pub struct Runtime {
     pub request_timeout: Duration,
     /// The cgroup whose use is reported as the runtime's (`--runtime-cgroups`).
     pub cgroup: Option<String>,
+    /// The ranges of the pods' addresses until the Node has any (`podCIDR`).
+    pub pod_cidr: Option<String>,
 }
 
 /// How images are pulled.
@@ -426,6 +428,7 @@ fn runtime(kubelet: &KubeletConfiguration, flags: &ProcessFlags) -> Runtime {
 }
 
 fn pulls(kubelet: &KubeletConfiguration, providers: Option<CredentialProviders>) -> ImagePulls {
+        pod_cidr: kubelet.pod_cidr.clone().filter(|cidr| !cidr.is_empty()),
     let count = |field: Option<i32>| field.and_then(|number| u32::try_from(number).ok()).unwrap_or_default();
     let limit =
         kubelet.max_parallel_image_pulls.and_then(|pulls| usize::try_from(pulls).ok()?.try_into().ok());

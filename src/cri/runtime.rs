@@ -43,6 +43,10 @@ pub trait RuntimeService: Send + Sync + 'static {
     /// The runtime's cgroup driver, which containerd before version 2 shows only among its own settings; `None` if unknown.
     async fn cgroup_driver(&self) -> Result<Option<CgroupDriver>, CriError>;
 
+    /// Sends the runtime the ranges of the pods' addresses, separated by a comma. A runtime may make its network's configuration
+    /// of them. Idempotent.
+    async fn update_runtime_config(&self, pod_cidr: &str) -> Result<(), CriError>;
+
     /// Creates and starts a sandbox. A call that timed out may still have created one.
     async fn run_sandbox(&self, config: PodSandboxConfig, handler: &str) -> Result<SandboxId, CriError>;
 

@@ -59,6 +59,15 @@ impl RuntimeService for FakeRuntime {
         self.call(Self::plain(Operation::RuntimeConfig), |world, _| Ok(world.cgroup_driver)).await
     }
 
+    async fn update_runtime_config(&self, pod_cidr: &str) -> Result<(), CriError> {
+        let pod_cidr = pod_cidr.to_owned();
+        self.call(Self::plain(Operation::UpdateRuntimeConfig), move |world, _| {
+            world.pod_cidr = Some(pod_cidr);
+            Ok(())
+        })
+        .await
+    }
+
     async fn run_sandbox(&self, config: PodSandboxConfig, handler: &str) -> Result<SandboxId, CriError> {
         let id: SandboxId = self.with(|world, _| world.allocator.id()).into();
         let name = sandbox_name(&config);
