@@ -133,8 +133,8 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("kubeReservedCgroup", NO_RESERVED_CGROUP),
     // Of its values, those for cgroups of reservations are errors.
     ("enforceNodeAllocatable", Served),
-    ("kubeletCgroups", Ignored("hostlet stays in the cgroup it was started in; set it in the service unit")),
-    ("systemCgroups", Ignored("hostlet does not move other processes into cgroups")),
+    ("kubeletCgroups", Served),
+    ("systemCgroups", Served),
     ("memoryThrottlingFactor", Served),
     ("memoryReservationPolicy", Served),
     ("memorySwap.swapBehavior", Served),

@@ -188,6 +188,10 @@ pub struct Cgroups {
     pub memory_qos: Option<MemoryQos>,
     /// Whether burstable containers may swap (`memorySwap.swapBehavior: LimitedSwap`).
     pub limited_swap: bool,
+    /// The daemon's own cgroup; `None` for the one it was started in (`kubeletCgroups`).
+    pub kubelet: Option<String>,
+    /// The cgroup of processes that are in none (`systemCgroups`).
+    pub system: Option<String>,
 }
 
 /// DNS settings of pods.
@@ -424,11 +428,11 @@ fn runtime(kubelet: &KubeletConfiguration, flags: &ProcessFlags) -> Runtime {
         runtime_socket,
         request_timeout: time(kubelet.runtime_request_timeout),
         cgroup: Some(flags.runtime_cgroups.clone()).filter(|cgroup| !cgroup.is_empty()),
+        pod_cidr: kubelet.pod_cidr.clone().filter(|cidr| !cidr.is_empty()),
     }
 }
 
 fn pulls(kubelet: &KubeletConfiguration, providers: Option<CredentialProviders>) -> ImagePulls {
-        pod_cidr: kubelet.pod_cidr.clone().filter(|cidr| !cidr.is_empty()),
     let count = |field: Option<i32>| field.and_then(|number| u32::try_from(number).ok()).unwrap_or_default();
     let limit =
         kubelet.max_parallel_image_pulls.and_then(|pulls| usize::try_from(pulls).ok()?.try_into().ok());
@@ -503,6 +507,8 @@ fn cgroups(kubelet: &KubeletConfiguration) -> Cgroups {
         },
         cfs_period: time(kubelet.cpu_cfs_quota_period),
         single_process_oom_kill: kubelet.single_process_oom_kill,
+        kubelet: kubelet.kubelet_cgroups.clone().filter(|path| !path.is_empty()),
+        system: kubelet.system_cgroups.clone().filter(|path| !path.is_empty()),
     }
 }
 

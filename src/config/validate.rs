@@ -433,6 +433,9 @@ fn exclusions(kc: &KubeletConfiguration, breaches: &mut Breaches) {
     if filled(&kc.system_cgroups) && !filled(&kc.cgroup_root) {
         breaches.add("systemCgroups", "needs cgroupRoot");
     }
+    if kc.system_cgroups.as_deref() == Some("/") {
+        breaches.add("systemCgroups", "cannot be the root; name a cgroup, such as /system");
+    }
     if filled(&kc.reserved_system_cpus)
         && (filled(&kc.system_reserved_cgroup) || filled(&kc.kube_reserved_cgroup))
     {

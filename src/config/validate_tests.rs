@@ -130,6 +130,10 @@ fn each_rule_has_its_breach() {
             "shutdownGracePeriodByPodPriority[1].priority: 7 is listed twice; remove one of the two",
         ),
         (json!({"systemCgroups": "/system"}), "systemCgroups: needs cgroupRoot"),
+        (
+            json!({"systemCgroups": "/", "cgroupRoot": "/"}),
+            "systemCgroups: cannot be the root; name a cgroup, such as /system",
+        ),
         (json!({"runOnce": true}), "runOnce: is no longer supported; remove it"),
         (
             json!({"memoryReservationPolicy": "TieredReservation", "featureGates": {"MemoryQoS": false}}),
