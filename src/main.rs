@@ -53,7 +53,10 @@ fn run(cli: Cli) -> anyhow::Result<Exit> {
         Some(Command::Plugins(args)) => ask(cli::plugins(args)),
         Some(Command::Doctor(args)) => ask(cli::doctor(args, hostname()?)),
         Some(Command::Purge(args)) => ask(cli::purge(args, hostname()?)),
-        Some(Command::Config(command)) => Ok(cli::config(command, &hostname()?)?),
+        Some(Command::Config(command)) => {
+            let hostname = hostname()?;
+            ask(async move { cli::config(command, &hostname) })
+        }
         Some(Command::Completions(args)) => Ok(cli::completions(&args, Cli::command())?),
         None => match cli.flags.process.version {
             Some(form @ (VersionForm::True | VersionForm::Raw)) => {

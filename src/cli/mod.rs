@@ -32,7 +32,7 @@ mod version;
 pub use client::{ClientError, DaemonArgs};
 pub use command::{Cli, Command};
 pub use completions::{CompletionsArgs, Shell, completions};
-pub use config::{CheckArgs, ConfigCommand, config};
+pub use config::{CheckArgs, ConfigCommand, ShowArgs, config};
 pub use doctor::{DoctorArgs, doctor};
 pub use error::CommandError;
 pub use events::{EventsArgs, events};
