@@ -164,6 +164,26 @@ async fn a_token_is_renewed_before_it_expires_and_used_until_then() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_clock_of_the_api_server_decides_nothing() {
+    const HOUR: i64 = 3600;
+    let base: Timestamp = "2026-11-21T07:00:00Z".parse().unwrap();
+    for ahead in [-48 * HOUR, -2, 2, HOUR - 60, HOUR, 2 * HOUR] {
+        let (clock, server) = (WallClock::of_tokio(base), WallClock::of_tokio(base));
+        clock.set(ahead);
+        let room = Room::on(Host::new(), FakeObjects::new(server), clock);
+        let pod = pod(token_volume());
+        for _ in 0..3 {
+            assert_eq!(room.set_up(&pod).await.problems, [], "{ahead}");
+        }
+        tokio::time::sleep(Duration::from_secs(2_800)).await;
+        assert_eq!(room.objects.tokens(), 1, "{ahead}");
+        tokio::time::sleep(Duration::from_secs(200)).await;
+        assert_eq!(room.objects.tokens(), 2, "{ahead}");
+        assert_eq!(room.host.read(TOKEN).unwrap(), "token-2", "{ahead}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_new_daemon_uses_the_existing_token() {
     use base64::Engine;
     use base64::engine::general_purpose::URL_SAFE_NO_PAD;
