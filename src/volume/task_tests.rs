@@ -260,6 +260,21 @@ fn claim() -> Value {
 const PV: &str = "volumes/kubernetes.io~local-volume/pv-1";
 
 #[tokio::test]
+async fn only_a_local_volume_that_may_be_written_is_relabelled() {
+    for read_only in [false, true] {
+        let room = Room::new();
+        let disk = tempfile::tempdir().unwrap();
+        room.objects.set_claim("ns", "claim", bound_to(disk.path()));
+        let mut volumes = claim();
+        volumes[0]["persistentVolumeClaim"]["readOnly"] = read_only.into();
+        let volumes = room.set_up(&pod(volumes)).await;
+        let data = &volumes.mounted["data"];
+        assert_eq!((data.read_only, data.relabel), (read_only, !read_only));
+        room.volumes.tear_down(&UID.into()).await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_claim_that_binds_later_is_mounted_and_reported() {
     let room = Room::new();
     let disk = tempfile::tempdir().unwrap();
