@@ -670,7 +670,7 @@ fn steps_that_only_an_event_reports() {
         (r#"configmap "nope" not found"#, "the ConfigMap of a volume does not exist", "optional: true"),
         (r#"secret "nope" not found"#, "the Secret of a volume does not exist", "optional: true"),
         (
-            "references non-existent config key: a",
+            "configmap references non-existent config key: a",
             "a key that its ConfigMap or Secret does not have",
             "add the key",
         ),
