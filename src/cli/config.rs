@@ -28,10 +28,10 @@ pub struct CheckArgs {
 }
 
 /// Runs `hostlet config`.
-pub fn config(command: ConfigCommand, hostname: &str) -> io::Result<Exit> {
+pub fn config(command: ConfigCommand, hostname: &str, is_called_kubelet: bool) -> io::Result<Exit> {
     match command {
         ConfigCommand::Check(args) => {
-            let mut flags = KubeletFlags::default();
+            let mut flags = KubeletFlags { is_called_kubelet, ..KubeletFlags::default() };
             flags.process.config = Some(args.file.clone());
             flags.process.config_dir = args.config_dir;
             match load(&flags, hostname) {
@@ -43,7 +43,7 @@ pub fn config(command: ConfigCommand, hostname: &str) -> io::Result<Exit> {
                 Err(errors) => print_errors(&errors),
             }
         }
-        ConfigCommand::Show(flags) => match load(&flags, hostname) {
+        ConfigCommand::Show(flags) => match load(&KubeletFlags { is_called_kubelet, ..*flags }, hostname) {
             Ok(loaded) => {
                 warn(&loaded)?;
                 write!(io::stdout(), "{}", loaded.effective)?;
