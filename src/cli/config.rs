@@ -46,12 +46,12 @@ pub struct ShowArgs {
 }
 
 /// Runs `hostlet config`.
-pub fn config(command: ConfigCommand, hostname: &str) -> Result<Exit, CommandError> {
+pub fn config(command: ConfigCommand, hostname: &str, is_called_kubelet: bool) -> Result<Exit, CommandError> {
     match command {
         ConfigCommand::Check(args) => {
             let (flags, what) = match args.file {
                 Some(file) => {
-                    let mut flags = KubeletFlags::default();
+                    let mut flags = KubeletFlags { is_called_kubelet, ..KubeletFlags::default() };
                     flags.process.config = Some(file.clone());
                     flags.process.config_dir = args.config_dir;
                     (flags, file.display().to_string())
@@ -71,7 +71,10 @@ pub fn config(command: ConfigCommand, hostname: &str) -> Result<Exit, CommandErr
             }
         }
         ConfigCommand::Show(args) => {
-            let flags = if args.service { service_flags(Path::new("/"))? } else { args.flags };
+            let flags = match args.service {
+                true => service_flags(Path::new("/"))?,
+                false => KubeletFlags { is_called_kubelet, ..args.flags },
+            };
             match load(&flags, hostname) {
                 Ok(loaded) => {
                     warn(&loaded)?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Parser;
 
 use super::command::Cli;
-use crate::config::{KubeletFlags, with_plain_names};
+use crate::config::{KubeletFlags, is_called_kubelet, with_plain_names};
 use crate::sys::{DaemonUnit, DaemonUnitError};
 
 /// The configuration of the packages, for a host without their unit.
@@ -45,8 +45,9 @@ pub(super) fn service_flags(root: &Path) -> Result<KubeletFlags, ServiceFlagsErr
         return Ok(flags);
     };
     let flags = words.get(1..).unwrap_or_default().join(" ");
+    let is_called_kubelet = is_called_kubelet(words.first().map(AsRef::as_ref));
     match Cli::try_parse_from(with_plain_names(words.into_iter().map(Into::into))) {
-        Ok(cli) => Ok(cli.flags),
+        Ok(cli) => Ok(KubeletFlags { is_called_kubelet, ..cli.flags }),
         Err(source) => Err(ServiceFlagsError::Flags { unit: unit.name(), flags, source }),
     }
 }
