@@ -12,7 +12,7 @@ use super::flags::ProcessFlags;
 use super::gates;
 use super::hostlet::HostletConfiguration;
 use super::log_limits::LogLimits;
-use super::node::Node;
+use super::node::{self, Node};
 use super::node_api::NodeApi;
 use super::static_pod_url::{StaticPodUrl, parse_headers, parse_url};
 use super::wire::{self, KubeletConfiguration};
@@ -306,7 +306,7 @@ impl Config {
     ) -> Self {
         Self {
             node_name: node_name(hostname, flags.hostname_override.as_deref()),
-            node_ips: flags.node_ip.clone(),
+            node_ips: node::ips(&flags.node_ip).0.unwrap_or_default(),
             cluster: flags.kubeconfig.as_ref().map(|kubeconfig| Cluster {
                 kubeconfig: kubeconfig.clone(),
                 bootstrap_kubeconfig: flags.bootstrap_kubeconfig.clone(),

@@ -107,7 +107,8 @@ fn each_rule_has_its_breach() {
             "shutdownGracePeriodCriticalPods: must not be above shutdownGracePeriod",
         ),
         (
-            json!({"shutdownGracePeriod": "5s", "featureGates": {"GracefulNodeShutdown": false}}),
+            json!({"shutdownGracePeriod": "5s", "featureGates": {"GracefulNodeShutdown": false,
+                "GracefulNodeShutdownBasedOnPodPriority": false, "WindowsGracefulNodeShutdown": false}}),
             "shutdownGracePeriod: needs the feature gate GracefulNodeShutdown",
         ),
         (
@@ -151,6 +152,11 @@ fn each_rule_has_its_breach() {
         (
             json!({"featureGates": {"ImageVolume": false}}),
             "featureGates.ImageVolume: cannot be set to false, the feature is locked to true",
+        ),
+        (
+            json!({"featureGates": {"ContainerRestartRules": false}}),
+            "featureGates.RestartAllContainersOnContainerExits: is on, but needs ContainerRestartRules; switch that \
+             on, or this off",
         ),
     ] {
         assert_eq!(breaches(set.clone()), [breach], "{set}");

@@ -1,6 +1,6 @@
 //! The traits for a container runtime, implemented by the gRPC client and by the fake.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::time::Duration;
 
@@ -155,10 +155,14 @@ pub trait RuntimeService: Send + Sync + 'static {
 /// The CRI's ImageService.
 #[async_trait]
 pub trait ImageService: Send + Sync + 'static {
-    /// Inspects an image by name, digest or ID; `None` if the runtime does not have it.
-    async fn image_status(&self, image: &str) -> Result<Option<ImageInfo>, CriError>;
+    /// Inspects an image by name, digest or ID, for a pod with these annotations; `None` if the runtime does not have it.
+    async fn image_status(
+        &self,
+        image: &str,
+        annotations: &HashMap<String, String>,
+    ) -> Result<Option<ImageInfo>, CriError>;
 
-    /// Pulls an image and returns its reference. Without a deadline.
+    /// Pulls an image for the pod of this sandbox and returns its reference. Without a deadline.
     async fn pull_image(
         &self,
         image: &str,

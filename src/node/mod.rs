@@ -23,6 +23,7 @@ mod task;
 mod task_tests;
 #[cfg(test)]
 pub(crate) mod testing;
+mod unserved;
 
 pub use addresses::NodeAddresses;
 pub use description::{NodeDescriber, NodeDescription};
@@ -39,3 +40,4 @@ pub use pressure::{Pressure, Pressures};
 pub use settings::NodeSettings;
 pub use status::overdrawn;
 pub use task::StatusTask;
+pub use unserved::NO_RELIEF;

@@ -1,6 +1,6 @@
 //! Implements the runtime traits.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::OpenOptions;
 use std::path::Path;
 use std::time::Duration;
@@ -309,7 +309,11 @@ impl RuntimeService for FakeRuntime {
 
 #[async_trait]
 impl ImageService for FakeRuntime {
-    async fn image_status(&self, image: &str) -> Result<Option<ImageInfo>, CriError> {
+    async fn image_status(
+        &self,
+        image: &str,
+        _: &HashMap<String, String>,
+    ) -> Result<Option<ImageInfo>, CriError> {
         let request = Request::new(Operation::ImageStatus, None, image);
         let image = image.to_owned();
         self.call(request, move |world, _| Ok(world.images.find(&image).cloned().map(convert::image))).await

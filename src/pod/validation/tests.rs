@@ -178,6 +178,10 @@ fn the_pod_level_fields_are_checked() {
         (json!({"preemptionPolicy": "x"}), "spec.preemptionPolicy: Unsupported value"),
         (json!({"os": {"name": "plan9"}}), "spec.os.name: Unsupported value"),
         (
+            json!({"os": {"name": "linux"}, "securityContext": {"windowsOptions": {"runAsUserName": "a"}}}),
+            "spec.securityContext.windowsOptions: Forbidden: windows options cannot be set for a linux pod",
+        ),
+        (
             json!({"shareProcessNamespace": true, "hostPID": true}),
             "spec.shareProcessNamespace: Invalid value: true",
         ),
@@ -544,7 +548,8 @@ fn unsupported_fields_are_reported_one_by_one() {
             "envFrom": [{"secretRef": {"name": "s"}}], "restartPolicy": "Always",
             "env": [{"name": "B", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}],
             "resources": {"limits": {"cpu": "1", "ephemeral-storage": "1Gi", "hugepages-2Mi": "2Mi", "a.b/gpu": "1"}},
-            "securityContext": {"appArmorProfile": {"type": "Localhost", "localhostProfile": "x"}}
+            "securityContext": {"appArmorProfile": {"type": "Localhost", "localhostProfile": "x"},
+                "windowsOptions": {"runAsUserName": "ContainerUser"}}
         })),
         &[],
     );

@@ -2,8 +2,8 @@
 //! than its author intended.
 //!
 //! Fields that only concern the scheduler (pod affinity, topology spread constraints, preferred node affinity,
-//! `schedulerName`, `preemptionPolicy`, `schedulingGroup`) or who asks for evictions (`evictionResponders`) are accepted. `nodeSelector`, required node affinity and
-//! tolerations are checked in `admission`.
+//! `schedulerName`, `preemptionPolicy`, `schedulingGroup`), who asks for evictions (`evictionResponders`) or another operating
+//! system (`windowsOptions`) are accepted. `nodeSelector`, required node affinity and tolerations are checked in `admission`.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,6 @@ pub fn unsupported(pod: &Pod) -> Vec<FieldError> {
     let path = FieldPath::root("spec");
     check_pod(spec, &path, &mut found);
     check_allocated(pod, &mut found);
-    check_pod_security(spec, &path.child("securityContext"), &mut found);
     let lists = [("initContainers", list(&spec.init_containers)), ("containers", &spec.containers)];
     for (field, containers) in lists {
         for (index, container) in containers.iter().enumerate() {
@@ -125,11 +124,6 @@ fn check_volume(volume: &Volume, path: &FieldPath, found: &mut Found) {
     }
 }
 
-fn check_pod_security(spec: &PodSpec, path: &FieldPath, found: &mut Found) {
-    let Some(context) = &spec.security_context else { return };
-    found.add(context.windows_options.is_some(), &path.child("windowsOptions"), "pods run on Linux only");
-}
-
 fn check_container(container: &Container, path: &FieldPath, found: &mut Found) {
     let set = !list(&container.volume_devices).is_empty();
     found.add(
@@ -144,10 +138,6 @@ fn check_container(container: &Container, path: &FieldPath, found: &mut Found) {
     }
     if let Some(requirements) = &container.resources {
         check_claims(requirements, &path.child("resources"), found);
-    }
-    if let Some(context) = &container.security_context {
-        let path = path.child("securityContext");
-        found.add(context.windows_options.is_some(), &path.child("windowsOptions"), "pods run on Linux only");
     }
 }
 
