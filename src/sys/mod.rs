@@ -53,7 +53,7 @@ pub use lock_file::LockFile;
 pub use lookup::NameLookups;
 pub use machine::{CpuTopology, Machine};
 pub use mounts::{KernelMounts, Mount, MountCall, MountTable, Mounts, Origin, tmpfs_can_avoid_swap};
-pub use path_work::{PathError, PathWork};
+pub use path_work::{PathError, PathWork, path_unit};
 pub use places::{Place, Places};
 pub use process::ProcessUsage;
 pub use program::{ProgramError, clip, run_program};

@@ -1,33 +1,28 @@
 //! Work on paths from pod specs, separate from the daemon's own file work. Such a path may be on an unreachable server, where the
-//! kernel blocks the thread in an uninterruptible state. So the threads are few, only one waits for the same path or remote
-//! filesystem, and callers wait for a limited time.
+//! kernel blocks the thread in an uninterruptible state. So only one thread waits for the same filesystem of a server, an owner of paths
+//! blocks a few threads and nobody else's, and callers wait for a limited time.
 
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use std::{io, thread};
+use std::{fs, io};
 
 use parking_lot::Mutex;
-use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{OwnedMutexGuard, oneshot};
 use tokio::time::{Instant, timeout_at};
 
-use super::{MountTable, file_work};
-
-/// Maximum number of threads.
-const THREADS: usize = 4;
+use super::MountTable;
+use super::places::{PER_OWNER, Place, Places};
 
 /// Maximum wait of a caller: longer than a merely slow server takes.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Stack size of a thread in bytes.
-const STACK: usize = 256 * 1024;
-
-/// Prefixes of the types of filesystems that are not served by this kernel alone.
-const REMOTE: [&str; 12] =
-    ["nfs", "cifs", "smb", "fuse", "ceph", "9p", "virtiofs", "autofs", "afs", "lustre", "beegfs", "gpfs"];
+/// Maximum number of links that are followed to find a path's filesystem, as the kernel's.
+const MAX_LINKS: usize = 40;
 
 /// Why there is no result for a path.
 #[derive(Debug, thiserror::Error)]
@@ -42,9 +37,9 @@ pub enum PathError {
         /// The path.
         path: PathBuf,
     },
-    /// All threads are blocked on other paths.
+    /// All threads for its owner's paths are blocked.
     #[error(
-        "{} was not accessed: all threads for paths of pods are blocked on others that do not respond ({})",
+        "{} was not accessed: all threads for paths of its pod are blocked on others that do not respond ({})",
         path.display(), listed(stuck)
     )]
     Busy {
@@ -76,80 +71,76 @@ fn listed(paths: &[PathBuf]) -> String {
 /// The threads for paths that pods name. Clones share them.
 #[derive(Clone, Debug)]
 pub struct PathWork {
-    places: Arc<Semaphore>,
+    places: Places,
     units: Arc<Mutex<BTreeMap<PathBuf, Arc<Unit>>>>,
     patience: Duration,
 }
 
-/// The unit of blocking: a remote filesystem or a path.
+/// What blocks together: a filesystem of a server, a server or a path.
 #[derive(Debug, Default)]
 struct Unit {
     turn: Arc<tokio::sync::Mutex<()>>,
-    /// Start of the work.
-    since: Mutex<Option<Instant>>,
+    work: Mutex<Option<Work>>,
+}
+
+/// Work in progress.
+#[derive(Debug)]
+struct Work {
+    owner: String,
+    path: PathBuf,
+    since: Instant,
 }
 
 /// Held by a thread until its work is done.
 struct Held {
     unit: Arc<Unit>,
-    _place: OwnedSemaphorePermit,
+    _place: Place,
     _turn: OwnedMutexGuard<()>,
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        *self.unit.since.lock() = None;
+        *self.unit.work.lock() = None;
     }
 }
 
 impl Default for PathWork {
     fn default() -> Self {
-        Self::new(THREADS, PATIENCE)
+        Self::new(PATIENCE)
     }
 }
 
 impl PathWork {
-    fn new(threads: usize, patience: Duration) -> Self {
-        Self { places: Arc::new(Semaphore::new(threads)), units: Arc::default(), patience }
+    /// Threads whose callers wait for this long at most.
+    pub fn new(patience: Duration) -> Self {
+        Self { places: Places::default(), units: Arc::default(), patience }
     }
 
-    /// Runs `work` on `path`, which may block forever, on a separate thread with a limit of ten seconds. Work that takes longer
-    /// continues until the kernel unblocks it; in the meantime requests for the same path, or the same remote filesystem in
-    /// `mounts`, fail at once. Unit tests run it in place, like [`file_work()`].
+    /// Runs `work` on `path`, which may block forever, on a separate thread with a time limit. Work that takes longer continues until
+    /// the kernel unblocks it; in the meantime requests for the same `unit`, which is what blocks together, fail at once. Of one
+    /// `owner`, a few units are worked on at the same time.
     ///
     /// # Errors
     /// There is no result in time, for one of the reasons of [`PathError`].
     pub async fn run<T: Send + 'static>(
         &self,
+        owner: &str,
+        unit: &Path,
         path: &Path,
-        mounts: &MountTable,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, PathError> {
-        if cfg!(test) {
-            file_work(work).await.map_err(|_| PathError::Panicked { path: path.to_owned() })
-        } else {
-            self.run_on_thread(path, mounts, work).await
-        }
-    }
-
-    async fn run_on_thread<T: Send + 'static>(
-        &self,
-        path: &Path,
-        mounts: &MountTable,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, PathError> {
         let stuck = || PathError::Stuck { path: path.to_owned() };
         let deadline = Instant::now() + self.patience;
-        let unit = self.unit(unit_of(path, mounts));
+        let unit = self.unit(unit);
         if unit.is_stuck(self.patience) {
             return Err(stuck());
         }
         let turn = timeout_at(deadline, unit.turn.clone().lock_owned()).await.map_err(|_| stuck())?;
-        let place = timeout_at(deadline, self.places.clone().acquire_owned()).await;
-        let Ok(Ok(place)) = place else {
-            return Err(PathError::Busy { path: path.to_owned(), stuck: self.under_way() });
+        let Ok(Some(place)) = timeout_at(deadline, self.places.take(owner)).await else {
+            return Err(PathError::Busy { path: path.to_owned(), stuck: self.in_progress(owner) });
         };
-        *unit.since.lock() = Some(Instant::now());
+        *unit.work.lock() =
+            Some(Work { owner: owner.to_owned(), path: path.to_owned(), since: Instant::now() });
         let held = Held { unit, _place: place, _turn: turn };
         let (reply, answer) = oneshot::channel::<Result<T, Box<dyn Any + Send>>>();
         let on_thread = move || {
@@ -158,8 +149,7 @@ impl PathWork {
             // The caller may have stopped waiting.
             let _ = reply.send(done);
         };
-        let started = thread::Builder::new().name("pod-paths".to_owned()).stack_size(STACK).spawn(on_thread);
-        started.map_err(|source| PathError::Thread { path: path.to_owned(), source })?;
+        start(on_thread).map_err(|source| PathError::Thread { path: path.to_owned(), source })?;
         match timeout_at(deadline, answer).await {
             Ok(Ok(Ok(done))) => Ok(done),
             Ok(Ok(Err(_)) | Err(_)) => Err(PathError::Panicked { path: path.to_owned() }),
@@ -167,36 +157,94 @@ impl PathWork {
         }
     }
 
-    fn unit(&self, name: PathBuf) -> Arc<Unit> {
+    fn unit(&self, name: &Path) -> Arc<Unit> {
         let mut units = self.units.lock();
         // Entries without a thread or waiters.
         units.retain(|_, unit| Arc::strong_count(unit) > 1);
-        units.entry(name).or_default().clone()
+        units.entry(name.to_owned()).or_default().clone()
     }
 
-    fn under_way(&self) -> Vec<PathBuf> {
+    /// The paths that block an owner; some of others if it has none itself.
+    fn in_progress(&self, owner: &str) -> Vec<PathBuf> {
         let units = self.units.lock();
-        let busy = units.iter().filter(|(_, unit)| unit.since.lock().is_some());
-        busy.map(|(name, _)| name.clone()).collect()
+        let paths = |is_counted: &dyn Fn(&Work) -> bool| -> Vec<PathBuf> {
+            let works = units.values().map(|unit| unit.work.lock());
+            let paths = works.filter_map(|work| {
+                work.as_ref().filter(|work| is_counted(work)).map(|work| work.path.clone())
+            });
+            paths.take(PER_OWNER).collect()
+        };
+        let own = paths(&|work| work.owner == owner);
+        if own.is_empty() { paths(&|_| true) } else { own }
     }
 }
 
 impl Unit {
     /// Whether its thread has worked longer than callers wait.
     fn is_stuck(&self, patience: Duration) -> bool {
-        self.since.lock().is_some_and(|since| since.elapsed() >= patience)
+        self.work.lock().as_ref().is_some_and(|work| work.since.elapsed() >= patience)
     }
 }
 
-/// The unit that `path` blocks with: its remote filesystem, by its name, else itself.
-fn unit_of(path: &Path, mounts: &MountTable) -> PathBuf {
-    let mount =
-        mounts.of(path).filter(|mount| REMOTE.iter().any(|remote| mount.filesystem.starts_with(remote)));
-    mount.map_or_else(|| path.to_owned(), |mount| mount.point.clone())
+/// Starts a thread for work that may block forever.
+#[cfg(not(test))]
+fn start(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    /// Stack size in bytes.
+    const STACK: usize = 256 * 1024;
+    std::thread::Builder::new().name("pod-paths".to_owned()).stack_size(STACK).spawn(work).map(drop)
+}
+
+/// In unit tests, a thread of the runtime: paused time stands still while it works.
+#[cfg(test)]
+fn start(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    drop(tokio::task::spawn_blocking(work));
+    Ok(())
+}
+
+/// What `path` blocks with: its remote filesystem, by the device, wherever that is mounted; otherwise the path itself. Does not touch
+/// anything remote. Blocking.
+pub fn path_unit(path: &Path, mounts: &MountTable) -> PathBuf {
+    let followed = follow(path, mounts);
+    match mounts.of(&followed).filter(|mount| mount.is_remote()) {
+        Some(mount) => PathBuf::from(&mount.origin.device),
+        None => followed,
+    }
+}
+
+/// The path without links, up to where it enters a remote filesystem.
+fn follow(path: &Path, mounts: &MountTable) -> PathBuf {
+    let names = |path: &Path| -> Vec<OsString> {
+        let names = path.components().rev().filter(|part| *part != Component::RootDir);
+        names.map(|part| part.as_os_str().to_owned()).collect()
+    };
+    let (mut real, mut rest, mut links) = (PathBuf::from("/"), names(path), 0);
+    while let Some(name) = rest.pop() {
+        if name == ".." {
+            real.pop();
+            continue;
+        }
+        real.push(name);
+        if mounts.of(&real).is_some_and(|mount| mount.is_remote()) {
+            break;
+        }
+        let Ok(target) = fs::read_link(&real) else { continue };
+        links += 1;
+        if links > MAX_LINKS {
+            return path.to_owned();
+        }
+        real.pop();
+        if target.is_absolute() {
+            real = PathBuf::from("/");
+        }
+        rest.extend(names(&target));
+    }
+    real.extend(rest.iter().rev());
+    real
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc;
 
@@ -210,33 +258,67 @@ mod tests {
         PathWork { patience, ..threads.clone() }
     }
 
+    async fn run<T: Send + 'static>(
+        threads: &PathWork,
+        owner: &str,
+        path: &str,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, PathError> {
+        threads.run(owner, &path_unit(Path::new(path), &mounts()), Path::new(path), work).await
+    }
+
+    /// Work that ends when the sender is dropped.
+    fn hanging() -> (mpsc::Sender<()>, impl FnOnce() + Send + 'static) {
+        let (release, hang) = mpsc::channel();
+        (release, move || {
+            let _ = hang.recv();
+        })
+    }
+
     fn mounts() -> MountTable {
         MountTable::parse(
             b"25 1 254:0 / / rw - ext4 /dev/vda rw\n\
             26 25 0:40 / /mnt/nfs rw - nfs4 server:/ rw\n\
             27 25 0:41 / /data rw - xfs /dev/vdb rw\n\
-            28 25 0:42 / /mnt/s3 rw - fuse.s3fs s3 rw\n",
+            28 25 0:42 / /mnt/s3 rw - fuse.s3fs s3 rw\n\
+            29 25 0:40 / /pods/a/nfs rw - nfs4 server:/ rw\n",
         )
     }
 
     #[test]
     fn paths_on_one_remote_filesystem_block_together_and_others_alone() {
         for (path, unit) in [
-            ("/mnt/nfs", "/mnt/nfs"),
-            ("/mnt/nfs/a/b", "/mnt/nfs"),
+            ("/mnt/nfs", "0:40"),
+            ("/mnt/nfs/a/b", "0:40"),
+            ("/pods/a/nfs/b", "0:40"),
             ("/mnt/nfsd", "/mnt/nfsd"),
-            ("/mnt/s3/x", "/mnt/s3"),
+            ("/mnt/s3/x", "0:42"),
             ("/data/a", "/data/a"),
-            ("/etc", "/etc"),
+            ("/data/../mnt/nfs/./a", "0:40"),
         ] {
-            assert_eq!(unit_of(Path::new(path), &mounts()), Path::new(unit), "{path}");
+            assert_eq!(path_unit(Path::new(path), &mounts()), Path::new(unit), "{path}");
         }
-        assert_eq!(unit_of(Path::new("/x"), &MountTable::default()), Path::new("/x"));
+        assert_eq!(path_unit(Path::new("/x"), &MountTable::default()), Path::new("/x"));
+    }
+
+    #[test]
+    fn links_to_a_remote_filesystem_block_with_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        symlink("/mnt/nfs/export", root.join("absolute")).unwrap();
+        symlink("absolute/deeper", root.join("twice")).unwrap();
+        symlink("loop", root.join("loop")).unwrap();
+        symlink("plain", root.join("local")).unwrap();
+        let unit = |path: &str| path_unit(&root.join(path), &mounts());
+        assert_eq!(unit("absolute/a"), Path::new("0:40"));
+        assert_eq!(unit("twice/../b"), Path::new("0:40"));
+        assert_eq!(unit("loop/a"), root.join("loop/a"));
+        assert_eq!(unit("local/a"), root.join("plain/a"));
     }
 
     #[tokio::test]
     async fn paths_on_an_unreachable_server_block_one_thread_only() {
-        let threads = PathWork::new(2, SHORT);
+        let threads = PathWork::new(SHORT);
         let (release, hang) = mpsc::channel::<()>();
         let hang = Arc::new(Mutex::new(hang));
         let started = Arc::new(AtomicUsize::new(0));
@@ -247,50 +329,52 @@ mod tests {
                     started.fetch_add(1, Ordering::SeqCst);
                     let _ = hang.lock().recv();
                 };
-                let path = PathBuf::from(format!("/mnt/nfs/{pod}"));
-                let error = threads.run_on_thread(&path, &mounts(), work).await.unwrap_err();
-                assert!(matches!(&error, PathError::Stuck { path: stuck } if *stuck == path), "{error:?}");
+                let path = format!("/mnt/nfs/{pod}");
+                let error = run(&threads, &pod.to_string(), &path, work).await.unwrap_err();
                 assert!(
-                    error.to_string().starts_with(&format!("/mnt/nfs/{pod} does not respond")),
-                    "{error}"
+                    matches!(&error, PathError::Stuck { path: stuck } if *stuck == Path::new(&path)),
+                    "{error:?}"
                 );
+                assert!(error.to_string().starts_with(&format!("{path} does not respond")), "{error}");
             }
         }
         assert!(started.load(Ordering::SeqCst) <= 1);
         let patient = with(&threads, LONG);
-        assert_eq!(patient.run_on_thread(Path::new("/data/a"), &mounts(), || 7).await.unwrap(), 7);
+        assert_eq!(run(&patient, "0", "/data/a", || 7).await.unwrap(), 7);
         drop(release);
         // Waits for the unblocked thread; an earlier block has no later effect.
-        let again = patient.run_on_thread(Path::new("/mnt/nfs/0"), &mounts(), || 8).await;
+        let again = run(&patient, "0", "/mnt/nfs/0", || 8).await;
         assert_eq!((again.unwrap(), started.load(Ordering::SeqCst)), (8, 1));
     }
 
     #[tokio::test]
-    async fn a_request_without_a_thread_names_the_blocked_paths_until_they_recover() {
-        let threads = PathWork::new(2, SHORT);
+    async fn an_owner_whose_paths_hang_waits_alone_and_learns_which_they_are() {
+        let threads = PathWork::new(SHORT);
         let mut releases = Vec::new();
-        for path in ["/a", "/b"] {
-            let (release, hang) = mpsc::channel::<()>();
+        for path in ["/a", "/b", "/c", "/d"] {
+            let (release, work) = hanging();
             releases.push(release);
-            let stuck = threads.run_on_thread(Path::new(path), &mounts(), move || hang.recv().is_ok()).await;
+            let stuck = run(&threads, "tenant", path, work).await;
             assert!(matches!(stuck, Err(PathError::Stuck { .. })), "{stuck:?}");
         }
-        let refused = threads.run_on_thread(Path::new("/c"), &mounts(), || ()).await.unwrap_err();
-        let expected = "/c was not accessed: all threads for paths of pods are blocked on others that do not respond (/a, /b)";
-        assert_eq!(refused.to_string(), expected);
+        let busy = run(&threads, "tenant", "/e", || ()).await.unwrap_err();
+        let expected = "/e was not accessed: all threads for paths of its pod are blocked on others that do not respond \
+                        (/a, /b, /c, /d)";
+        assert_eq!(busy.to_string(), expected);
+        run(&with(&threads, LONG), "other", "/e", || ()).await.unwrap();
         releases.pop();
-        with(&threads, LONG).run_on_thread(Path::new("/c"), &mounts(), || ()).await.unwrap();
+        run(&with(&threads, LONG), "tenant", "/e", || ()).await.unwrap();
         drop(releases);
-        with(&threads, LONG).run_on_thread(Path::new("/a"), &mounts(), || ()).await.unwrap();
+        run(&with(&threads, LONG), "tenant", "/a", || ()).await.unwrap();
     }
 
     #[tokio::test]
     async fn a_panic_is_reported_and_frees_the_thread() {
-        let threads = PathWork::new(1, LONG);
-        for _ in 0..3 {
-            let panicked = threads.run_on_thread(Path::new("/a"), &mounts(), || panic!("on purpose")).await;
+        let threads = PathWork::new(LONG);
+        for _ in 0..6 {
+            let panicked = run(&threads, "a", "/a", || panic!("on purpose")).await;
             assert!(matches!(panicked, Err(PathError::Panicked { .. })), "{panicked:?}");
         }
-        threads.run_on_thread(Path::new("/a"), &mounts(), || ()).await.unwrap();
+        run(&threads, "a", "/a", || ()).await.unwrap();
     }
 }
