@@ -113,7 +113,8 @@ impl Cluster {
         let exposure = credentials.exposure();
         let client = connect(&connection(Purpose::Pods, joined.requests), credentials.clone())?;
         let node_client = connect(&connection(Purpose::Node, None), credentials.clone())?;
-        let reviews = connect(&connection(Purpose::Reviews, None), credentials.clone())?;
+        // Strangers cause reviews, so that they have a limit, and one of their own.
+        let reviews = connect(&connection(Purpose::Reviews, joined.requests), credentials.clone())?;
         let event_client = connect(&connection(Purpose::Events, joined.events), credentials.clone())?;
         let (recorder, sink) = recorder(event_client, node_name.to_owned(), WallClock::system());
         let bootstrap = joined.bootstrap_kubeconfig.clone();

@@ -98,16 +98,19 @@ pub(super) fn read_actual(
 }
 
 fn root_of(root: &Path, mounts: &MountTable) -> Result<Root, HostError> {
-    let Some(metadata) = if_there(root, "look at", fs::symlink_metadata(root))? else {
-        return Ok(Root::Absent);
-    };
-    let root = real_path(root);
-    Ok(match mounts.at(&root).last() {
-        _ if !metadata.is_dir() => Root::NotADirectory,
+    // The volume's path may be a link, which is not followed.
+    let real = root.parent().map_or_else(PathBuf::new, real_path).join(root.file_name().unwrap_or_default());
+    let mounted = match mounts.at(&real).last() {
         None => Root::Directory,
         Some(mount) if mount.filesystem == TMPFS => Root::Tmpfs,
         Some(mount) if mount.filesystem == HUGETLBFS => Root::HugePages,
-        Some(_) => Root::Foreign,
+        // Not looked at: a filesystem that a container mounted there may not respond.
+        Some(_) => return Ok(Root::Foreign),
+    };
+    Ok(match if_there(root, "look at", fs::symlink_metadata(root))? {
+        None => Root::Absent,
+        Some(metadata) if metadata.is_dir() => mounted,
+        Some(_) => Root::NotADirectory,
     })
 }
 

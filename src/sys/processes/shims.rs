@@ -234,6 +234,10 @@ mod tests {
             Ok(())
         }
 
+        fn force_unmount(&self, _: &Path) -> Result<(), SysError> {
+            Ok(())
+        }
+
         fn unmount(&self, _: &Path) -> Result<(), SysError> {
             Ok(())
         }
