@@ -53,7 +53,7 @@ pub use mounts::{KernelMounts, Mount, MountCall, MountTable, Mounts, Origin, tmp
 pub use path_work::{PathError, PathWork};
 pub use process::ProcessUsage;
 pub use program::{ProgramError, clip, run_program};
-pub use remove::{real_path, remove_tree};
+pub use remove::{is_missing, real_path, remove_mount_point, remove_tree};
 pub use replace_file::{replace_file, sync_parent};
 pub use shared_dir::{Sharing, share_dir, unshare_dir};
 pub use shims::{Shim, end_shim, shims};

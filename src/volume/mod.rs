@@ -33,6 +33,7 @@ mod task;
 mod testing;
 mod token;
 
+pub use actual::unknown_plugins;
 pub use apply::{Mounted, PodVolumes, tear_down};
 pub use desired::NodeAmounts;
 pub use error::{ContentError, HostError, VolumeError, VolumeProblem, VolumeStep};
