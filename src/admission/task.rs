@@ -8,7 +8,8 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::admitter::{AdmissionInput, Admitter, Decisions, PREEMPTED, PREEMPTING, unsupported_message};
+use super::admitter::{AdmissionInput, Admitter, Decisions, PREEMPTED, PREEMPTING};
+use super::by_itself::unsupported_message;
 use super::counts::{CountedPods, RejectionCounts};
 use super::node::NodeView;
 use super::rejection::RejectedPod;

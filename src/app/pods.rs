@@ -13,7 +13,7 @@ use super::parts::Parts;
 use super::paths::{CGROUP_MOUNT, CONTAINER_LOGS, MOUNTINFO, PROC, SYS};
 use super::run::AppError;
 use super::runtime::RuntimeInfo;
-use super::startup::open_cgroups;
+use super::startup::{StartupError, open_cgroups};
 use super::tasks::{Stage, Tasks};
 use crate::cgroup::{CgroupVersion, Cgroups};
 use crate::config::Config;
@@ -41,11 +41,26 @@ const FIRST_ADDRESSES: Duration = Duration::from_secs(1);
 const LOGIND_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Parts {
+    /// Opens the cgroups of pods, without changing any.
+    pub(super) async fn open_cgroups(
+        &self,
+        config: &Config,
+        runtime_info: &RuntimeInfo,
+    ) -> Result<Arc<Cgroups>, AppError> {
+        let (driver, opening) = (runtime_info.cgroup_driver.unwrap_or(config.cgroups.driver), config.clone());
+        let page_sizes = self.node.huge_page_sizes.clone();
+        let opened = tokio::task::spawn_blocking(move || {
+            open_cgroups(&opening, driver, page_sizes, Path::new(PROC), Path::new(CGROUP_MOUNT))
+        });
+        Ok(Arc::new(opened.await??))
+    }
+
     /// Starts these parts.
     pub(super) async fn start_pods(
         mut self,
         config: &Config,
         runtime_info: &RuntimeInfo,
+        cgroups: Arc<Cgroups>,
         tasks: &mut Tasks,
     ) -> Result<(), AppError> {
         let logs =
@@ -87,12 +102,8 @@ impl Parts {
             tasks
                 .spawn(Stage::Pods, "image preload", |cancel| preload::run(preload, store, problems, cancel));
         }
-        let (driver, opening) = (runtime_info.cgroup_driver.unwrap_or(config.cgroups.driver), config.clone());
-        let page_sizes = self.node.huge_page_sizes.clone();
-        let opened = tokio::task::spawn_blocking(move || {
-            open_cgroups(&opening, driver, page_sizes, Path::new(PROC), Path::new(CGROUP_MOUNT))
-        });
-        let cgroups = Arc::new(opened.await??);
+        let tree = cgroups.clone();
+        tokio::task::spawn_blocking(move || tree.ensure_tree()).await?.map_err(StartupError::Cgroups)?;
         let cgroup_version = cgroups.version();
         cgroup_version.register(&self.metrics);
         match cgroup_version {
@@ -209,6 +220,7 @@ impl Parts {
             env: EnvAccess { objects: self.objects, services: self.service_env },
             reports,
             store: self.store,
+            own: self.own.clone(),
             restarts: self.restarts,
             probes,
             hook_client: HttpClient::default(),
@@ -233,6 +245,8 @@ impl Parts {
             protected_memory,
             pods_limit,
             user_namespaces,
+            own: self.own,
+            foreign: self.foreign,
             admitted: self.admitted,
             status_cache: self.status_cache.clone(),
         };

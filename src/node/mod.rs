@@ -34,6 +34,7 @@ pub use metrics::{register_identity, register_process, register_start};
 pub use observe::{AddressObserver, HostObserver, OomKill, OomObserver, OomReports, observe_runtime};
 pub use own::{OwnNode, OwnNodeWatch};
 pub use pressure::{Pressure, Pressures};
+pub use register::FormerDevices;
 pub use settings::NodeSettings;
 pub use status::overdrawn;
 pub use task::StatusTask;
