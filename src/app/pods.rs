@@ -20,7 +20,7 @@ use crate::config::Config;
 use crate::container_logs::{LogRotation, RotationSources};
 use crate::cri_config::{HostSettings, KernelFacts, SubordinateIds, UserNamespaces, resolv_conf_problem};
 use crate::gate::{StartGate, StopGate};
-use crate::housekeeping::{HostJanitor, LeftoverShims, PodsLimit, ProtectedMemory};
+use crate::housekeeping::{HostJanitor, LeftoverShims, LeftoverTasks, PodsLimit, ProtectedMemory};
 use crate::image::preload::{self, Containerd, PreloadConfig};
 use crate::lifecycle::PodTable;
 use crate::log::LogLayout;
@@ -132,10 +132,16 @@ impl Parts {
                 problem: self.shims,
             };
             tasks.spawn(Stage::Pods, "leftover shims", |cancel| shims.run(cancel));
+            let leftovers = LeftoverTasks {
+                client: self.runtime.client.clone(),
+                observed: self.runtime.pleg.cache().clone(),
+                own: self.own.clone(),
+            };
+            tasks.spawn(Stage::Pods, "leftover tasks", |cancel| leftovers.run(cancel));
         } else {
             tracing::debug!(
                 runtime = runtime_info.version.runtime_name,
-                "leftover shims are only searched for on containerd"
+                "leftover shims and tasks are only searched for on containerd"
             );
         }
         // Usually known by now. Waiting avoids statuses without addresses, but pods must not wait for a name server.
