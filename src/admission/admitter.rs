@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
+use tokio::time::Instant;
 
 use super::admitted::Admitted;
 use super::by_itself::{needs_strict_groups, rejection_by_itself};
@@ -25,7 +26,7 @@ use super::victims::victims;
 use crate::pod::validation::FieldError;
 use crate::pod::{
     AdmittedPod, DesiredPods, PodKill, PodPhase, ResizeRefusal, ResizeState, StatusOverride, is_critical,
-    pod_ref, pod_uid, seen_at, with_allocation,
+    patience, pod_ref, pod_uid, seen_at, with_allocation,
 };
 use crate::source::SourceState;
 use crate::source::api::ApiState;
@@ -55,6 +56,8 @@ pub(super) struct AdmissionInput<'a> {
     pub(super) shutdown: &'a NodeShutdown,
     pub(super) evicted: &'a BTreeMap<PodUid, PodKill>,
     pub(super) now: Timestamp,
+    /// The same on the clock of waits.
+    pub(super) instant: Instant,
 }
 
 /// The decisions.
@@ -68,6 +71,8 @@ pub(super) struct Decisions {
     pub(super) resizes: Vec<(PodRef, PodEvent)>,
     /// Whether a pod or a resize waits for other pods to terminate.
     pub(super) is_waiting: bool,
+    /// When the next preempted pod is overdue: what waits for it then waits no longer.
+    pub(super) overdue: Option<Instant>,
     /// Pods that do not match the Node as last seen. They wait until it was read again.
     pub(super) unconfirmed: HashSet<PodUid>,
 }
@@ -93,7 +98,15 @@ pub(super) struct Admitter {
     admitted: HashMap<PodUid, Known>,
     rejected: HashMap<PodUid, RejectedPod>,
     /// Pods that are being preempted.
-    preempted: BTreeMap<PodUid, PodKill>,
+    preempted: BTreeMap<PodUid, Preemption>,
+}
+
+/// A pod that is being preempted.
+#[derive(Debug)]
+struct Preemption {
+    kill: PodKill,
+    /// From then on, a critical pod does not wait for its end anymore, which may need that very pod.
+    overdue: Instant,
 }
 
 /// An admitted pod. It is parsed again only when its object or its allocated resources change.
@@ -185,7 +198,10 @@ impl Admitter {
                 Verdict::Unconfirmed => drop(decisions.unconfirmed.insert(pod_uid(candidate.pod))),
             }
         }
-        decisions.desired_pods.kills = self.preempted.clone();
+        let kills = self.preempted.iter().map(|(uid, preemption)| (uid.clone(), preemption.kill.clone()));
+        decisions.desired_pods.kills = kills.collect();
+        let overdue = self.preempted.values().map(|preemption| preemption.overdue);
+        decisions.overdue = overdue.filter(|at| decisions.is_waiting && *at > input.instant).min();
         // A pod that is preempted during a shutdown terminates in the time that the shutdown leaves it; one that is evicted, at once.
         decisions.desired_pods.kills.extend(input.shutdown.kills.clone());
         decisions.desired_pods.kills.extend(input.evicted.clone());
@@ -353,14 +369,24 @@ impl Admitter {
         if !is_critical(pod) {
             return rejected(&unfit);
         }
+        let is_overdue = |other: &&Pod| {
+            self.preempted.get(&pod_uid(other)).is_some_and(|victim| victim.overdue <= input.instant)
+        };
+        let awaited: Vec<&Pod> = active.into_iter().filter(|other| !is_overdue(other)).collect();
         let remaining: Vec<&Pod> = staying.iter().map(|other| &**other).collect();
         match fit(pod, input.node, &remaining) {
+            // Upstream gives up as well, and admits the pod.
+            Ok(()) if fit(pod, input.node, &awaited).is_ok() => Verdict::Admitted,
             Ok(()) => Verdict::Waiting,
             Err(unfit @ Unfit::Never { .. }) => rejected(&unfit),
             Err(Unfit::Insufficient(shortages)) => match victims(pod, &shortages, &staying) {
                 Some(victims) => {
-                    let kill = |victim: &Arc<Pod>| (pod_uid(victim), preemption());
-                    self.preempted.extend(victims.iter().map(kill));
+                    let preempted = |victim: &Arc<Pod>| {
+                        let grace = PodView::from(&**victim).spec.termination_grace_period_seconds;
+                        let overdue = input.instant + patience(grace.unwrap_or_default());
+                        (pod_uid(victim), Preemption { kill: preemption(), overdue })
+                    };
+                    self.preempted.extend(victims.iter().map(preempted));
                     let first = shortages.first().map_or("", |shortage| &shortage.resource);
                     self.preemptions.preempted(victims.len(), first);
                     Verdict::Waiting

@@ -80,6 +80,7 @@ impl World {
             shutdown: &NodeShutdown::default(),
             evicted: &BTreeMap::new(),
             now,
+            instant: tokio::time::Instant::now(),
         });
         let before = std::mem::take(&mut self.admitted);
         let admitted = decisions.desired_pods.pods.iter().map(|pod| {

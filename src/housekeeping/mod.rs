@@ -1,5 +1,5 @@
 //! Housekeeping on the host: leftovers of removed pods, the limit of all pods together, leftover shims and tasks, iptables chains, other kubelets on
-//! the same runtime, and the daemon's heap. Never touches a running pod.
+//! the same runtime, the cgroups of processes that are no pod's, and the daemon's heap. Never touches a running pod.
 
 mod heap_trim;
 mod iptables;
@@ -9,6 +9,7 @@ mod leftover_tasks;
 mod other_kubelets;
 mod pods_limit;
 mod protected_memory;
+mod system_cgroups;
 
 pub use heap_trim::trim_heap_regularly;
 pub use iptables::{
@@ -20,3 +21,4 @@ pub use leftover_tasks::LeftoverTasks;
 pub use other_kubelets::OtherKubelets;
 pub use pods_limit::PodsLimit;
 pub use protected_memory::ProtectedMemory;
+pub use system_cgroups::SystemCgroups;

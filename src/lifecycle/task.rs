@@ -24,7 +24,7 @@ use crate::pleg::PlegHandle;
 use crate::pod::{AdmittedPod, DesiredPods, PodEvents};
 use crate::status::{StatusCache, StatusHandle};
 use crate::telemetry::{Heartbeat, Metrics};
-use crate::types::{ContainerId, PodEvent, PodRef, PodUid, sleep_until};
+use crate::types::{CONFIG_SEEN_ANNOTATION, ContainerId, PodEvent, PodRef, PodUid, sleep_until};
 use crate::worker::{Outcome, PodSyncer, Report, Retry};
 
 /// Pause between two passes of housekeeping when nothing requests one earlier: the kubelet's container GC period.
@@ -335,6 +335,7 @@ impl PodTable {
                 self.update(UpdateKind::Remove, pod);
             }
         }
+        self.remove_superseded(&desired_pods.pods);
         let adopted = std::mem::take(&mut self.adopted);
         let (renamed, adopted) = adopted.into_iter().partition(|(uid, pod)| {
             desired_pods.pods.iter().any(|new| new.reference.uid == *uid && is_renamed(pod, new))
@@ -363,6 +364,11 @@ impl PodTable {
                     self.update(UpdateKind::Remove, old);
                     self.update(UpdateKind::Create, pod);
                 }
+                Some(old) if is_added_again(&old, &pod) => {
+                    tracing::info!(pod = %reference, uid = %reference.uid, "pod was removed from its source and added again");
+                    self.update(UpdateKind::Remove, old);
+                    self.update(UpdateKind::Create, pod);
+                }
                 Some(old) if !Arc::ptr_eq(&old, &pod) => {
                     tracing::info!(pod = %reference, uid = %reference.uid, "pod changed by its source");
                     self.update(UpdateKind::Update, pod);
@@ -373,6 +379,22 @@ impl PodTable {
         self.deliver_kills();
         self.is_share_due = true;
         self.request_housekeeping();
+    }
+
+    /// Removes the static pods of an earlier daemon whose source now defines another pod of that name. Does not wait for the other
+    /// sources: one of them may be the API server, and this pod its successor.
+    fn remove_superseded(&mut self, new: &[Arc<AdmittedPod>]) {
+        let uids: HashSet<&PodUid> = new.iter().map(|pod| &pod.reference.uid).collect();
+        let names: HashSet<String> =
+            new.iter().filter(|pod| pod.is_static).map(|pod| pod.reference.full_name()).collect();
+        let is_superseded = |uid: &PodUid, pod: &AdmittedPod| {
+            pod.is_static && !uids.contains(uid) && names.contains(&pod.reference.full_name())
+        };
+        let superseded = self.adopted.extract_if(.., |uid, pod| is_superseded(uid, pod));
+        for (uid, pod) in superseded.collect::<Vec<_>>() {
+            tracing::info!(pod = %pod.reference, %uid, "pod was changed by its source while hostlet was not running");
+            self.update(UpdateKind::Remove, pod);
+        }
     }
 
     /// Delivers each requested kill to its pod's lifecycle, unless delivered in its present form. A pod without a lifecycle
@@ -504,6 +526,12 @@ impl PodTable {
         let effects = self.lifecycles.update(PodUpdate { kind: UpdateKind::Kill, subject, kill: None });
         self.carry_out(effects);
     }
+}
+
+/// Whether a static pod was removed from its source and added again, unchanged: it is a new pod of the same UID.
+fn is_added_again(old: &AdmittedPod, new: &AdmittedPod) -> bool {
+    let seen = |pod: &AdmittedPod| pod.metadata.annotations.as_ref()?.get(CONFIG_SEEN_ANNOTATION).cloned();
+    old.is_static && new.is_static && seen(old) != seen(new)
 }
 
 /// Whether two pods of one UID have different names. A pod's name cannot change, so they are different pods.

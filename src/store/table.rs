@@ -16,6 +16,8 @@ pub enum Table {
     PreStops,
     /// Containers of a pod whose restart a user requested.
     Restarts,
+    /// How containers of a pod ended that do not run again.
+    FinalEnds,
     /// Restart back-offs of a pod's containers.
     CrashLoops,
     /// What was last enforced of a pod's resources.
@@ -52,13 +54,14 @@ pub(super) enum Pace {
 }
 
 impl Table {
-    pub(super) const ALL: [Self; 15] = [
+    pub(super) const ALL: [Self; 16] = [
         Self::AdmittedPods,
         Self::OwnPods,
         Self::FormerDevices,
         Self::RequestedStarts,
         Self::PreStops,
         Self::Restarts,
+        Self::FinalEnds,
         Self::CrashLoops,
         Self::Actuated,
         Self::ImagePulls,
@@ -80,6 +83,7 @@ impl Table {
             Self::RequestedStarts => "asked-starts/1",
             Self::PreStops => "pre-stops/1",
             Self::Restarts => "restarts/1",
+            Self::FinalEnds => "final-ends/1",
             Self::CrashLoops => "crash-loops/1",
             Self::Actuated => "actuated/1",
             Self::ImagePulls => "image-pulls/1",
@@ -110,6 +114,8 @@ impl Table {
             // Losing the latest change makes a container or a pull wait for the wrong time once. Writing each would never
             // stop on a host where every container crashes.
             Self::CrashLoops | Self::ImagePulls => Pace::Seldom,
+            // Losing the latest change matters only to a container that is removed from the runtime in the same moment.
+            Self::FinalEnds => Pace::Seldom,
             // Losing the latest change gives older variables to a container that starts while the API server is away.
             Self::Services => Pace::Seldom,
             // Without its row, a pod cannot start while the API server is away. They rarely change.

@@ -48,6 +48,11 @@ impl RestartRequests {
         due.into_iter().map(|id| ContainerId::from(id.as_str())).collect()
     }
 
+    /// Whether a user requested that this container is replaced.
+    pub(super) fn is_requested(&self, pod: &PodUid, container: &ContainerId) -> bool {
+        self.stored(pod).contains(container.as_str())
+    }
+
     /// The next pod with a new request. Has one reader. Cancel-safe.
     pub(super) async fn news(&self) -> PodUid {
         self.news.next().await.0

@@ -16,7 +16,7 @@ use crate::ownership::{
     remains_of_others,
 };
 use crate::store::Store;
-use crate::sys::HostDirs;
+use crate::sys::{DaemonUnit, HostDirs};
 use crate::types::{PodRef, PodUid, error_chain};
 
 /// What a stock kubelet and kubeadm leave in the root directory.
@@ -68,9 +68,11 @@ pub(super) fn ownership(
     } else {
         Err(only_root("other kubelets"))
     };
+    // What kubeadm configures is for hostlet then, and the service is hostlet's.
+    let is_kubelet = DaemonUnit::of(root) == DaemonUnit::Kubelet;
     let left = LEFT.iter().map(|name| config.root_dir.join(name)).filter(|path| path.exists());
     OwnershipFacts {
-        leftovers: if history == History::FirstStart { left.collect() } else { Vec::new() },
+        leftovers: if history == History::FirstStart && !is_kubelet { left.collect() } else { Vec::new() },
         history,
         recorded,
         kubelets,
@@ -78,7 +80,7 @@ pub(super) fn ownership(
         unrunnable: Ok(Vec::new()),
         pods,
         daemon_runs: daemon.is_some(),
-        is_kubelet_enabled: root.join(ENABLED).symlink_metadata().is_ok(),
+        is_kubelet_enabled: !is_kubelet && root.join(ENABLED).symlink_metadata().is_ok(),
     }
 }
 
@@ -102,4 +104,35 @@ fn remains(root: &Path, config: &Config, runtime: &RuntimeFacts) -> Seen<BTreeMa
     let logs = LogLayout { pod_logs_dir: config.pods.logs_dir.clone(), containers_dir: PathBuf::new() };
     remains_of_others(&config.root_dir, &logs, cgroups.as_ref(), |_| false)
         .map_err(|error| Unseen(error_chain(&error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::config::{KubeletFlags, load};
+
+    #[test]
+    fn hostlet_as_the_kubelet_is_no_other_one() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |path: &str| root.path().join(path);
+        for dir in ["usr/bin", "etc/systemd/system/multi-user.target.wants", "kubelet/pki"] {
+            fs::create_dir_all(at(dir)).unwrap();
+        }
+        symlink("/usr/lib/systemd/system/kubelet.service", at(ENABLED)).unwrap();
+        let mut flags = KubeletFlags::default();
+        flags.process.root_dir = at("kubelet");
+        let config = load(&flags, "node1").unwrap().config;
+        let runtime =
+            RuntimeFacts { answer: RuntimeAnswer::NoSocket, containerd_file: None, has_containerd: false };
+        let seen = || {
+            let found = ownership(root.path(), &config, &runtime, None, false);
+            (found.is_kubelet_enabled, found.leftovers)
+        };
+        assert_eq!(seen(), (true, vec![at("kubelet/pki")]));
+        symlink("hostlet", at("usr/bin/kubelet")).unwrap();
+        assert_eq!(seen(), (false, Vec::new()));
+    }
 }
