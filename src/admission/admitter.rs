@@ -24,6 +24,7 @@ use super::resize;
 use super::shutdown::{self, NodeShutdown};
 use super::victims::victims;
 use crate::pod::validation::FieldError;
+use crate::pod::view::PodView;
 use crate::pod::{
     AdmittedPod, DesiredPods, PodKill, PodPhase, ResizeRefusal, ResizeState, StatusOverride, is_critical,
     patience, pod_ref, pod_uid, seen_at, with_allocation,
