@@ -52,7 +52,7 @@ pub use mounts::{KernelMounts, Mount, MountCall, MountTable, Mounts, Origin, tmp
 pub use open::{Links, open_regular};
 pub use processes::{KubeletProcess, ProcessUsage, Shim, end_shim, kubelets, shims};
 pub use program::{ProgramError, clip, run_program};
-pub use remove::{real_path, remove_tree};
+pub use remove::{is_missing, real_path, remove_mount_point, remove_tree};
 pub use replace_file::{replace_file, sync_parent};
 pub use selinux::selinux_is_enabled;
 pub use shared_dir::{Sharing, share_dir, unshare_dir};

@@ -35,6 +35,7 @@ mod testing;
 mod threads;
 mod token;
 
+pub use actual::unknown_plugins;
 pub use apply::{Mounted, PodVolumes, tear_down};
 pub use desired::NodeAmounts;
 pub use error::{ContentError, HostError, VolumeError, VolumeProblem, VolumeStep};

@@ -202,6 +202,7 @@ impl PodSync<'_> {
     async fn perform(&mut self, observed: &PodStatus, plan: &Plan) -> Result<(), Retry> {
         let is_new = matches!(plan.sandbox, SandboxPlan::Create { .. });
         if !self.state.is_prepared || is_new {
+            self.context.own.record(&self.pod.reference).await;
             // What runs keeps its resources until it is resized, in order.
             let kept = self.state.actuated.get().pod.filter(|_| !is_new);
             let prepared = self.prepare_host(kept.unwrap_or_else(|| Enforced::of_pod(self.pod))).await;

@@ -67,7 +67,7 @@ fn shim(proc: &Path, process: &Process) -> Option<Shim> {
 
 #[cfg(test)]
 impl Shim {
-    pub(super) fn made_up(pid: i32, started: u64) -> Self {
+    pub(in crate::sys) fn made_up(pid: i32, started: u64) -> Self {
         let (namespace, id) = ("k8s.io".to_owned(), format!("sandbox-{pid}"));
         let path = PathBuf::new;
         Self { pid, started, namespace, id, address: path(), program: path(), bundle: path() }
