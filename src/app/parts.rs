@@ -28,7 +28,7 @@ use crate::kubelet_api::stats::Stats;
 use crate::log::LogWatches;
 use crate::node::{
     AddressObserver, HostObserver, LatestNode, NodeAddresses, NodeDescriber, NodeEvents, NodeInputs,
-    OomObserver, RuntimeFacts, register_identity, register_process, register_start,
+    OomObserver, PodCidrTask, RuntimeFacts, register_identity, register_process, register_start,
 };
 use crate::objects::services::ServiceEnv;
 use crate::objects::{ObjectSource, RuntimeClasses, Standalone};
@@ -227,6 +227,12 @@ impl Parts {
             },
             latest: latest_node.subscribe(),
         };
+        let pod_cidr = PodCidrTask {
+            runtime: runtime.runtime.clone(),
+            configured: config.runtime.pod_cidr.clone(),
+            node: latest_node.subscribe(),
+        };
+        tasks.spawn(Stage::Support, "pod CIDR", |cancel| pod_cidr.run(cancel));
         let outputs = ClusterOutputs { api: api_in, node: latest_node };
         let connections = cluster.as_ref().map(Cluster::connections).unwrap_or_default();
         connections.register(&metrics);

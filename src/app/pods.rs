@@ -20,7 +20,7 @@ use crate::config::Config;
 use crate::container_logs::{LogRotation, RotationSources};
 use crate::cri_config::{HostSettings, KernelFacts, SubordinateIds, UserNamespaces, resolv_conf_problem};
 use crate::gate::{StartGate, StopGate};
-use crate::housekeeping::{HostJanitor, LeftoverShims, PodsLimit, ProtectedMemory};
+use crate::housekeeping::{HostJanitor, LeftoverShims, PodsLimit, ProtectedMemory, SystemCgroups};
 use crate::image::preload::{self, Containerd, PreloadConfig};
 use crate::lifecycle::PodTable;
 use crate::log::LogLayout;
@@ -104,6 +104,15 @@ impl Parts {
         }
         cgroups.register(&self.metrics);
         self.serve_stats(config, &logs, cgroups.clone(), storage, tasks);
+        if config.cgroups.kubelet.is_some() || config.cgroups.system.is_some() {
+            let system = SystemCgroups {
+                cgroups: cgroups.clone(),
+                proc: PROC.into(),
+                kubelet: config.cgroups.kubelet.clone(),
+                system: config.cgroups.system.clone(),
+            };
+            tasks.spawn(Stage::Support, "system cgroups", |cancel| system.run(cancel));
+        }
         let cgroups = config.cgroups.per_qos.then_some(cgroups);
         let limit = |cgroups: &Arc<Cgroups>| {
             Arc::new(PodsLimit::new(cgroups.clone(), self.node.own(), self.node_events.clone()))

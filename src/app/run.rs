@@ -20,6 +20,7 @@ use crate::api::ConnectError;
 use crate::config::Config;
 use crate::housekeeping::trim_heap_regularly;
 use crate::kubelet_api::{Healthz, ListenError};
+use crate::node::NO_RELIEF;
 use crate::ownership::Refusal;
 use crate::server::{ControlError, ControlServer};
 use crate::store::Store;
@@ -64,6 +65,7 @@ pub async fn run(config: Config, reload: Reload, cancel: CancellationToken) -> R
         container_logs: CONTAINER_LOGS.into(),
     };
     let started = prepare(&config, &dirs, Path::new(ROOT))?;
+    tracing::warn!("{NO_RELIEF}");
     let node = NodeSide::new(&config, started.machine)?;
     let cluster = match &config.cluster {
         Some(joined) => Some(Cluster::new(joined, &config.node_name)?),

@@ -275,7 +275,7 @@ impl Cgroups {
 }
 
 /// Copies the CPUs and memory nodes of the parent, without which a new v1 cpuset cgroup accepts no process.
-fn ensure_v1(hierarchy: &Hierarchy, parent: &Path, directory: &Path) -> Result<(), CgroupError> {
+pub(super) fn ensure_v1(hierarchy: &Hierarchy, parent: &Path, directory: &Path) -> Result<(), CgroupError> {
     files::create(directory)?;
     if hierarchy.controls("cpuset") {
         for file in ["cpuset.cpus", "cpuset.mems"] {
@@ -288,7 +288,7 @@ fn ensure_v1(hierarchy: &Hierarchy, parent: &Path, directory: &Path) -> Result<(
 }
 
 /// Enables all available controllers for the children of `parent`, as runtimes do.
-fn ensure_v2(parent: &Path, directory: &Path) -> Result<(), CgroupError> {
+pub(super) fn ensure_v2(parent: &Path, directory: &Path) -> Result<(), CgroupError> {
     let control = parent.join("cgroup.subtree_control");
     let enabled = files::read(&control)?;
     let available = files::read(&parent.join("cgroup.controllers"))?;

@@ -132,8 +132,13 @@ fn text(plan: &PurgePlan, is_performed: bool) -> String {
     if plan.has_chains {
         text.push_str(&format!("{word} the iptables chains KUBE-IPTABLES-HINT and KUBE-FIREWALL\n"));
     }
+    for kubelet in &plan.other_kubelets {
+        text.push_str(&format!(
+            "left   all pods: another kubelet runs here ({kubelet}), and they are its pods\n"
+        ));
+    }
     for pod in &plan.foreign {
-        text.push_str(&format!("left   pod {pod}, which hostlet did not record\n"));
+        text.push_str(&format!("left   pod {pod}, which is not hostlet's\n"));
     }
     if plan.is_empty() {
         text.push_str("nothing of hostlet is left on this host\n");
@@ -144,6 +149,7 @@ fn text(plan: &PurgePlan, is_performed: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ownership::OtherKubelet;
     use crate::types::PodRef;
 
     #[test]
@@ -154,9 +160,10 @@ mod tests {
             files: vec!["/var/lib/kubelet/hostlet".into()],
             has_chains: true,
             foreign: vec![PodRef::new("kube-system", "theirs", "v")],
+            other_kubelets: vec![OtherKubelet::Process(7)],
         };
         let text = super::text(&plan, false);
-        assert_eq!(text.lines().count(), 5, "{text}");
+        assert_eq!(text.lines().count(), 6, "{text}");
         assert!(text.starts_with("would remove pod default/web"), "{text}");
         assert!(text.contains("left   pod kube-system/theirs"), "{text}");
         assert!(super::text(&PurgePlan::default(), true).starts_with("nothing of hostlet"));

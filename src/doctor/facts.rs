@@ -37,12 +37,25 @@ pub struct Facts {
     pub runtime: RuntimeFacts,
     /// The pod network.
     pub network: NetworkFacts,
-    /// Who listens on the kubelet's ports, by port; a missing port is free.
+    /// Who listens on the daemon's ports, by port; a missing port is free.
     pub ports: Seen<BTreeMap<u16, String>>,
     /// The credentials for the API server; `None` on a standalone host.
     pub credentials: Option<Seen<CredentialFacts>>,
     /// Other kubelets and their pods.
     pub ownership: OwnershipFacts,
+}
+
+impl Facts {
+    /// The ports on which the daemon listens: health checks, and the API.
+    pub(super) fn wanted_ports(&self) -> Vec<u16> {
+        wanted_ports(&self.config)
+    }
+}
+
+/// The ports of a configuration.
+pub(super) fn wanted_ports(config: &Config) -> Vec<u16> {
+    let addresses = [config.healthz, config.node_api.listen, config.node_api.read_only];
+    addresses.into_iter().flatten().map(|address| address.port()).collect()
 }
 
 /// The configuration.
@@ -232,6 +245,6 @@ pub struct OwnershipFacts {
     pub daemon_runs: bool,
     /// Files of a stock kubelet.
     pub leftovers: Vec<PathBuf>,
-    /// Whether a service `kubelet` is enabled.
+    /// Whether the service `kubelet` of another kubelet is enabled.
     pub is_kubelet_enabled: bool,
 }

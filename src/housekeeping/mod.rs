@@ -1,5 +1,5 @@
 //! Housekeeping on the host: leftovers of removed pods, the limit of all pods together, leftover shims, iptables chains, other kubelets on
-//! the same runtime, and the daemon's heap. Never touches a running pod.
+//! the same runtime, the cgroups of processes that are no pod's, and the daemon's heap. Never touches a running pod.
 
 mod heap_trim;
 mod iptables;
@@ -8,6 +8,7 @@ mod leftover_shims;
 mod other_kubelets;
 mod pods_limit;
 mod protected_memory;
+mod system_cgroups;
 
 pub use heap_trim::trim_heap_regularly;
 pub use iptables::{
@@ -18,3 +19,4 @@ pub use leftover_shims::LeftoverShims;
 pub use other_kubelets::OtherKubelets;
 pub use pods_limit::PodsLimit;
 pub use protected_memory::ProtectedMemory;
+pub use system_cgroups::SystemCgroups;

@@ -44,8 +44,8 @@ const BACKLOG: u32 = 4_096;
 /// Time limit of a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// Time limit of an HTTP/1.1 request's headers, which includes the wait for the next request.
-const HEADERS: Duration = Duration::from_secs(30);
+/// Time limit of an HTTP/1.1 request's headers. It includes the wait for the next request, which a scraper makes once a minute or so.
+const HEADERS: Duration = super::connection_use::IDLE;
 
 /// Maximum bytes of a request's headers (upstream's `MaxHeaderBytes`).
 const HEADER_BYTES: u32 = 1 << 20;

@@ -11,6 +11,7 @@ mod connection_use;
 mod container_logs;
 mod debug;
 mod guard;
+mod gzip;
 mod healthz;
 mod held;
 mod listen;

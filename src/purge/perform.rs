@@ -242,6 +242,7 @@ mod tests {
             files: vec![at("kubelet/hostlet"), at("kubelet/hostlet-claim.json")],
             has_chains: false,
             foreign: vec![theirs.clone()],
+            other_kubelets: Vec::new(),
         };
         let purger = purger(&fake, dir.path());
         for _ in 0..2 {
@@ -296,6 +297,7 @@ mod tests {
             files: vec![at("kubelet/hostlet")],
             has_chains: false,
             foreign: Vec::new(),
+            other_kubelets: Vec::new(),
         };
         let failed = purger(&fake, dir.path()).perform(&plan).await;
         let texts: Vec<String> = failed.iter().map(|error| error_chain(error)).collect();

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::facts::PurgeFacts;
+use crate::ownership::OtherKubelet;
 use crate::types::{PodRef, PodUid};
 
 /// Why nothing is removed.
@@ -22,6 +23,25 @@ pub enum Obstacle {
          again"
     )]
     StoreUnreadable(String),
+    /// The recorded pods run on another runtime, and this one cannot tell whether they are gone.
+    #[error(
+        "hostlet's pods ran on {}, and its configuration names {}: purge with the configuration that the daemon had \
+         (--config FILE, with containerRuntimeEndpoint)",
+        joined(claimed), socket.display()
+    )]
+    OtherRuntime {
+        /// Where they ran.
+        claimed: Vec<PathBuf>,
+        /// The runtime of the configuration.
+        socket: PathBuf,
+    },
+    /// Another kubelet may have taken the pods over.
+    #[error("whether another kubelet has hostlet's pods is unknown: {0}")]
+    KubeletsUnknown(String),
+}
+
+fn joined(sockets: &[PathBuf]) -> String {
+    sockets.iter().map(|socket| socket.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
 /// A purge.
@@ -35,8 +55,10 @@ pub struct PurgePlan {
     pub files: Vec<PathBuf>,
     /// Whether the iptables chains are removed. A kubelet that has pods here needs them.
     pub has_chains: bool,
-    /// Pods of the runtime that hostlet did not record. They are left alone.
+    /// Pods of the runtime that are not hostlet's. They are left alone.
     pub foreign: Vec<PodRef>,
+    /// Other kubelets that run here: every pod is theirs, also one that hostlet started once.
+    pub other_kubelets: Vec<OtherKubelet>,
 }
 
 impl PurgePlan {
@@ -63,6 +85,15 @@ pub fn purge_plan(facts: PurgeFacts) -> Result<PurgePlan, Obstacle> {
         }
         Err(why) => return Err(Obstacle::StoreUnreadable(why.to_string())),
     };
+    let other_kubelets = match facts.other_kubelets {
+        Ok(others) => others,
+        Err(_) if recorded.is_empty() => Vec::new(),
+        Err(why) => return Err(Obstacle::KubeletsUnknown(why.to_string())),
+    };
+    let recorded = if other_kubelets.is_empty() { recorded } else { Default::default() };
+    if !recorded.is_empty() && !facts.elsewhere.is_empty() {
+        return Err(Obstacle::OtherRuntime { claimed: facts.elsewhere, socket: facts.socket });
+    }
     let in_runtime = match facts.in_runtime {
         Ok(pods) => pods,
         Err(_) if recorded.is_empty() => Default::default(),
@@ -70,17 +101,17 @@ pub fn purge_plan(facts: PurgeFacts) -> Result<PurgePlan, Obstacle> {
     };
     let (pods, foreign): (Vec<PodRef>, Vec<PodRef>) =
         in_runtime.into_iter().partition(|pod| recorded.contains_key(&pod.uid));
+    let is_alone = foreign.is_empty() && other_kubelets.is_empty();
     // Another kubelet may have made them, if hostlet has no files here.
-    let has_chains = facts.has_chains && foreign.is_empty() && !facts.own_files.is_empty();
-    // It may have made the checkpoints, if another kubelet had a pod here, or hostlet has no files.
-    let has_only_ours =
-        foreign.is_empty() && facts.with_directory.iter().all(|uid| recorded.contains_key(uid));
+    let has_chains = facts.has_chains && is_alone && !facts.own_files.is_empty();
+    // It may have made these, if another kubelet had a pod here, or hostlet has no files.
+    let has_only_ours = is_alone && facts.with_directory.iter().all(|uid| recorded.contains_key(uid));
     let mut files = facts.own_files;
     if has_only_ours && !files.is_empty() {
-        files.extend(facts.checkpoints);
+        files.extend(facts.common_files);
     }
     let uids = recorded.into_keys().collect();
-    Ok(PurgePlan { pods, uids, files, has_chains, foreign })
+    Ok(PurgePlan { pods, uids, files, has_chains, foreign, other_kubelets })
 }
 
 #[cfg(test)]
@@ -99,7 +130,10 @@ mod tests {
             in_runtime: Ok(in_runtime.iter().map(|name| pod(name)).collect()),
             with_directory: Default::default(),
             own_files: vec!["/var/lib/kubelet/hostlet".into()],
-            checkpoints: None,
+            socket: "/run/a.sock".into(),
+            elsewhere: Vec::new(),
+            other_kubelets: Ok(Vec::new()),
+            common_files: Vec::new(),
             has_chains: true,
         }
     }
@@ -116,17 +150,46 @@ mod tests {
     }
 
     #[test]
-    fn checkpoints_are_removed_if_no_other_kubelet_was_here() {
+    fn common_files_are_removed_if_no_other_kubelet_was_here() {
         let with = |facts: PurgeFacts| {
             let checkpoints = PathBuf::from("/var/lib/kubelet/checkpoints");
-            let plan = purge_plan(PurgeFacts { checkpoints: Some(checkpoints.clone()), ..facts }).unwrap();
-            plan.files.contains(&checkpoints)
+            let facts = PurgeFacts { common_files: vec![checkpoints.clone()], ..facts };
+            purge_plan(facts).unwrap().files.contains(&checkpoints)
         };
         assert!(with(facts(&["a"], &["a"])));
         assert!(with(PurgeFacts { with_directory: [pod("a").uid].into(), ..facts(&["a"], &[]) }));
         assert!(!with(facts(&["a"], &["a", "theirs"])));
         assert!(!with(PurgeFacts { with_directory: [pod("theirs").uid].into(), ..facts(&["a"], &[]) }));
         assert!(!with(PurgeFacts { own_files: Vec::new(), ..facts(&[], &[]) }));
+    }
+
+    #[test]
+    fn pods_that_another_kubelet_took_over_are_left() {
+        let taken =
+            PurgeFacts { other_kubelets: Ok(vec![OtherKubelet::Process(7)]), ..facts(&["a"], &["a"]) };
+        let plan = purge_plan(PurgeFacts { common_files: vec!["/checkpoints".into()], ..taken }).unwrap();
+        assert_eq!((plan.pods, plan.uids, plan.has_chains), (Vec::new(), Vec::new(), false));
+        assert_eq!(plan.foreign, [pod("a")]);
+        assert_eq!(plan.files, [PathBuf::from("/var/lib/kubelet/hostlet")]);
+        let unknown = |recorded: &[&str]| PurgeFacts {
+            other_kubelets: Err(Unknown("no /proc".to_owned())),
+            ..facts(recorded, &[])
+        };
+        assert_eq!(purge_plan(unknown(&["a"])), Err(Obstacle::KubeletsUnknown("no /proc".to_owned())));
+        assert!(purge_plan(unknown(&[])).is_ok());
+    }
+
+    #[test]
+    fn pods_of_another_runtime_are_not_taken_for_gone() {
+        let other = |recorded: &[&str]| PurgeFacts {
+            elsewhere: vec!["/run/crio.sock".into()],
+            ..facts(recorded, &[])
+        };
+        let obstacle = purge_plan(other(&["a"])).unwrap_err();
+        assert!(matches!(obstacle, Obstacle::OtherRuntime { .. }), "{obstacle}");
+        let text = obstacle.to_string();
+        assert!(text.contains("ran on /run/crio.sock") && text.contains("names /run/a.sock"), "{text}");
+        assert_eq!(purge_plan(other(&[])).unwrap().files.len(), 1, "no pod is left anywhere");
     }
 
     #[test]

@@ -78,6 +78,14 @@ pub enum SysError {
         /// The error.
         source: io::Error,
     },
+    /// A directory could not be labelled.
+    #[error("cannot label {} for SELinux", path.display())]
+    Label {
+        /// The directory.
+        path: PathBuf,
+        /// The error.
+        source: io::Error,
+    },
     /// The lock file could not be opened.
     #[error("cannot open lock file {}", path.display())]
     OpenLock {

@@ -331,9 +331,9 @@ mod tests {
         let identity = Some((certificate.as_bytes(), key.as_bytes()));
         let old_client = || {
             let provider = Arc::new(rustls::crypto::ring::default_provider());
-            let builder = rustls::ClientConfig::builder_with_provider(provider.clone());
+            let builder = rustls::ClientConfig::builder_with_provider(provider);
             let builder = builder.with_protocol_versions(&[&TLS12]).unwrap().dangerous();
-            builder.with_custom_certificate_verifier(Arc::new(Unverified(provider))).with_no_client_auth()
+            builder.with_custom_certificate_verifier(Arc::new(Unverified)).with_no_client_auth()
         };
         let with = |tls: &ServerTls| tls.config(identity, None).unwrap();
         let (_, version) = handshake(with(&ServerTls::default()), old_client()).await.unwrap();

@@ -113,7 +113,8 @@ fn host(host_path: PathBuf, read_only: bool) -> Mounted {
 }
 
 fn mounted(external: &External, layout: &PodLayout) -> Mounted {
-    let relabel = external.kind == Kind::LocalVolume;
+    // What is only read may be in use by others, with labels of their own.
+    let relabel = external.kind == Kind::LocalVolume && !external.read_only;
     Mounted { host_path: external.dir(layout), read_only: external.read_only, relabel }
 }
 

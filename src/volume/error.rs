@@ -23,9 +23,9 @@ pub enum ContentError {
         name: String,
     },
     /// A required key that the object does not have.
-    #[error("references non-existent {what} key: {key}")]
+    #[error("{what} key: {key}")]
     MissingKey {
-        /// `config` or `secret`.
+        /// The beginning of upstream's message, which differs by kind.
         what: &'static str,
         /// The key.
         key: String,

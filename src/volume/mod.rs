@@ -37,7 +37,7 @@ pub use apply::{Mounted, PodVolumes, tear_down};
 pub use desired::NodeAmounts;
 pub use error::{ContentError, HostError, VolumeError, VolumeProblem, VolumeStep};
 pub use files::PathError;
-pub use kinds::resource_value;
+pub use kinds::{container_named, resource_value};
 pub use local::{empty_dir_path, local_volume_dir, own_volume_dir};
 pub use read::ReadError;
 pub use reconciler::VolumeOwner;

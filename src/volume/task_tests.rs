@@ -164,6 +164,26 @@ async fn a_token_is_renewed_before_it_expires_and_used_until_then() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_clock_of_the_api_server_decides_nothing() {
+    const HOUR: i64 = 3600;
+    let base: Timestamp = "2026-11-21T07:00:00Z".parse().unwrap();
+    for ahead in [-48 * HOUR, -2, 2, HOUR - 60, HOUR, 2 * HOUR] {
+        let (clock, server) = (WallClock::of_tokio(base), WallClock::of_tokio(base));
+        clock.set(ahead);
+        let room = Room::on(Host::new(), FakeObjects::new(server), clock);
+        let pod = pod(token_volume());
+        for _ in 0..3 {
+            assert_eq!(room.set_up(&pod).await.problems, [], "{ahead}");
+        }
+        tokio::time::sleep(Duration::from_secs(2_800)).await;
+        assert_eq!(room.objects.tokens(), 1, "{ahead}");
+        tokio::time::sleep(Duration::from_secs(200)).await;
+        assert_eq!(room.objects.tokens(), 2, "{ahead}");
+        assert_eq!(room.host.read(TOKEN).unwrap(), "token-2", "{ahead}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_new_daemon_uses_the_existing_token() {
     use base64::Engine;
     use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -238,6 +258,21 @@ fn claim() -> Value {
 }
 
 const PV: &str = "volumes/kubernetes.io~local-volume/pv-1";
+
+#[tokio::test]
+async fn only_a_local_volume_that_may_be_written_is_relabelled() {
+    for read_only in [false, true] {
+        let room = Room::new();
+        let disk = tempfile::tempdir().unwrap();
+        room.objects.set_claim("ns", "claim", bound_to(disk.path()));
+        let mut volumes = claim();
+        volumes[0]["persistentVolumeClaim"]["readOnly"] = read_only.into();
+        let volumes = room.set_up(&pod(volumes)).await;
+        let data = &volumes.mounted["data"];
+        assert_eq!((data.read_only, data.relabel), (read_only, !read_only));
+        room.volumes.tear_down(&UID.into()).await.unwrap();
+    }
+}
 
 #[tokio::test]
 async fn a_claim_that_binds_later_is_mounted_and_reported() {

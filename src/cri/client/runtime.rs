@@ -101,6 +101,14 @@ impl RuntimeService for CriClient {
         }
     }
 
+    async fn update_runtime_config(&self, pod_cidr: &str) -> Result<(), CriError> {
+        let network = wire::NetworkConfig { pod_cidr: pod_cidr.to_owned() };
+        let runtime_config = Some(wire::RuntimeConfig { network_config: Some(network) });
+        let request = wire::UpdateRuntimeConfigRequest { runtime_config };
+        let call = async { self.runtime().update_runtime_config(request).await };
+        self.call(Operation::UpdateRuntimeConfig, CallSubject::Node, call).await.map(drop)
+    }
+
     async fn run_sandbox(
         &self,
         config: wire::PodSandboxConfig,

@@ -203,6 +203,13 @@ fn the_network_is_checked() {
     only(port, "Warning ports: port 10250 is used by kubelet (process 7)", &["ss -ltnp"]);
     let own = |f: &mut Facts| f.ports = Ok([(10_250, "hostlet (process 7)".to_owned())].into());
     assert!(found(own).is_empty());
+    let text = |edit: fn(&mut Facts)| {
+        let mut facts = facts();
+        edit(&mut facts);
+        check(&facts).into_iter().find(|finding| finding.check == "ports").unwrap().text
+    };
+    assert_eq!(text(|_| {}), "10248 and 10250 are free or hostlet's");
+    assert_eq!(text(|f| f.config.node_api.listen = None), "10248 is free or hostlet's");
 }
 
 #[test]

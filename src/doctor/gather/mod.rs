@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use jiff::Timestamp;
 
-use super::facts::{Configuration, Facts};
+use super::facts::{Configuration, Facts, wanted_ports};
 use crate::config::{ConfigErrors, KubeletFlags, Loaded, load};
 use crate::sys::root_check;
 
@@ -53,7 +53,7 @@ pub async fn gather(place: &Place) -> Result<Facts, ConfigErrors> {
         machine: machine::machine(&place.root, &config),
         cgroups: machine::cgroups(&place.root),
         network: network::network(&place.root, &asked.cni),
-        ports: network::ports(&place.root),
+        ports: network::ports(&place.root, &wanted_ports(&config)),
         credentials: config.cluster.as_ref().map(|cluster| credentials::credentials(&cluster.kubeconfig)),
         ownership: ownership::ownership(&place.root, &config, asked.pods, is_root),
         runtime: asked.facts,

@@ -8,7 +8,7 @@ use super::super::facts::{OwnershipFacts, Unseen};
 use crate::config::Config;
 use crate::ownership::{History, KnownClaim, history, kubelet_listener, other_kubelets};
 use crate::store::{Store, Table};
-use crate::sys::HostDirs;
+use crate::sys::{DaemonUnit, HostDirs};
 use crate::types::PodRef;
 
 /// What a stock kubelet and kubeadm leave in the root directory.
@@ -52,14 +52,45 @@ pub(super) fn ownership(
     } else {
         Err(Unseen("only root can see other kubelets".to_owned()))
     };
+    // What kubeadm configures is for hostlet then, and the service is hostlet's.
+    let is_kubelet = DaemonUnit::of(root) == DaemonUnit::Kubelet;
     let left = LEFT.iter().map(|name| config.root_dir.join(name)).filter(|path| path.exists());
     OwnershipFacts {
-        leftovers: if history == History::FirstStart { left.collect() } else { Vec::new() },
+        leftovers: if history == History::FirstStart && !is_kubelet { left.collect() } else { Vec::new() },
         history,
         recorded,
         kubelets,
         pods,
         daemon_runs: UnixStream::connect(&config.socket).is_ok(),
-        is_kubelet_enabled: root.join(ENABLED).symlink_metadata().is_ok(),
+        is_kubelet_enabled: !is_kubelet && root.join(ENABLED).symlink_metadata().is_ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::config::{KubeletFlags, load};
+
+    #[test]
+    fn hostlet_as_the_kubelet_is_no_other_one() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |path: &str| root.path().join(path);
+        for dir in ["usr/bin", "etc/systemd/system/multi-user.target.wants", "kubelet/pki"] {
+            fs::create_dir_all(at(dir)).unwrap();
+        }
+        symlink("/usr/lib/systemd/system/kubelet.service", at(ENABLED)).unwrap();
+        let mut flags = KubeletFlags::default();
+        flags.process.root_dir = at("kubelet");
+        let config = load(&flags, "node1").unwrap().config;
+        let seen = || {
+            let found = ownership(root.path(), &config, None, false);
+            (found.is_kubelet_enabled, found.leftovers)
+        };
+        assert_eq!(seen(), (true, vec![at("kubelet/pki")]));
+        symlink("hostlet", at("usr/bin/kubelet")).unwrap();
+        assert_eq!(seen(), (false, Vec::new()));
     }
 }

@@ -1,6 +1,6 @@
 //! Facts of the container runtime.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -128,7 +128,9 @@ async fn settings(
         images.snapshotter = images.snapshotter.or(dumped.snapshotter);
     }
     let pause_image = match images.sandbox {
-        Some(image) => client.image_status(&image).await.ok().map(|found| (image, found.is_some())),
+        Some(image) => {
+            client.image_status(&image, &HashMap::new()).await.ok().map(|found| (image, found.is_some()))
+        }
         None => None,
     };
     Ok(RuntimeSettings { version, status, driver, snapshotter: images.snapshotter, pause_image })

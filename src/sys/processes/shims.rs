@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::process::Command;
 
-use super::{Mounts, SysError, file_work, remove_tree};
+use crate::sys::{Mounts, SysError, file_work, remove_tree};
 
 /// The program's name, and its truncated process name.
 const PROGRAM: &str = "containerd-shim-runc-v2";

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::SysError;
+use crate::sys::SysError;
 
 /// The program's and process's name.
 const PROGRAM: &str = "kubelet";
