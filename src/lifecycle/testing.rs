@@ -135,6 +135,7 @@ struct Daemon {
     status_cache: StatusCache,
     store: Store,
     admitted: AdmittedPods,
+    restarts: RestartRequests,
     heartbeats: Heartbeats,
 }
 
@@ -245,6 +246,7 @@ impl Node {
         };
         let ids = SubordinateIds { user: "no-such-user".to_owned(), program: "/none".into() };
         let user_namespaces = Arc::new(UserNamespaces::new(root.to_owned(), 65_536, 110, ids));
+        let restarts = RestartRequests::new(store.clone());
         let worker_metrics = WorkerMetrics::default();
         worker_metrics.register(&self.metrics);
         let context = WorkerContext {
@@ -282,7 +284,7 @@ impl Node {
             },
             store: store.clone(),
             own: self.own.clone(),
-            restarts: RestartRequests::new(store.clone()),
+            restarts: restarts.clone(),
             probes: self.probes.clone(),
             hook_client: HttpClient::default(),
             metrics: worker_metrics,
@@ -330,7 +332,8 @@ impl Node {
         tasks.spawn(pleg.run(cancel.clone()));
         tasks.spawn(status_task.run(cancel.clone()));
         tasks.spawn(table.run(cancel.clone()));
-        self.daemon = Some(Daemon { tasks, cancel, wanted, status_cache, store, admitted, heartbeats });
+        self.daemon =
+            Some(Daemon { tasks, cancel, wanted, status_cache, store, admitted, restarts, heartbeats });
     }
 
     /// Sets or removes the node's address.
@@ -427,6 +430,13 @@ impl Node {
         self.wanted.kills.insert(uid.into(), kill);
         if let Some(daemon) = &self.daemon {
             daemon.wanted.send_replace(self.wanted.clone());
+        }
+    }
+
+    /// Requests that this container is restarted.
+    pub(super) async fn restart(&self, uid: &str, container: &str) {
+        if let Some(daemon) = &self.daemon {
+            daemon.restarts.request(&uid.into(), &[container.into()]).await;
         }
     }
 
