@@ -342,7 +342,7 @@ fn a_field_that_a_merge_key_sets_is_not_missed() {
 
 #[test]
 fn a_kubelet_takes_fields_that_it_does_not_know_or_that_are_set_twice() {
-    let text = format!("{HEAD}maxPods: 10\nkubeletVersion: 5\nmaxPods: 20\nlogging: {{verbose: 3}}\n");
+    let text = format!("{HEAD}maxPods: 10\nzzz: 5\nmaxPods: 20\nlogging: {{verbose: 3}}\n");
     let host = Host::new(&[("a.yaml", &text), ("d/10.conf", &format!("{HEAD}maxPod: 5\n"))]);
     let arguments = ["--config=DIR/a.yaml", "--config-dir=DIR/d"];
     let strict = host.load(&arguments).unwrap_err();
@@ -355,7 +355,7 @@ fn a_kubelet_takes_fields_that_it_does_not_know_or_that_are_set_twice() {
     assert_eq!(
         warnings,
         [
-            "DIR/a.yaml:4: kubeletVersion: hostlet does not know this field, so it has no effect",
+            "DIR/a.yaml:4: zzz: hostlet does not know this field, so it has no effect",
             "DIR/a.yaml:5: duplicate field \"maxPods\", first set on line 3; this one applies",
             "DIR/a.yaml:6: logging.verbose: hostlet does not know this field, so it has no effect \
              (did you mean \"logging.verbosity\"?)",
@@ -540,7 +540,7 @@ fn invalid_process_flags_are_rejected() {
             ["--exit-on-lock-contention", "--v=1"],
             "--exit-on-lock-contention: is not supported yet; without it hostlet holds its lock until it exits",
         ),
-        (["--node-ip=10.0.0.1", "--node-ip=10.0.0.2"], "--node-ip: takes one address, or one of each family"),
+        (["--node-ip=10.0.0.1,10.0.0.2", "--v=1"], "--node-ip: takes one address, or one of each family"),
         (["--root-dir=kubelet", "--v=1"], "--root-dir: must be an absolute path"),
         (["--kubeconfig=/a", "--cert-dir=pki"], "--cert-dir: must be an absolute path"),
         (
