@@ -201,7 +201,12 @@ fn a_map_in_a_flag_replaces_the_one_in_a_file() {
 fn every_error_names_file_line_and_field() {
     assert_eq!(
         errors("staticPodPth: /a\nport: x\nmaxPods: 5\nlogging:\n  fromat: json\nmaxPods: 6\n"),
-        ["DIR/a.yaml:8:1: duplicate field \"maxPods\", first set on line 5"]
+        [
+            "DIR/a.yaml:3: unknown field \"staticPodPth\" (did you mean \"staticPodPath\"?)",
+            "DIR/a.yaml:4: port: found string \"x\", expected a 32-bit integer",
+            "DIR/a.yaml:7: unknown field \"logging.fromat\" (did you mean \"logging.format\"?)",
+            "DIR/a.yaml:8:1: duplicate field \"maxPods\", first set on line 5",
+        ]
     );
     assert_eq!(
         errors("staticPodPth: /a\nport: x\nlogging:\n  fromat: json\nclientCAFile: /ca\nsyncFrequency: 10\n"),
