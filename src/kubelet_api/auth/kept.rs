@@ -55,8 +55,12 @@ impl<V> Slot<V> {
         Self { number, outcomes: AtomicU64::default(), latest: AsyncMutex::new(Outcome::None) }
     }
 
-    fn worth(&self, is_positive: fn(&V) -> bool, now: Instant) -> Worth {
-        match self.latest.try_lock().as_deref() {
+    fn worth(slot: &Arc<Self>, is_positive: fn(&V) -> bool, now: Instant) -> Worth {
+        // Also for somebody who has not come to lock it yet.
+        if Arc::strong_count(slot) > 1 {
+            return Worth::Asked;
+        }
+        match slot.latest.try_lock().as_deref() {
             Err(_) => Worth::Asked,
             Ok(Outcome::Answer(answer, until)) if now < *until => {
                 if is_positive(answer) {
@@ -133,14 +137,14 @@ impl<K: Clone + Eq + Hash, V: Clone> Kept<K, V> {
     /// Removes what is worth least. Returns whether there is room now.
     fn make_room(&self, slots: &mut Slots<K, V>) -> bool {
         let now = Instant::now();
-        slots.by_question.retain(|_, slot| slot.worth(self.is_positive, now) > Worth::Nothing);
+        slots.by_question.retain(|_, slot| Slot::worth(slot, self.is_positive, now) > Worth::Nothing);
         if slots.by_question.len() < MOST {
             return true;
         }
         let ranked = slots
             .by_question
             .iter()
-            .map(|(question, slot)| (slot.worth(self.is_positive, now), slot.number, question));
+            .map(|(question, slot)| (Slot::worth(slot, self.is_positive, now), slot.number, question));
         let least = ranked.min_by_key(|(worth, number, _)| (*worth, *number));
         match least.filter(|(worth, ..)| *worth < Worth::Asked).map(|(_, _, question)| question.clone()) {
             Some(question) => slots.by_question.remove(&question).is_some(),
