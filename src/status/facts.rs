@@ -68,6 +68,8 @@ pub struct PodFacts {
     pub lost_starts: BTreeSet<ContainerId>,
     /// What is enforced of its resources while a resize is under way.
     pub actuated: Option<Arc<Actuated>>,
+    /// How many allocated resizes the worker has taken up.
+    pub allocations: u32,
     /// Whether its runtime handler supports recursive read-only mounts.
     pub recursive_read_only: bool,
     /// It has terminated and released its resources on the host.
