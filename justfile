@@ -1,7 +1,8 @@
 # What contributors type; `just --list` shows it. Each recipe only calls what is there without just, too.
 
-# Formatting, lints and the laws of the repository
+# Formatting, lints, scripts and the laws of the repository
 check:
+    shellcheck -x -S warning .ci/run integration/*.sh integration/*/*.sh packaging/*.sh packaging/lib/*.sh
     cargo fmt --all --check
     cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
     cargo test --quiet --locked --test tidy

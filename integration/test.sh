@@ -5,6 +5,9 @@
 # file systems and in a virtual machine.
 #
 # usage: sudo integration/test.sh
+#
+# What this machine cannot test is skipped with a warning; with HOSTLET_TEST_ALL=1, as in continuous integration, it is a failure.
+# HOSTLET_SUITE_SECONDS limits each suite (2400).
 set -euo pipefail
 
 here=$(dirname "${BASH_SOURCE[0]}")
@@ -12,12 +15,14 @@ here=$(dirname "${BASH_SOURCE[0]}")
 . "$here/lib/common.sh"
 # shellcheck source=integration/lib/suites.sh
 . "$here/lib/suites.sh"
+# shellcheck source=integration/lib/style.sh
+. "$here/lib/style.sh"
 
 [ $# -eq 0 ] || die "unknown arguments: $*"
 need_root "$@"
 
 say "installing what is missing"
-install_packages
+install_packages shellcheck
 install_rust
 cd "$TOP"
 # A failed test prints what it observed; backtraces of the test harness would hide that.
@@ -27,32 +32,25 @@ say "style, lints, documentation"
 as_builder cargo fmt --all --check
 as_builder cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 as_builder env RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --workspace --locked --quiet
-if as_builder cargo deny --version >/dev/null 2>&1; then
-  as_builder cargo deny check
-else
-  note "cargo-deny is not installed: licenses and advisories are not checked"
-fi
-if command -v shellcheck >/dev/null; then
-  shellcheck -x -S warning "$here"/*.sh "$here"/lib/*.sh "$here"/vm/*.sh "$TOP"/packaging/*.sh "$TOP"/packaging/lib/*.sh
-else
-  note "shellcheck is not installed: the scripts are not checked"
-fi
+check_dependencies
+check_scripts
 
 say "tests that do not need root"
 # The whole workspace at once, here and in build_suites: another selection of packages would need another build.
 steps=HOSTLET_SIMULATION_STEPS=${HOSTLET_SIMULATION_STEPS:-100000}
+build_suites
+tests=(--workspace --locked --lib --bins --test tidy --test fuzz)
 if as_builder cargo nextest --version >/dev/null 2>&1; then
-  as_builder env "$steps" cargo nextest run --workspace --locked --lib --bins --test tidy --test fuzz
+  as_builder env "$steps" timeout "$SUITE_SECONDS" cargo nextest run "${tests[@]}"
 else
-  as_builder env "$steps" cargo test --workspace --locked --no-fail-fast --lib --bins --test tidy --test fuzz
+  as_builder env "$steps" timeout "$SUITE_SECONDS" cargo test --no-fail-fast "${tests[@]}"
 fi
 
 say "tests on fakes and on a real containerd"
-build_suites
 # The daemon on fakes, then on the containerd that is installed.
 for suite in fake_cri containerd; do run_suite "$suite" ""; done
 if ! can_have_cluster; then
-  warn "NOT TESTED in a cluster: building a control plane needs Go (https://go.dev/dl/)"
+  not_tested "the cluster tests" "building a control plane needs Go (https://go.dev/dl/)"
 # Not within a test, which would appear to hang.
 elif ! (build_kubernetes "${CLUSTER_PROGRAMS[@]}"); then
   failed+=("cluster, whose control plane does not build")
@@ -61,13 +59,13 @@ else
 fi
 
 say "tests of the packages"
-"$here/packages.sh" || failed+=("packages")
+limited "$here/packages.sh" || failed+=("packages")
 
 say "tests in a virtual machine"
 if [ "$(uname -m)" = x86_64 ]; then
-  "$here/vm.sh" --quick || failed+=("virtual machine")
+  limited "$here/vm.sh" --quick || failed+=("virtual machine")
 else
-  warn "NOT TESTED in a virtual machine: there is none for $(uname -m) yet"
+  not_tested "the virtual machine" "there is none for $(uname -m) yet"
 fi
 
 # The tests find containerd, its shim and ctr in PATH, so another PATH selects another containerd. matrix.sh runs all
@@ -79,7 +77,6 @@ if go=$(go_program); then
   run_suite containerd " on containerd $CONTAINERD2_VERSION" \
     adoption:: explain:: large:: late:: manifests:: pods:: restarts:: volumes::
 else
-  warn "NOT TESTED on containerd $CONTAINERD2_VERSION: building it needs Go (https://go.dev/dl/); the tests ran only on" \
-    "$(containerd_version)"
+  not_tested "containerd $CONTAINERD2_VERSION" "building it needs Go (https://go.dev/dl/); the tests ran only on $(containerd_version)"
 fi
 [ "${#failed[@]}" -eq 0 ] || die "failed: ${failed[*]}"

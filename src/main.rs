@@ -7,7 +7,7 @@ use anyhow::Context;
 use clap::{CommandFactory, FromArgMatches};
 use hostlet::app::{self, AppError, Reload};
 use hostlet::cli::{self, Cli, Command, CommandError, Exit};
-use hostlet::config::{KubeletFlags, Loaded, VersionForm, load, with_plain_names};
+use hostlet::config::{KubeletFlags, Loaded, VersionForm, is_called_kubelet, load, with_plain_names};
 use hostlet::sys::{Host, share_one_heap};
 use hostlet::telemetry::{self, LogTarget, TelemetryConfig};
 use hostlet::types::error_chain;
@@ -39,6 +39,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> anyhow::Result<Exit> {
+    let is_called_kubelet = is_called_kubelet(std::env::args_os().next().as_deref());
     match cli.command {
         Some(Command::Pods(args)) => ask(cli::pods(args)),
         Some(Command::Top(args)) => ask(cli::top(args)),
@@ -53,13 +54,13 @@ fn run(cli: Cli) -> anyhow::Result<Exit> {
         Some(Command::Plugins(args)) => ask(cli::plugins(args)),
         Some(Command::Doctor(args)) => ask(cli::doctor(args, hostname()?)),
         Some(Command::Purge(args)) => ask(cli::purge(args, hostname()?)),
-        Some(Command::Config(command)) => Ok(cli::config(command, &hostname()?)?),
-        Some(Command::Completions(args)) => Ok(cli::completions(&args, Cli::command())?),
+        Some(Command::Config(command)) => report(cli::config(command, &hostname()?, is_called_kubelet)),
+        Some(Command::Completions(args)) => report(cli::completions(&args, Cli::command())),
         None => match cli.flags.process.version {
             Some(form @ (VersionForm::True | VersionForm::Raw)) => {
-                Ok(cli::version(std::env::args_os().next().as_deref(), form)?)
+                report(cli::version(std::env::args_os().next().as_deref(), form))
             }
-            Some(VersionForm::False) | None => daemon(cli.flags),
+            Some(VersionForm::False) | None => daemon(KubeletFlags { is_called_kubelet, ..cli.flags }),
         },
     }
 }
@@ -67,8 +68,16 @@ fn run(cli: Cli) -> anyhow::Result<Exit> {
 /// Runs a command that asks the daemon.
 fn ask(command: impl Future<Output = Result<Exit, CommandError>>) -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(command).or_else(|error| {
-        let _ = writeln!(std::io::stderr(), "hostlet: {}", error_chain(&error));
+    report(runtime.block_on(command))
+}
+
+/// Prints the error of a command.
+fn report(result: Result<Exit, impl Into<CommandError>>) -> anyhow::Result<Exit> {
+    result.or_else(|error| {
+        let error = error.into();
+        if !error.is_closed_output() {
+            let _ = writeln!(std::io::stderr(), "hostlet: {}", error_chain(&error));
+        }
         Ok(error.exit())
     })
 }
@@ -91,6 +100,7 @@ fn daemon(flags: KubeletFlags) -> anyhow::Result<Exit> {
     let format = config.logging.format;
     let verbosity = u8::try_from(config.logging.verbosity).unwrap_or(u8::MAX);
     let logs = telemetry::init(TelemetryConfig { format, verbosity, target: LogTarget::detect(format) })?;
+    tracing::info!(config = %effective.masked(), "Effective KubeletConfiguration");
     for warning in &warnings {
         tracing::warn!("{warning}");
     }

@@ -30,7 +30,7 @@ pub fn kernel_file(data: &[u8]) {
         assert!(!device.name.contains([':', '\n']) && !device.name.starts_with("veth"), "{device:?}");
     }
     assert!(
-        parse::disks(text).all(|(_, name)| !name.contains(char::is_whitespace)),
+        parse::disks(text).all(|(_, name, _)| !name.contains(char::is_whitespace)),
         "a name of several words"
     );
 }

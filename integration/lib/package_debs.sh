@@ -13,10 +13,44 @@ put_foreign_files() {
 
 foreign_files() { (cd "$ROOT" && grep -rl "of somebody else" var/lib/kubelet etc/kubernetes var/log/pods etc/hostlet | sort); }
 
-put_stock_unit() {
-  mkdir -p "$ROOT/usr/lib/systemd/system"
-  printf '[Service]\nExecStart=/usr/bin/kubelet\n[Install]\nWantedBy=multi-user.target\n' >"$ROOT/usr/lib/systemd/system/kubelet.service"
-  in_root systemctl --quiet enable kubelet.service
+# Units with a kubelet, at the places where their installers put them.
+OTHER_KUBELETS=(kubelet.service k3s.service k3s-agent.service rke2-server.service rke2-agent.service k0sworker.service
+  snap.microk8s.daemon-kubelite.service snap.kubelet.daemon.service)
+
+# usage: put_unit NAME      Puts an enabled unit of this name
+put_unit() {
+  local directory=etc/systemd/system
+  case $1 in
+    kubelet.service) directory=usr/lib/systemd/system ;;
+    rke2-*) directory=usr/local/lib/systemd/system ;;
+  esac
+  mkdir -p "$ROOT/$directory"
+  printf '[Service]\nExecStart=/usr/bin/kubelet\n[Install]\nWantedBy=multi-user.target\n' >"$ROOT/$directory/$1"
+  in_root systemctl --quiet enable "$1"
+}
+
+# Flags of the service in the file of its package. usage: put_flags FILE
+put_flags() {
+  echo 'HOSTLET_FLAGS="--root-dir /data/kubelet --container-runtime-endpoint unix:///run/other.sock"' >"$ROOT/$1"
+}
+
+# What kubeadm leaves of a join.
+join_cluster() {
+  mkdir -p "$ROOT/etc/kubernetes" "$ROOT/var/lib/kubelet/pods/0d3e"
+  touch "$ROOT/etc/kubernetes/kubelet.conf"
+  printf 'apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n' >"$ROOT/var/lib/kubelet/config.yaml"
+  put_kubeadm_drop_in
+}
+
+# hostlet runs as the kubelet of a node, was permitted once to take its pods over, and would not be at another start.
+took_over() {
+  must is_enabled kubelet.service
+  must is_running kubelet.service
+  must_not is_running hostlet.service
+  must_not is_enabled hostlet.service
+  equal "$(last_command)" "/usr/bin/kubelet \$KUBELET_KUBECONFIG_ARGS \$KUBELET_CONFIG_ARGS \$KUBELET_KUBEADM_ARGS \$KUBELET_EXTRA_ARGS --adopt-foreign-pods" \
+    "the command of the first start"
+  must_not [ -e "$ROOT/run/systemd/system/kubelet.service.d" ]
 }
 
 # A stock kubelet's package, and kubeadm's drop-in.
@@ -29,6 +63,10 @@ install_stock_package() {
   printf '[Service]\nExecStart=/usr/bin/kubelet\n[Install]\nWantedBy=multi-user.target\n' >"$tree/usr/lib/systemd/system/kubelet.service"
   dpkg-deb --root-owner-group --build "$tree" "$WORK/kubelet.deb" >/dev/null
   install_debs "$WORK/kubelet.deb"
+  put_kubeadm_drop_in
+}
+
+put_kubeadm_drop_in() {
   mkdir -p "$ROOT/usr/lib/systemd/system/kubelet.service.d"
   cat >"$ROOT/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf" <<'INI'
 [Service]
@@ -93,16 +131,25 @@ deb_upgrade_respects_what_was_disabled_or_stopped() {
   equal "$(told)" "" "systemctl"
 }
 
-deb_upgrade_with_a_rejected_configuration_leaves_the_daemon() {
+deb_upgrade_with_a_rejected_configuration_or_flag_leaves_the_daemon() {
   local said
   fresh_root "$1"
   install_debs "$(deb 1)"
+  cp "$ROOT/etc/hostlet/config.yaml" "$WORK/valid.yaml"
   echo "noSuchField: 1" >>"$ROOT/etc/hostlet/config.yaml"
   forget_told
   said=$(install_debs "$(deb 2)" 2>&1)
   equal "$(told)" "" "systemctl"
-  must grep -q "the previous version keeps running" <<<"$said"
+  must grep -q "what runs goes on" <<<"$said"
   must grep -q 'unknown field "noSuchField"' <<<"$said"
+  cp "$WORK/valid.yaml" "$ROOT/etc/hostlet/config.yaml"
+  echo 'HOSTLET_FLAGS="--no-such-flag"' >"$ROOT/etc/default/hostlet"
+  said=$(install_debs "$(deb 1)" 2>&1)
+  equal "$(told)" "" "systemctl, with a rejected flag"
+  must grep -q -- "--no-such-flag" <<<"$said"
+  echo 'HOSTLET_FLAGS="-v 4"' >"$ROOT/etc/default/hostlet"
+  install_debs "$(deb 2)"
+  equal "$(told)" "restart hostlet.service;" "systemctl"
 }
 
 deb_remove_keeps_configuration_and_purge_deletes_only_what_is_hostlets() {
@@ -121,13 +168,29 @@ deb_remove_keeps_configuration_and_purge_deletes_only_what_is_hostlets() {
   printf '#!/bin/sh\necho "$*" >>/purge.log\n' >"$ROOT/var/lib/hostlet/uninstall/hostlet"
   in_root dpkg --purge hostlet
   equal "$(cat "$ROOT/purge.log")" "purge --help
-purge --yes --config /var/lib/hostlet/uninstall/config.yaml" "the purge"
+purge --yes --config /var/lib/hostlet/uninstall/config.yaml --root-dir /var/lib/kubelet" "the purge"
   must_not [ -e "$ROOT/etc/hostlet/config.yaml" ]
   must_not [ -e "$ROOT/etc/default/hostlet" ]
   must_not [ -e "$ROOT/var/lib/hostlet" ]
   must_not [ -e "$ROOT/etc/systemd/system/multi-user.target.wants/hostlet.service" ]
   equal "$(foreign_files)" "$before" "files of others"
   equal "$(grep -rl 'hostlet' "$ROOT/var/lib/systemd" 2>/dev/null)" "" "state of systemd's helper"
+}
+
+deb_purge_takes_the_flags_of_the_service() {
+  local kept
+  fresh_root "$1"
+  install_debs "$(deb 1)"
+  put_flags etc/default/hostlet
+  in_root dpkg --remove hostlet
+  kept=$ROOT/var/lib/hostlet/uninstall
+  must grep -q "containerRuntimeEndpoint: unix:///run/other.sock" "$kept/config.yaml"
+  equal "$(in_root /var/lib/hostlet/uninstall/hostlet config check /var/lib/hostlet/uninstall/config.yaml)" \
+    "/var/lib/hostlet/uninstall/config.yaml: fine" "the kept configuration"
+  printf '#!/bin/sh\necho "$*" >>/purge.log\n' >"$kept/hostlet"
+  in_root dpkg --purge hostlet
+  equal "$(tail -n 1 "$ROOT/purge.log")" \
+    "purge --yes --config /var/lib/hostlet/uninstall/config.yaml --root-dir /data/kubelet" "the purge"
 }
 
 deb_purge_that_fails_says_how_to_try_again() {
@@ -137,7 +200,7 @@ deb_purge_that_fails_says_how_to_try_again() {
   in_root dpkg --remove hostlet
   printf '#!/bin/sh\n[ "$2" = --help ]\n' >"$ROOT/var/lib/hostlet/uninstall/hostlet"
   said=$(in_root dpkg --purge hostlet 2>&1)
-  must grep -q "uninstall/hostlet purge --yes --config" <<<"$said"
+  must grep -q "uninstall/hostlet purge --yes --config .* --root-dir /var/lib/kubelet" <<<"$said"
   must [ -x "$ROOT/var/lib/hostlet/uninstall/hostlet" ]
 }
 
@@ -173,31 +236,62 @@ deb_scripts_can_run_twice() {
   must_not script hostlet.postrm nonsense
 }
 
-deb_beside_a_stock_kubelet_of_the_same_runtime_does_not_start() {
-  local said
-  fresh_root "$1"
-  put_stock_unit
-  mkdir -p "$ROOT/var/lib/kubelet"
-  echo 'KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///var/run/containerd/containerd.sock --v=2"' \
-    >"$ROOT/var/lib/kubelet/kubeadm-flags.env"
-  said=$(install_debs "$(deb 1)" 2>&1)
-  must grep -q "kubelet.service is enabled and uses the same container runtime, /run/containerd/containerd.sock" <<<"$said"
-  must_not is_enabled hostlet.service
-  must_not is_running hostlet.service
-  install_debs "$(deb 2)"
-  must_not is_enabled hostlet.service
-  must_not is_running hostlet.service
-  must is_enabled kubelet.service
+deb_beside_another_kubelet_does_not_start() {
+  local unit said setting
+  for unit in "${OTHER_KUBELETS[@]}"; do
+    fresh_root "$1"
+    put_unit "$unit"
+    said=$(install_debs "$(deb 1)" 2>&1)
+    must grep -q "$unit is enabled, which is another kubelet" <<<"$said"
+    must_not is_enabled hostlet.service
+    must_not is_running hostlet.service
+    install_debs "$(deb 2)"
+    must_not is_enabled hostlet.service
+    must_not is_running hostlet.service
+    must is_enabled "$unit"
+  done
+  # What keeps two kubelets apart is more than another runtime.
+  for setting in containerRuntimeEndpoint podLogsDir cgroupRoot healthzPort --root-dir; do
+    must grep -q -- "$setting" <<<"$said"
+  done
 }
 
-deb_beside_a_stock_kubelet_of_another_runtime_starts() {
+deb_beside_a_stock_kubelet_of_another_runtime_does_not_start() {
   fresh_root "$1"
-  put_stock_unit
+  put_unit kubelet.service
   mkdir -p "$ROOT/var/lib/kubelet"
   printf 'kind: KubeletConfiguration\ncontainerRuntimeEndpoint: "unix:///var/run/crio/crio.sock"\n' >"$ROOT/var/lib/kubelet/config.yaml"
   install_debs "$(deb 1)"
-  must is_enabled hostlet.service
-  must is_running hostlet.service
+  must_not is_enabled hostlet.service
+  must_not is_running hostlet.service
+}
+
+deb_beside_a_kubelet_that_runs_or_listens_does_not_start() {
+  local said
+  fresh_root "$1"
+  put_unit k3s.service
+  in_root systemctl --quiet disable k3s.service
+  in_root systemctl start k3s.service
+  said=$(install_debs "$(deb 1)" 2>&1)
+  must grep -q "k3s.service runs, which is another kubelet" <<<"$said"
+  must_not is_enabled hostlet.service
+  fresh_root "$1"
+  cp "$(deb 1)" "$ROOT/tmp/hostlet.deb"
+  said=$(in_root bash -c "$(declare -f beside_health_port)
+    beside_health_port dpkg -i /tmp/hostlet.deb" 2>&1)
+  must grep -q "listens on port 10248" <<<"$said"
+  must_not is_enabled hostlet.service
+  must_not is_running hostlet.service
+}
+
+deb_installs_again_beside_a_kubelet_that_came_meanwhile() {
+  fresh_root "$1"
+  install_debs "$(deb 1)"
+  in_root dpkg --remove hostlet
+  put_unit kubelet.service
+  install_debs "$(deb 2)"
+  must_not is_running hostlet.service
+  must_not is_enabled hostlet.service
 }
 
 deb_kubelet_package_takes_the_stock_ones_place() {
@@ -228,12 +322,50 @@ deb_kubelet_package_takes_the_stock_ones_place() {
   must [ -e "$ROOT/var/lib/kubelet/config.yaml" ]
 }
 
-deb_kubelet_package_starts_on_a_node_of_a_cluster() {
+deb_kubelet_package_takes_over_a_node_of_a_cluster() {
   fresh_root "$1"
-  mkdir -p "$ROOT/etc/kubernetes"
-  touch "$ROOT/etc/kubernetes/kubelet.conf"
-  install_debs "$(deb 1)" "$(deb 1 hostlet-kubelet)"
-  must is_running kubelet.service
+  install_stock_package
+  join_cluster
+  in_root systemctl --quiet enable kubelet.service
+  in_root systemctl start kubelet.service
+  cp "$(deb 1)" "$(deb 1 hostlet-kubelet)" "$ROOT/tmp/"
+  in_root dpkg --auto-deconfigure -B -i "/tmp/$(basename "$(deb 1)")" "/tmp/$(basename "$(deb 1 hostlet-kubelet)")"
+  must_not in_root dpkg -s kubelet
+  took_over
+  # Its own file of pods stays.
+  must [ -e "$ROOT/var/lib/kubelet/pods/0d3e" ]
+  forget_told
+  install_debs "$(deb 2)" "$(deb 2 hostlet-kubelet)"
+  equal "$(told)" "stop hostlet.service;restart kubelet.service;" "systemctl, in an upgrade"
+  must_not grep -q adopt <<<"$(last_command)"
+}
+
+deb_kubelet_package_with_rejected_flags_starts_nothing() {
+  local said
+  fresh_root "$1"
+  join_cluster
+  mkdir -p "$ROOT/etc/default"
+  echo "KUBELET_EXTRA_ARGS=--no-such-flag" >"$ROOT/etc/default/kubelet"
+  said=$(install_debs "$(deb 1)" "$(deb 1 hostlet-kubelet)" 2>&1)
+  must_not is_running kubelet.service
+  must grep -q -- "--no-such-flag" <<<"$said"
+  rm "$ROOT/etc/default/kubelet"
+  in_root systemctl start kubelet.service
+  echo "noSuchField: 1" >>"$ROOT/var/lib/kubelet/config.yaml"
+  echo "KUBELET_EXTRA_ARGS=--no-such-flag" >"$ROOT/etc/default/kubelet"
+  forget_told
+  install_debs "$(deb 2)" "$(deb 2 hostlet-kubelet)"
+  equal "$(told)" "stop hostlet.service;" "systemctl, in an upgrade"
+}
+
+deb_kubelet_package_beside_another_kubelet_does_not_start() {
+  local said
+  fresh_root "$1"
+  join_cluster
+  put_unit k3s-agent.service
+  said=$(install_debs "$(deb 1)" "$(deb 1 hostlet-kubelet)" 2>&1)
+  must grep -q "k3s-agent.service is enabled, which is another kubelet" <<<"$said"
+  must_not is_enabled kubelet.service
+  must_not is_running kubelet.service
   must_not is_running hostlet.service
-  must_not is_enabled hostlet.service
 }

@@ -19,8 +19,11 @@ cni_plugin_dir() {
   return 1
 }
 
-# Prints the missing packages, one per line.
+# Prints the missing packages, one per line; also of these, which are named like the command in them.
+# usage: missing_packages [COMMAND...]
 missing_packages() {
+  local command
+  for command in "$@"; do command -v "$command" >/dev/null || echo "$command"; done
   command -v containerd >/dev/null || echo containerd
   command -v runc >/dev/null || echo runc
   cni_plugin_dir >/dev/null || echo containernetworking-plugins
@@ -42,9 +45,10 @@ missing_packages() {
   [ -e /etc/ssl/certs/ca-certificates.crt ] || echo ca-certificates
 }
 
+# usage: install_packages [COMMAND...]
 install_packages() {
   local missing
-  mapfile -t missing < <(missing_packages)
+  mapfile -t missing < <(missing_packages "$@")
   if [ "${#missing[@]}" -eq 0 ]; then
     note "packages: all installed"
     return

@@ -70,9 +70,14 @@ for word in "$@"; do
     *) if [ -z "$verb" ]; then verb=$word; else unit=$word; fi ;;
   esac
 done
+texts() { cat "/usr/lib/systemd/system/$unit" "/usr/lib/systemd/system/$unit.d/"*.conf "/run/systemd/system/$unit.d/"*.conf 2>/dev/null; }
 case $verb in
   is-active) grep -qx "$unit" /running 2>/dev/null ;;
-  start | restart) grep -qx "$unit" /running 2>/dev/null || echo "$unit" >>/running ;;
+  start | restart)
+    grep -qx "$unit" /running 2>/dev/null || echo "$unit" >>/running
+    texts | sed -n 's/^ExecStart=//p' | tail -n 1 >>/commands
+    ;;
+  cat) texts ;;
   stop) [ ! -e /running ] || sed -i "/^$unit$/d" /running ;;
   daemon-reload | try-restart) ;;
   show) echo "loaded" ;;
@@ -93,9 +98,17 @@ drop_roots() {
   done
 }
 
+# Runs a command in the root file system, and in a network where nobody listens.
 in_root() {
-  chroot "$ROOT" env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive \
-    LC_ALL=C.UTF-8 "$@"
+  unshare --net chroot "$ROOT" env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 "$@"
+}
+
+# Runs a command while a program listens on the port of a kubelet's health checks.
+# usage: beside_health_port COMMAND [ARG...]
+beside_health_port() {
+  perl -MIO::Socket::INET -e 'my $listener = IO::Socket::INET->new(LocalAddr => "0.0.0.0", LocalPort => 10248, Listen => 1)
+    or die "cannot listen: $!"; exit(system(@ARGV) >> 8)' "$@"
 }
 
 # Copies packages into the root file system and installs them. usage: install_debs FILE...
@@ -126,6 +139,8 @@ equal() { [ "$1" = "$2" ] || fail "$3: $(printf '\n%s' "--- expected" "$2" "--- 
 
 is_enabled() { in_root env SYSTEMD_OFFLINE=1 /usr/local/libexec/systemctl --quiet is-enabled "$1"; }
 is_running() { grep -qx "$1" "$ROOT/running" 2>/dev/null; }
+# The last command with which systemctl was told to start a unit.
+last_command() { tail -n 1 "$ROOT/commands"; }
 must() { "$@" || fail "expected: $*"; }
 must_not() { ! "$@" || fail "not expected: $*"; }
 # What systemctl was told to do to units since the log was emptied.

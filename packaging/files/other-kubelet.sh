@@ -1,38 +1,53 @@
-# Whether another kubelet's unit would start on the runtime of hostlet.service: two kubelets on one runtime remove each
-# other's pods. Included in the maintainer scripts of deb and rpm; changes nothing.
+# Whether this host has a kubelet that is not hostlet. Two kubelets on one host remove each other's pods, logs, volumes and cgroups,
+# so hostlet never starts by itself beside one. Included in the maintainer scripts of deb and rpm; changes nothing.
 
-# Prints the runtime socket that the files name, in the spelling without links; the last one wins.
-runtime_socket() {
-  socket=/run/containerd/containerd.sock
-  for file in "$@"; do
-    [ -r "$file" ] || continue
-    found=$(sed -n 's/^[^#]*container-\{0,1\}[rR]untime-\{0,1\}[eE]ndpoint["'\'' :=]*\(unix:\/\/\)\{0,1\}\(\/[^"'\'' ,]*\).*/\2/p' "$file" | tail -n 1)
-    [ -z "$found" ] || socket=$found
+# Whether hostlet is the kubelet that kubeadm starts.
+is_the_kubelet() { [ "$(readlink /usr/bin/kubelet 2>/dev/null)" = hostlet ]; }
+
+# Prints the installed units that are or contain a kubelet.
+kubelet_units() {
+  for file in /etc/systemd/system/*.service /run/systemd/system/*.service /usr/local/lib/systemd/system/*.service \
+    /usr/lib/systemd/system/*.service; do
+    case ${file##*/} in
+      kubelet.service | k3s.service | k3s-*.service | rke2-server.service | rke2-agent.service | k0scontroller.service | \
+        k0sworker.service | snap.*kubelet*.service | snap.*kubelite*.service)
+        echo "${file##*/}"
+        ;;
+    esac
   done
-  printf '%s\n' "$socket" | sed 's,^/var/run/,/run/,'
 }
 
-# Prints why hostlet.service must not start by itself, if so.
+# Whether something listens on the port where a kubelet answers health checks, 10248.
+is_health_port_used() { grep -qE '^ *[0-9]+: [0-9A-F]+:2808 [0-9A-F]+:0000 0A ' /proc/net/tcp /proc/net/tcp6 2>/dev/null; }
+
+# Prints why a unit of hostlet must not start by itself, if so.
+# usage: other_kubelet UNIT
 other_kubelet() {
-  if [ "$(readlink /usr/bin/kubelet 2>/dev/null)" = hostlet ]; then
-    echo "hostlet-kubelet runs hostlet as kubelet.service"
-    return
+  own=$1
+  if command -v systemctl >/dev/null 2>&1; then
+    for unit in $(kubelet_units); do
+      [ "$unit" != "$own" ] || continue
+      if systemctl --quiet is-enabled "$unit" >/dev/null 2>&1; then
+        echo "$unit is enabled, which is another kubelet"
+        return
+      elif [ -d /run/systemd/system ] && systemctl --quiet is-active "$unit" >/dev/null 2>&1; then
+        echo "$unit runs, which is another kubelet"
+        return
+      fi
+    done
+    # The port is this unit's own then.
+    if [ -d /run/systemd/system ] && systemctl --quiet is-active "$own" >/dev/null 2>&1; then return; fi
   fi
-  command -v systemctl >/dev/null 2>&1 || return 0
-  systemctl --quiet is-enabled kubelet.service >/dev/null 2>&1 ||
-    { [ -d /run/systemd/system ] && systemctl --quiet is-active kubelet.service >/dev/null 2>&1; } || return 0
-  ours=$(runtime_socket /etc/hostlet/config.yaml)
-  theirs=$(runtime_socket /var/lib/kubelet/config.yaml /var/lib/kubelet/kubeadm-flags.env /etc/default/kubelet /etc/sysconfig/kubelet)
-  [ "$ours" = "$theirs" ] || return 0
-  echo "kubelet.service is enabled and uses the same container runtime, $ours"
+  ! is_health_port_used || echo "a program listens on port 10248, as a kubelet does"
 }
 
-# usage: report_other_kubelet WHY
+# usage: report_other_kubelet UNIT WHY
 report_other_kubelet() {
   cat >&2 <<TEXT
-hostlet: $1.
-hostlet: Two kubelets on one runtime remove each other's pods, so hostlet.service is neither enabled nor started.
-hostlet: To run hostlet instead: systemctl disable --now kubelet && systemctl enable --now hostlet
-hostlet: To run both: set another containerRuntimeEndpoint in /etc/hostlet/config.yaml, then enable hostlet.
+hostlet: $2.
+hostlet: Two kubelets on one host remove each other's pods, logs and volumes, so $1 is neither enabled nor started.
+hostlet: To run hostlet instead, disable the other one, and then: systemctl enable --now $1
+hostlet: To run both, they must share nothing: hostlet needs a containerRuntimeEndpoint, podLogsDir, cgroupRoot and healthzPort of
+hostlet: its own in its configuration, and a --root-dir of its own in its flags. Then: systemctl enable --now $1
 TEXT
 }

@@ -179,6 +179,7 @@ impl AdmittedPods {
         self.store.retain(Table::PreStops, |uid| known.contains(uid));
         self.store.retain(Table::Restarts, |uid| known.contains(uid));
         self.store.retain(Table::ProbeResults, |uid| known.contains(uid));
+        self.store.retain(Table::FinalEnds, |uid| known.contains(uid));
         self.store.retain(Table::CrashLoops, |uid| known.contains(uid));
         self.store.retain(Table::Actuated, |uid| known.contains(uid));
         self.store.retain(Table::ImagePulls, |uid| known.contains(uid));

@@ -11,30 +11,27 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
+use tokio::time::Instant;
 
 use super::admitted::Admitted;
-use super::app_armor;
+use super::by_itself::{needs_strict_groups, rejection_by_itself};
 use super::counts::PreemptionCounts;
 use super::fit::{Unfit, fit};
 use super::metrics::{ResizeMetrics, Resolution, Trigger};
 use super::node::NodeView;
-use super::pressure;
 use super::rejection::{RejectedPod, Rejection};
 use super::resize;
 use super::shutdown::{self, NodeShutdown};
-use super::sysctls::forbidden_sysctl;
 use super::victims::victims;
 use crate::pod::validation::FieldError;
 use crate::pod::view::PodView;
 use crate::pod::{
     AdmittedPod, DesiredPods, PodKill, PodPhase, ResizeRefusal, ResizeState, StatusOverride, is_critical,
-    pod_ref, pod_uid, seen_at, with_allocation,
+    patience, pod_ref, pod_uid, seen_at, with_allocation,
 };
 use crate::source::SourceState;
 use crate::source::api::ApiState;
 use crate::types::{PodEvent, PodRef, PodUid};
-
-const OS_LABEL: &str = "kubernetes.io/os";
 
 /// Upstream's reason and message for a preempted pod.
 pub(super) const PREEMPTING: &str = "Preempting";
@@ -60,6 +57,8 @@ pub(super) struct AdmissionInput<'a> {
     pub(super) shutdown: &'a NodeShutdown,
     pub(super) evicted: &'a BTreeMap<PodUid, PodKill>,
     pub(super) now: Timestamp,
+    /// The same on the clock of waits.
+    pub(super) instant: Instant,
 }
 
 /// The decisions.
@@ -73,6 +72,8 @@ pub(super) struct Decisions {
     pub(super) resizes: Vec<(PodRef, PodEvent)>,
     /// Whether a pod or a resize waits for other pods to terminate.
     pub(super) is_waiting: bool,
+    /// When the next preempted pod is overdue: what waits for it then waits no longer.
+    pub(super) overdue: Option<Instant>,
     /// Pods that do not match the Node as last seen. They wait until it was read again.
     pub(super) unconfirmed: HashSet<PodUid>,
 }
@@ -98,7 +99,15 @@ pub(super) struct Admitter {
     admitted: HashMap<PodUid, Known>,
     rejected: HashMap<PodUid, RejectedPod>,
     /// Pods that are being preempted.
-    preempted: BTreeMap<PodUid, PodKill>,
+    preempted: BTreeMap<PodUid, Preemption>,
+}
+
+/// A pod that is being preempted.
+#[derive(Debug)]
+struct Preemption {
+    kill: PodKill,
+    /// From then on, a critical pod does not wait for its end anymore, which may need that very pod.
+    overdue: Instant,
 }
 
 /// An admitted pod. It is parsed again only when its object or its allocated resources change.
@@ -190,7 +199,10 @@ impl Admitter {
                 Verdict::Unconfirmed => drop(decisions.unconfirmed.insert(pod_uid(candidate.pod))),
             }
         }
-        decisions.desired_pods.kills = self.preempted.clone();
+        let kills = self.preempted.iter().map(|(uid, preemption)| (uid.clone(), preemption.kill.clone()));
+        decisions.desired_pods.kills = kills.collect();
+        let overdue = self.preempted.values().map(|preemption| preemption.overdue);
+        decisions.overdue = overdue.filter(|at| decisions.is_waiting && *at > input.instant).min();
         // A pod that is preempted during a shutdown terminates in the time that the shutdown leaves it; one that is evicted, at once.
         decisions.desired_pods.kills.extend(input.shutdown.kills.clone());
         decisions.desired_pods.kills.extend(input.evicted.clone());
@@ -323,7 +335,9 @@ impl Admitter {
         desired_pods: &[Arc<AdmittedPod>],
     ) -> Verdict {
         let (pod, uid) = (candidate.pod, pod_uid(candidate.pod));
-        if let Some(rejection) = self.rejection_by_itself(candidate, input.node) {
+        if let Some(rejection) =
+            rejection_by_itself(pod, candidate.unsupported, &self.allowed_unsafe_sysctls, input.node)
+        {
             return Verdict::Rejected(rejection);
         }
         let is_active = |other: &&Arc<AdmittedPod>| {
@@ -356,14 +370,24 @@ impl Admitter {
         if !is_critical(pod) {
             return rejected(&unfit);
         }
+        let is_overdue = |other: &&Pod| {
+            self.preempted.get(&pod_uid(other)).is_some_and(|victim| victim.overdue <= input.instant)
+        };
+        let awaited: Vec<&Pod> = active.into_iter().filter(|other| !is_overdue(other)).collect();
         let remaining: Vec<&Pod> = staying.iter().map(|other| &**other).collect();
         match fit(pod, input.node, &remaining) {
+            // Upstream gives up as well, and admits the pod.
+            Ok(()) if fit(pod, input.node, &awaited).is_ok() => Verdict::Admitted,
             Ok(()) => Verdict::Waiting,
             Err(unfit @ Unfit::Never { .. }) => rejected(&unfit),
             Err(Unfit::Insufficient(shortages)) => match victims(pod, &shortages, &staying) {
                 Some(victims) => {
-                    let kill = |victim: &Arc<Pod>| (pod_uid(victim), preemption());
-                    self.preempted.extend(victims.iter().map(kill));
+                    let preempted = |victim: &Arc<Pod>| {
+                        let grace = PodView::from(&**victim).spec.termination_grace_period_seconds;
+                        let overdue = input.instant + patience(grace.unwrap_or_default());
+                        (pod_uid(victim), Preemption { kill: preemption(), overdue })
+                    };
+                    self.preempted.extend(victims.iter().map(preempted));
                     let first = shortages.first().map_or("", |shortage| &shortage.resource);
                     self.preemptions.preempted(victims.len(), first);
                     Verdict::Waiting
@@ -372,47 +396,6 @@ impl Admitter {
                 None => rejected(&Unfit::Insufficient(shortages)),
             },
         }
-    }
-
-    /// Why the pod is rejected regardless of other pods; `None` if there is no such reason.
-    fn rejection_by_itself(&self, candidate: Candidate<'_>, node: &NodeView) -> Option<Rejection> {
-        let rejection = |reason: &'static str, message: String| Some(Rejection::new(reason, message));
-        if !candidate.unsupported.is_empty() {
-            // The reason of upstream's node-declared-features check.
-            return rejection("PodFeatureUnsupported", unsupported_message(candidate.unsupported));
-        }
-        let pod = candidate.pod;
-        if let Some(rejection) = pressure::rejection(pod, &node.pressures) {
-            return Some(rejection);
-        }
-        if let Some(message) = forbidden_sysctl(pod, &self.allowed_unsafe_sysctls) {
-            return rejection("SysctlForbidden", message);
-        }
-        let label = pod.metadata.labels.as_ref().and_then(|labels| labels.get(OS_LABEL));
-        if label.is_some_and(|os| os != "linux") {
-            let message = "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label";
-            return rejection("PodOSSelectorNodeLabelDoesNotMatch", message.to_owned());
-        }
-        let os = PodView::from(&**pod).spec.os.as_ref();
-        if os.is_some_and(|os| os.name != "linux") {
-            let message = "Failed to admit pod as the OS field doesn't match node OS";
-            return rejection("PodOSNotSupported", message.to_owned());
-        }
-        if needs_strict_groups(pod) && node.strict_groups == Some(false) {
-            let message = "SupplementalGroupsPolicy=Strict is not supported in this node";
-            return rejection("SupplementalGroupsPolicyNotSupported", message.to_owned());
-        }
-        let class = PodView::from(&**pod).spec.runtime_class_name.as_deref();
-        if node.is_standalone && class.is_some_and(|class| !class.is_empty()) {
-            // Upstream ignores the field without an API server.
-            let message = "spec.runtimeClassName: Forbidden: a runtime class is an object of an API server, \
-                and this node has none";
-            return rejection("PodFeatureUnsupported", message.to_owned());
-        }
-        if let Some(message) = app_armor::required(pod, node.app_armor) {
-            return rejection("AppArmor", message);
-        }
-        None
     }
 }
 
@@ -436,12 +419,6 @@ fn candidates<'a>(input: &AdmissionInput<'a>) -> Vec<Candidate<'a>> {
         (at.is_none(), at, !candidate.is_manifest, created, seen_at(candidate.pod))
     });
     all
-}
-
-/// Whether the pod's processes may only have the groups that it lists (KEP-3619).
-fn needs_strict_groups(pod: &Pod) -> bool {
-    let context = PodView::from(pod).spec.security_context.as_ref();
-    context.is_some_and(|context| context.supplemental_groups_policy.as_deref() == Some("Strict"))
 }
 
 /// Whether the pod is already terminating or terminated, so that there is nothing to decide.
@@ -470,11 +447,6 @@ fn replace(pods: &mut [Arc<AdmittedPod>], before: &Arc<AdmittedPod>, after: &Arc
     if let Some(place) = pods.iter_mut().find(|pod| Arc::ptr_eq(pod, before)) {
         place.clone_from(after);
     }
-}
-
-/// The unsupported fields of a pod, as one message.
-pub(super) fn unsupported_message(unsupported: &[FieldError]) -> String {
-    unsupported.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]

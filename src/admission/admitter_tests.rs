@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::admission::by_itself::OS_LABEL;
 use crate::pod::validation::FieldPath;
 use crate::source::api::ApiPod;
 use crate::source::{ManifestOrigin, StaticPod};
@@ -79,6 +80,7 @@ impl World {
             shutdown: &NodeShutdown::default(),
             evicted: &BTreeMap::new(),
             now,
+            instant: tokio::time::Instant::now(),
         });
         let before = std::mem::take(&mut self.admitted);
         let admitted = decisions.desired_pods.pods.iter().map(|pod| {

@@ -9,9 +9,9 @@ use super::affinity;
 use super::node::NodeView;
 use super::rejection::Rejection;
 use super::tolerations::tolerates;
-use crate::pod::is_static;
 use crate::pod::resources::requested_resources;
 use crate::pod::view::PodView;
+use crate::pod::{ContainerKind, PodContainer, is_critical, is_static};
 use crate::types::resources::{CPU, EPHEMERAL_STORAGE, MEMORY, PODS};
 use crate::types::{Quantity, ResourceList};
 
@@ -80,7 +80,9 @@ pub(super) fn fit(pod: &Pod, node: &NodeView, others: &[&Pod]) -> Result<(), Unf
     let Some((other, by_node)) = misplaced(pod, node, others) else {
         return if shortages.is_empty() { Ok(()) } else { Err(Unfit::Insufficient(shortages)) };
     };
-    Err(Unfit::Never { rejection: shortages.first().map_or(other, Shortage::rejection), by_node })
+    // What a critical pod lacks could be preempted: the other reason is the one that stays.
+    let first = shortages.first().filter(|_| !is_critical(pod));
+    Err(Unfit::Never { rejection: first.map_or(other, Shortage::rejection), by_node })
 }
 
 fn shortages(pod: &Pod, node: &NodeView, others: &[&Pod]) -> Vec<Shortage> {
@@ -138,8 +140,12 @@ impl HostPort {
     }
 }
 
+/// The ports of all containers that run as long as the pod.
 fn host_ports(pod: &Pod) -> Vec<HostPort> {
-    let ports = PodView::from(pod).spec.containers.iter().flat_map(|c| c.ports.iter().flatten());
+    let spec = PodView::from(pod).spec;
+    let inits = spec.init_containers.iter().flatten().map(PodContainer::init);
+    let sidecars = inits.filter(|container| container.kind == ContainerKind::Sidecar).map(|it| it.spec);
+    let ports = sidecars.chain(&spec.containers).flat_map(|container| container.ports.iter().flatten());
     let of_host = ports.filter_map(|port| {
         let ip = port.host_ip.clone().filter(|ip| ip != "0.0.0.0" && ip != "::").unwrap_or_default();
         let protocol = port.protocol.clone().unwrap_or_else(|| "TCP".to_owned());
@@ -272,6 +278,14 @@ mod tests {
         let taken = port("10.0.0.1", 80, "TCP");
         assert_eq!(rejection(&port("", 80, "TCP"), &[&taken]).0, "NodePorts");
         assert_eq!(rejection(&port("0.0.0.0", 80, "TCP"), &[&taken]).0, "NodePorts");
+        let mut of_inits = port("", 80, "TCP");
+        let spec = of_inits.spec.as_mut().unwrap();
+        spec.init_containers = Some(std::mem::take(&mut spec.containers));
+        assert_eq!(fit(&of_inits, &node(), &[&taken]), Ok(()), "an init container has ended by then");
+        of_inits.spec.as_mut().unwrap().init_containers.as_mut().unwrap()[0].restart_policy =
+            Some("Always".to_owned());
+        assert_eq!(rejection(&of_inits, &[&taken]).0, "NodePorts");
+        assert_eq!(rejection(&taken, &[&of_inits]).0, "NodePorts");
         for other in [
             port("10.0.0.2", 80, "TCP"),
             port("10.0.0.1", 80, "UDP"),
@@ -323,6 +337,9 @@ mod tests {
             matches!(&unfit, Unfit::Never { rejection, .. } if rejection.reason == "OutOfcpu"),
             "{unfit:?}"
         );
+        misplaced.spec.as_mut().unwrap().priority = Some(2_000_000_000);
+        assert_eq!(rejection(&misplaced, &[]).0, "NodeAffinity", "what is short could be preempted for it");
+        misplaced.spec.as_mut().unwrap().priority = None;
         misplaced.spec.as_mut().unwrap().containers.clear();
         assert_eq!(
             rejection(&misplaced, &[]).1,

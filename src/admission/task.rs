@@ -6,9 +6,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::admitter::{AdmissionInput, Admitter, Decisions, PREEMPTED, PREEMPTING, unsupported_message};
+use super::admitter::{AdmissionInput, Admitter, Decisions, PREEMPTED, PREEMPTING};
+use super::by_itself::unsupported_message;
 use super::counts::{CountedPods, RejectionCounts};
 use super::node::NodeView;
 use super::rejection::RejectedPod;
@@ -22,7 +24,7 @@ use crate::source::api::ApiState;
 use crate::status::LifecycleSummary;
 use crate::status::StatusCache;
 use crate::telemetry::{Heartbeat, Metrics};
-use crate::types::{PodEvent, PodUid, WallClock};
+use crate::types::{PodEvent, PodUid, WallClock, sleep_until};
 
 /// The inputs of decisions.
 pub struct AdmissionInputs {
@@ -79,6 +81,8 @@ pub struct Admission {
     decided_from: Option<Snapshot>,
     /// Whether a pod or a resize waits for other pods to terminate.
     is_waiting: bool,
+    /// When it no longer waits for one of them.
+    overdue: Option<Instant>,
     /// Rereads the Node for pods that do not match it as last seen.
     reread: Reread,
     heartbeat: Heartbeat,
@@ -125,6 +129,7 @@ impl Admission {
             reported_unsupported: HashMap::new(),
             decided_from: None,
             is_waiting: false,
+            overdue: None,
             reread,
             heartbeat: Heartbeat::default(),
             rejections: RejectionCounts::default(),
@@ -174,6 +179,8 @@ impl Admission {
                 () = self.inputs.resources.changed() => {}
                 // Statuses change all the time; that matters only to what waits for other pods to terminate.
                 Ok(()) = changes.changed(), if self.is_waiting => {}
+                // Cancel-safe: a sleep.
+                () = sleep_until(self.overdue), if self.overdue.is_some() => {}
                 // Cancel-safe as documented there.
                 () = self.reread.done() => self.decided_from = None,
             }
@@ -223,11 +230,12 @@ impl Admission {
             shutdown: &snapshot.shutdown,
             evicted: &snapshot.evicted,
             now,
+            instant: Instant::now(),
         });
         self.reread.request(decisions.unconfirmed.clone());
         self.outputs.admitted.record(&snapshot.manifests, &decisions.desired_pods, now);
         self.report_unsupported(&snapshot.api, &decisions);
-        self.is_waiting = decisions.is_waiting;
+        (self.is_waiting, self.overdue) = (decisions.is_waiting, decisions.overdue);
         self.publish(decisions, now);
     }
 

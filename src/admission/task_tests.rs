@@ -205,6 +205,22 @@ async fn a_critical_pod_is_admitted_when_the_preempted_pods_have_terminated() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_critical_pod_waits_no_longer_for_a_preempted_pod_that_cannot_be_stopped() {
+    let harness = harness().await;
+    harness.give(&pod("stuck", "1500m", 0), "1");
+    harness.settle().await;
+    harness.give(&pod("vital", "1", 2_000_000_000), "1");
+    harness.settle().await;
+    assert_eq!(harness.desired_pods(), ["stuck"]);
+    tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+    assert_eq!(harness.desired_pods(), ["stuck", "vital"]);
+    assert!(harness.desired_pods.borrow().kills.contains_key("stuck"), "it goes on being stopped");
+    harness.give(&pod("plain", "1", 0), "1");
+    harness.settle().await;
+    assert_eq!(harness.desired_pods(), ["stuck", "vital"], "its resources are not free");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_label_set_just_before_the_pod_arrived_counts() {
     let harness = harness().await;
     harness.label();

@@ -37,8 +37,10 @@ pub(super) fn victims(pod: &Pod, shortages: &[Shortage], others: &[Arc<Pod>]) ->
 }
 
 fn is_preemptable(other: &Pod, by: &Pod) -> bool {
-    let priority = |pod: &Pod| PodView::from(pod).spec.priority.unwrap_or_default();
-    (is_critical(by) && !is_critical(other)) || priority(by) > priority(other)
+    let priority = |pod: &Pod| PodView::from(pod).spec.priority;
+    // Without a priority, it is no reason for a decision: a critical pod without one is a static pod.
+    let is_higher = priority(by).zip(priority(other)).is_some_and(|(by, other)| by > other);
+    (is_critical(by) && !is_critical(other)) || is_higher
 }
 
 /// What is still missing after these pods are preempted.
@@ -133,6 +135,21 @@ mod tests {
         assert_eq!(chosen(&critical, &others), Some(vec!["guaranteed".to_owned()]));
         let others = [pod("vital", 2_000_000_000, requests("1")), pod("too", 2_000_000_000, requests("1"))];
         assert_eq!(chosen(&critical, &others), None);
+    }
+
+    #[test]
+    fn a_static_pod_without_a_priority_is_never_preempted() {
+        let critical = pod("critical", 2_000_001_000, requests("1500m"));
+        let of_file = |priority: Option<i32>| {
+            let mut pod = Pod::clone(&pod("static", 0, requests("1")));
+            pod.spec.as_mut().unwrap().priority = priority;
+            let source = crate::types::CONFIG_SOURCE_ANNOTATION.to_owned();
+            pod.metadata.annotations.get_or_insert_default().insert(source, "file".to_owned());
+            Arc::new(pod)
+        };
+        assert_eq!(chosen(&critical, &[of_file(None)]), None);
+        assert_eq!(chosen(&of_file(None), &[of_file(Some(7)), of_file(Some(7))]), None);
+        assert_eq!(chosen(&critical, &[of_file(Some(2_000_000_000))]), Some(vec!["static".to_owned()]));
     }
 
     #[test]

@@ -12,7 +12,6 @@ use http::{Request, Response, StatusCode};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy::Client as HttpClient;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::Client;
 use kube::client::{Body, ConfigExt};
@@ -26,6 +25,7 @@ use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
 use super::credentials::{Credentials, Login};
 use super::pool::{Connections, Pool, Purpose, ResponseBody};
 use super::proxy::Dialer;
+use super::resolver::Resolver;
 
 /// Connect timeout.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -105,10 +105,12 @@ impl Sender {
         if let Some(authorization) = &ready.login.authorization {
             headers.insert(AUTHORIZATION, authorization.clone());
         }
-        let (method, uri, began) = (request.method().clone(), request.uri().clone(), Instant::now());
+        let (method, began) = (request.method().clone(), Instant::now());
         let sent = transport.oneshot(request).await;
         let code = sent.as_ref().ok().map(Response::status);
-        self.connections.requests.answered(&method, &uri, code, began.elapsed());
+        // A request has only the path: the layer below adds the server.
+        let server = &ready.login.config.cluster_url;
+        self.connections.requests.answered(&method, server, code, began.elapsed());
         let response = sent?;
         match response.status() {
             StatusCode::UNAUTHORIZED => self.credentials.rejected(&ready),
@@ -133,8 +135,7 @@ impl Sender {
 
 /// Connections to the server of `login`, counted in `connections`.
 fn transport(login: &Login, purpose: Purpose, connections: &Connections) -> Result<Transport, kube::Error> {
-    let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false);
+    let mut tcp = Resolver::default().connector();
     tcp.set_nodelay(true);
     tcp.set_keepalive(Some(KEEPALIVE));
     tcp.set_keepalive_interval(Some(KEEPALIVE));
@@ -190,9 +191,14 @@ mod tests {
 
     use super::*;
     use crate::api::CredentialsSource;
+    use crate::telemetry::Metrics;
 
     /// A client with the credentials of a kubeconfig, connected to the test's server.
     async fn client(dir: &Path, user: &str) -> (Client, TcpListener, DropGuard) {
+        counted(dir, user, Connections::default()).await
+    }
+
+    async fn counted(dir: &Path, user: &str, connections: Connections) -> (Client, TcpListener, DropGuard) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let kubeconfig = dir.join("kubeconfig");
         let server = format!("http://{}", listener.local_addr().unwrap());
@@ -202,12 +208,8 @@ mod tests {
         let cancel = CancellationToken::new();
         #[expect(clippy::disallowed_methods, reason = "a task of a test")]
         tokio::spawn(task.run(cancel.clone()));
-        let connection = Connection {
-            user_agent: "test".to_owned(),
-            limit: None,
-            purpose: Purpose::Pods,
-            connections: Connections::default(),
-        };
+        let connection =
+            Connection { user_agent: "test".to_owned(), limit: None, purpose: Purpose::Pods, connections };
         (connect(&connection, credentials).unwrap(), listener, cancel.drop_guard())
     }
 
@@ -228,6 +230,19 @@ mod tests {
         let (_, heard) = tokio::join!(client.apiserver_version(), hear(&listener, "200 OK"));
         assert!(heard.contains("impersonate-user: somebody"), "{heard}");
         assert!(heard.contains("authorization: Bearer t") && heard.contains("user-agent: test"), "{heard}");
+    }
+
+    #[tokio::test]
+    async fn requests_are_counted_by_the_servers_host() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let connections = Connections::default();
+        let (client, listener, _running) = counted(dir.path(), "{token: t}", connections.clone()).await;
+        let _ = tokio::join!(client.apiserver_version(), hear(&listener, "200 OK"));
+        let metrics = Metrics::default();
+        connections.register(&metrics);
+        let (text, host) = (metrics.encode(), listener.local_addr().unwrap());
+        let line = format!("rest_client_requests_total{{code=\"200\",method=\"GET\",host=\"{host}\"}} 1");
+        assert!(text.contains(&format!("\n{line}\n")), "{line}: {text}");
     }
 
     #[tokio::test]

@@ -43,6 +43,13 @@ impl ApiErrorKind {
     }
 }
 
+/// How long the server asks to wait before the request is repeated, up to 30 s; `None` if it does not.
+pub fn retry_after(error: &Error) -> Option<Duration> {
+    let Error::Api(status) = error else { return None };
+    let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+    (seconds > 0).then(|| Duration::from_secs(seconds.into()).min(MAX_RETRY_AFTER))
+}
+
 /// Classifies `error`.
 pub fn error_kind(error: &Error) -> ApiErrorKind {
     let Error::Api(status) = error else { return ApiErrorKind::Unavailable };
@@ -51,12 +58,7 @@ pub fn error_kind(error: &Error) -> ApiErrorKind {
         409 if status.is_already_exists() => ApiErrorKind::AlreadyExists,
         409 => ApiErrorKind::Conflict,
         401 | 403 => ApiErrorKind::Forbidden,
-        429 => {
-            let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
-            ApiErrorKind::TooMany(
-                (seconds > 0).then(|| Duration::from_secs(seconds.into()).min(MAX_RETRY_AFTER)),
-            )
-        }
+        429 => ApiErrorKind::TooMany(retry_after(error)),
         // A timeout on the server, reported with a 4xx code.
         408 => ApiErrorKind::Unavailable,
         400..500 => ApiErrorKind::Invalid,

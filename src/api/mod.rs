@@ -18,6 +18,7 @@ pub mod patch;
 mod pool;
 mod proxy;
 mod requests;
+mod resolver;
 
 pub use certificates::{
     CertificateReport, CertificateSettings, ClientCertificateTask, IssuedCertificate, ServingCertificateTask,
@@ -25,7 +26,7 @@ pub use certificates::{
 };
 pub use connect::{ConnectError, Connection, connect};
 pub use credentials::{Credentials, CredentialsSource, CredentialsTask};
-pub use error::{ApiErrorKind, error_kind, message};
+pub use error::{ApiErrorKind, error_kind, message, retry_after};
 pub use fetch::{FetchError, Fetcher};
 pub use follow::{FollowError, Notification, follow, follow_with_recovery};
 pub use kubeconfig_files::{

@@ -56,9 +56,9 @@ impl RequestMetrics {
         );
     }
 
-    /// Observes a request whose response began after `took`; `None` if there was none.
-    pub(super) fn answered(&self, method: &Method, uri: &Uri, code: Option<StatusCode>, took: Duration) {
-        let host = uri.authority().map(ToString::to_string).unwrap_or_default();
+    /// Observes a request to this server whose response began after `took`; `None` if there was none.
+    pub(super) fn answered(&self, method: &Method, server: &Uri, code: Option<StatusCode>, took: Duration) {
+        let host = server.authority().map(ToString::to_string).unwrap_or_default();
         let code = code.map_or_else(|| "<error>".to_owned(), |code| code.as_str().to_owned());
         let outcome = Outcome { code, method: method.to_string(), host: host.clone() };
         self.requests.get_or_create(&outcome).inc();
@@ -75,7 +75,7 @@ mod tests {
     fn requests_are_counted_by_their_code_and_host() {
         let (all, requests) = (Metrics::default(), RequestMetrics::default());
         requests.register(&all);
-        let uri = "https://10.0.0.1:6443/api/v1/pods?watch=true".parse().unwrap();
+        let uri = "https://10.0.0.1:6443/base".parse().unwrap();
         requests.answered(&Method::GET, &uri, Some(StatusCode::OK), Duration::from_millis(20));
         requests.answered(&Method::GET, &uri, None, Duration::from_secs(3));
         let text = all.encode();

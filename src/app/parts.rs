@@ -28,10 +28,11 @@ use crate::kubelet_api::stats::Stats;
 use crate::log::LogWatches;
 use crate::node::{
     AddressObserver, HostObserver, LatestNode, NodeAddresses, NodeDescriber, NodeEvents, NodeInputs,
-    OomObserver, RuntimeFacts, register_identity, register_process, register_start,
+    OomObserver, PodCidrTask, RuntimeFacts, register_identity, register_process, register_start,
 };
 use crate::objects::services::ServiceEnv;
 use crate::objects::{ObjectSource, RuntimeClasses, Standalone};
+use crate::ownership::OwnPods;
 use crate::plugin::PluginList;
 use crate::pod::{ContainerRef, DesiredPods, PodEvents, PodKill, ProbeResults};
 use crate::probe::{FailingProbes, ProbeMetrics};
@@ -84,6 +85,10 @@ pub(super) struct Parts {
     pub(super) addresses: NodeAddresses,
     /// Problems of image archives.
     pub(super) preload: watch::Sender<Vec<PreloadProblem>>,
+    /// The record of hostlet's own pods.
+    pub(super) own: OwnPods,
+    /// What pods of others have on this host.
+    pub(super) foreign: watch::Sender<Option<String>>,
     /// Leftover shims that cannot be killed.
     pub(super) shims: watch::Sender<Option<String>>,
     /// Graceful node shutdown, not running yet.
@@ -128,6 +133,7 @@ impl Parts {
         register_start(&metrics, started);
         register_start(&probes.registry, started);
         let (admitted, adopted) = AdmittedPods::new(store.clone());
+        let own = OwnPods::new(store.clone());
         // Without an API server, manifests also define the objects that pods refer to.
         let standalone = Standalone::default();
         let file_objects = cluster.is_none().then(|| standalone.clone());
@@ -227,6 +233,12 @@ impl Parts {
             },
             latest: latest_node.subscribe(),
         };
+        let pod_cidr = PodCidrTask {
+            runtime: runtime.runtime.clone(),
+            configured: config.runtime.pod_cidr.clone(),
+            node: latest_node.subscribe(),
+        };
+        tasks.spawn(Stage::Support, "pod CIDR", |cancel| pod_cidr.run(cancel));
         let outputs = ClusterOutputs { api: api_in, node: latest_node };
         let connections = cluster.as_ref().map(Cluster::connections).unwrap_or_default();
         connections.register(&metrics);
@@ -286,6 +298,8 @@ impl Parts {
             runtime_classes,
             addresses,
             preload: watch::Sender::new(Vec::new()),
+            own,
+            foreign: watch::Sender::new(None),
             shims: watch::Sender::new(None),
             shutdown,
             shutdown_outputs,

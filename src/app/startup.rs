@@ -78,6 +78,12 @@ pub(super) fn prepare(config: &Config, dirs: &HostDirs, root: &Path) -> Result<S
     warn_not_permitted("oom_score_adj", set_oom_score_adj(proc, config.host.oom_score_adj));
     warn_not_permitted("the limit of open files", raise_open_files(config.host.max_open_files));
     dirs.create()?;
+    if let Err(error) = dirs.label(&root.join("sys")) {
+        tracing::warn!(
+            error = error_chain(&error),
+            "the sockets of drivers that run without privileges may not work"
+        );
+    }
     share_root_dir(proc, &dirs.root);
     Ok(Started { lock, machine: Machine::read(root, &dirs.root)? })
 }
@@ -153,7 +159,7 @@ fn warn_not_permitted(what: &str, applied: Result<Applied, SysError>) {
     }
 }
 
-/// Opens the cgroup tree and creates its upper levels. Blocking.
+/// Opens the cgroup tree, without changing it. Blocking.
 pub(super) fn open_cgroups(
     config: &Config,
     driver: CgroupDriver,
@@ -177,7 +183,6 @@ pub(super) fn open_cgroups(
         CgroupVersion::V1 if config.host.fail_cgroup_v1 => return Err(StartupError::CgroupV1),
         CgroupVersion::V1 | CgroupVersion::V2 => {}
     }
-    cgroups.ensure_tree().map_err(StartupError::Cgroups)?;
     Ok(cgroups)
 }
 

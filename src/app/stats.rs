@@ -13,7 +13,9 @@ use crate::cri_config::hosts_file;
 use crate::eviction::{Eviction, EvictionSources};
 use crate::kubelet_api::stats::StatsParts;
 use crate::log::LogLayout;
-use crate::stats::{DiskSettings, DiskStats, StorageSettings, StorageStats, UsageSettings, UsageStats};
+use crate::stats::{
+    DiskSettings, DiskStats, StorageSettings, StorageStats, SystemPaths, UsageSettings, UsageStats,
+};
 use crate::sys::{CpuTopology, Host};
 use crate::types::{WallClock, error_chain};
 use crate::volume::Volumes;
@@ -81,7 +83,11 @@ impl Parts {
             memory: machine.memory,
             swap: machine.swap,
             booted_at,
-            runtime_cgroup: config.runtime.cgroup.clone(),
+            system: SystemPaths {
+                kubelet: config.cgroups.kubelet.clone(),
+                runtime: config.runtime.cgroup.clone(),
+                misc: config.cgroups.system.clone(),
+            },
             clock: clock.clone(),
         });
         self.usage.send_replace(Some(usage.clone()));

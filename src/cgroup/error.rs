@@ -54,6 +54,12 @@ pub enum CgroupError {
         /// The configured path.
         root: String,
     },
+    /// A configured cgroup is not an absolute path of plain components.
+    #[error("cgroup {path:?} is not an absolute path of plain names")]
+    BadPath {
+        /// The configured path.
+        path: String,
+    },
     /// A pod's UID is not valid in a cgroup's name.
     #[error("pod UID {uid:?} cannot name a cgroup: only letters, digits, '-' and '.' can")]
     BadUid {

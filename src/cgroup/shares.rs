@@ -11,6 +11,8 @@ pub const MAX_SHARES: u64 = 262_144;
 const SHARES_PER_CPU: u64 = 1024;
 /// The minimum quota in microseconds (sched-bwc).
 const MIN_QUOTA_MICROS: i64 = 1000;
+/// The maximum that the kernel accepts (`max_cfs_runtime`): more cores than any host has.
+const MAX_QUOTA_MICROS: i64 = (1 << 44) - 1;
 /// The maximum of `cpu.weight`.
 const MAX_WEIGHT: u64 = 10_000;
 
@@ -20,10 +22,12 @@ pub fn cpu_shares(milli_cpu: i64) -> u64 {
     (milli_cpu.saturating_mul(SHARES_PER_CPU) / 1000).clamp(MIN_SHARES, MAX_SHARES)
 }
 
-/// Microseconds of CPU time per `period` for a limit of `milli_cpu` thousandths of a core, at least 1000; `None` for no limit.
+/// Microseconds of CPU time per `period` for a limit of `milli_cpu` thousandths of a core, within the kernel's bounds; `None` for no
+/// limit.
 pub fn cpu_quota(milli_cpu: i64, period: Duration) -> Option<i64> {
     let period = i64::try_from(period.as_micros()).unwrap_or(i64::MAX);
-    (milli_cpu > 0).then(|| (milli_cpu.saturating_mul(period) / 1000).max(MIN_QUOTA_MICROS))
+    (milli_cpu > 0)
+        .then(|| (milli_cpu.saturating_mul(period) / 1000).clamp(MIN_QUOTA_MICROS, MAX_QUOTA_MICROS))
 }
 
 /// The v2 `cpu.weight` of v1 `cpu.shares`: linear from (2, 1) to (262144, 10000), as the stock kubelet does for pods and
@@ -90,7 +94,7 @@ mod tests {
         fn extremes_do_not_overflow(milli in any::<i64>(), period in 1u64..u64::MAX / 1000) {
             prop_assert!((MIN_SHARES..=MAX_SHARES).contains(&cpu_shares(milli)));
             if let Some(quota) = cpu_quota(milli, Duration::from_micros(period)) {
-                prop_assert!(quota >= 1000);
+                prop_assert!((1000..1 << 44).contains(&quota));
             }
         }
     }

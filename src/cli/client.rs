@@ -17,7 +17,9 @@ use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
 use super::exit::Exit;
+use super::service_flags::service_flags;
 use crate::api::LaneCounts;
+use crate::config::control_socket;
 use crate::plugin::PluginView;
 use crate::server::{ImageView, LogsQuery, NodeReport, NodeView, PullsView, UsageView};
 use crate::types::json;
@@ -28,9 +30,22 @@ const MAX_ERROR_TEXT: usize = 64 * 1024;
 /// The daemon's socket.
 #[derive(Clone, Debug, Args)]
 pub struct DaemonArgs {
-    /// Socket of the daemon
-    #[arg(long, default_value = "/run/hostlet/hostlet.sock", value_hint = ValueHint::FilePath)]
-    pub socket: PathBuf,
+    /// Socket of the daemon [default: that of the packaged service's configuration, or /run/hostlet/hostlet.sock]
+    #[arg(long, value_hint = ValueHint::FilePath)]
+    pub socket: Option<PathBuf>,
+}
+
+impl DaemonArgs {
+    /// The socket that is named, otherwise that of the service on this host.
+    pub(super) fn socket(&self) -> PathBuf {
+        self.socket.clone().unwrap_or_else(|| socket_of_service(Path::new("/")))
+    }
+}
+
+/// The socket of the packaged service on the host below `root`. Flags that the daemon would reject are
+/// not this command's to report: it says where it looked if nothing answers there.
+fn socket_of_service(root: &Path) -> PathBuf {
+    control_socket(&service_flags(root).unwrap_or_default())
 }
 
 /// Why a request failed.

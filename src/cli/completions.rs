@@ -1,6 +1,6 @@
 //! `hostlet completions`: generates shell completions. Needs no daemon.
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 
 use clap::{Args, Command, ValueEnum};
 use clap_complete::generate;
@@ -36,9 +36,5 @@ pub fn completions(args: &CompletionsArgs, mut command: Command) -> io::Result<E
     // Buffered, because the generator panics if the output is closed.
     let mut script = Vec::new();
     generate(shell, &mut command, name, &mut script);
-    match io::stdout().write_all(&script) {
-        // A reader may close the output early.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Exit::Ok),
-        written => written.map(|()| Exit::Ok),
-    }
+    io::stdout().write_all(&script).map(|()| Exit::Ok)
 }

@@ -7,8 +7,8 @@ use clap::{Args, ValueHint};
 
 use super::error::CommandError;
 use super::exit::Exit;
-use super::explain::AboutOutput;
 use super::host_args::HostArgs;
+use super::objects::{ObjectFormat, write_object};
 use crate::doctor::{Facts, Finding, Fixer, Level, Place, check, gather, plan};
 use crate::types::error_chain;
 
@@ -26,7 +26,7 @@ pub struct DoctorArgs {
     pub pause_archive: PathBuf,
     /// Print the findings as objects
     #[arg(short, long, value_enum)]
-    pub output: Option<AboutOutput>,
+    pub output: Option<ObjectFormat>,
     /// The daemon that is to run here
     #[command(flatten)]
     pub host: HostArgs,
@@ -43,10 +43,7 @@ pub async fn doctor(args: DoctorArgs, hostname: String) -> Result<Exit, CommandE
     let findings = check(&facts);
     let mut out = io::stdout().lock();
     match args.output {
-        Some(AboutOutput::Json) => {
-            serde_json::to_writer_pretty(&mut out, &findings)?;
-            writeln!(out)?;
-        }
+        Some(format) => write_object(&mut out, format, &findings)?,
         None => write!(out, "{}", text(&findings))?,
     }
     let is_wrong = findings.iter().any(|finding| finding.level == Level::Wrong);

@@ -41,9 +41,26 @@ pub enum CommandError {
 }
 
 impl CommandError {
+    /// Whether the reader of the output has left, as `head` does when it has enough.
+    pub fn is_closed_output(&self) -> bool {
+        let kind = match self {
+            Self::Write(error) => Some(error.kind()),
+            Self::Json(error) => error.io_error_kind(),
+            Self::Client(_)
+            | Self::Config(_)
+            | Self::ServiceFlags(_)
+            | Self::Exec(_)
+            | Self::Url(_)
+            | Self::Streaming(_)
+            | Self::Yaml(_) => None,
+        };
+        kind == Some(io::ErrorKind::BrokenPipe)
+    }
+
     /// The exit code.
     pub fn exit(&self) -> Exit {
         match self {
+            _ if self.is_closed_output() => Exit::Ok,
             Self::Client(error) => error.exit(),
             Self::Config(_) | Self::ServiceFlags(_) => Exit::Usage,
             Self::Exec(_)
@@ -52,6 +69,34 @@ impl CommandError {
             | Self::Write(_)
             | Self::Json(_)
             | Self::Yaml(_) => Exit::Failed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::objects::{ObjectFormat, write_object};
+
+    /// An output that fails like this.
+    struct Failing(io::ErrorKind);
+
+    impl io::Write for Failing {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(self.0.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Err(self.0.into())
+        }
+    }
+
+    #[test]
+    fn an_output_that_its_reader_closed_is_no_failure() {
+        for format in [ObjectFormat::Json, ObjectFormat::Yaml] {
+            let exit = |kind| write_object(&mut Failing(kind), format, &[1]).unwrap_err().exit();
+            assert_eq!(exit(io::ErrorKind::BrokenPipe), Exit::Ok, "{format:?}");
+            assert_eq!(exit(io::ErrorKind::StorageFull), Exit::Failed, "{format:?}");
         }
     }
 }

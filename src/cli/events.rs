@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::client::{DaemonArgs, Lines};
 use super::error::CommandError;
 use super::exit::Exit;
-use super::explain::AboutOutput;
+use super::objects::{ObjectFormat, write_next_object};
 use crate::publish::recent::RecentEvent;
 use crate::server::EventsQuery;
 use crate::status::human_duration;
@@ -22,9 +22,9 @@ pub struct EventsArgs {
     /// Watch: go on with events as they happen
     #[arg(short, long)]
     pub watch: bool,
-    /// Print objects, one per line
+    /// Print objects, in JSON one per line
     #[arg(short, long, value_enum)]
-    pub output: Option<AboutOutput>,
+    pub output: Option<ObjectFormat>,
     /// The daemon to ask
     #[command(flatten)]
     pub daemon: DaemonArgs,
@@ -33,14 +33,12 @@ pub struct EventsArgs {
 /// Runs `hostlet events`.
 pub async fn events(args: EventsArgs) -> Result<Exit, CommandError> {
     let query = EventsQuery { pod: args.pod.clone(), watch: args.watch };
-    let mut lines = Lines::<RecentEvent>::start(&args.daemon.socket, "/v1/events", &query).await?;
+    let mut lines = Lines::<RecentEvent>::start(&args.daemon.socket(), "/v1/events", &query).await?;
     let mut out = io::stdout();
     match (args.output, args.watch) {
-        (Some(AboutOutput::Json), _) => {
+        (Some(format), _) => {
             while let Some(event) = lines.next().await? {
-                serde_json::to_writer(&mut out, &event)?;
-                writeln!(out)?;
-                out.flush()?;
+                write_next_object(&mut out, format, &event)?;
             }
         }
         (None, true) => {

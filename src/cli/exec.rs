@@ -59,7 +59,7 @@ pub async fn exec(args: ExecArgs) -> Result<Exit, CommandError> {
         writeln!(io::stderr(), "Unable to use a TTY - input is not a terminal or the right kind of file")?;
         query.tty = false;
     }
-    let view: ExecView = post(&args.daemon.socket, "/v1/exec", &query, &args.command).await?;
+    let view: ExecView = post(&args.daemon.socket(), "/v1/exec", &query, &args.command).await?;
     let url = StreamUrl::parse(&view.url)?;
     let streams = query.streams();
     let mut signals = EndingSignals::new()?;

@@ -2,24 +2,19 @@
 
 use std::io::{self, Write};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use jiff::Timestamp;
 
 use super::client::{DaemonArgs, about_pod, connections, plugins, view};
 use super::error::CommandError;
 use super::exit::Exit;
+use super::objects::{ObjectFormat, write_object};
 use super::plugins::plugin_lines;
 use super::pods::print_problems;
 use crate::api::LaneCounts;
 use crate::explain::{Explanation, Verdict};
+use crate::node::NO_RELIEF;
 use crate::status::human_duration;
-
-/// The output format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum AboutOutput {
-    /// Machine-readable.
-    Json,
-}
 
 /// Arguments of `hostlet explain`.
 #[derive(Clone, Debug, Args)]
@@ -29,7 +24,7 @@ pub struct ExplainArgs {
     pub pod: Option<String>,
     /// Print the explanation of a pod as an object
     #[arg(short, long, value_enum)]
-    pub output: Option<AboutOutput>,
+    pub output: Option<ObjectFormat>,
     /// The daemon's socket
     #[command(flatten)]
     pub daemon: DaemonArgs,
@@ -38,13 +33,10 @@ pub struct ExplainArgs {
 /// Runs `hostlet explain`. Fails if the pod has a problem or does not exist.
 pub async fn explain(args: ExplainArgs) -> Result<Exit, CommandError> {
     let Some(pod) = &args.pod else { return node(&args).await };
-    let explanations: Vec<Explanation> = about_pod(&args.daemon.socket, "/v1/explain", pod).await?;
+    let explanations: Vec<Explanation> = about_pod(&args.daemon.socket(), "/v1/explain", pod).await?;
     let mut out = io::stdout().lock();
     match args.output {
-        Some(AboutOutput::Json) => {
-            serde_json::to_writer_pretty(&mut out, &explanations)?;
-            writeln!(out)?;
-        }
+        Some(format) => write_object(&mut out, format, &explanations)?,
         None => {
             let texts: Vec<String> = explanations.iter().map(|e| text(e, Timestamp::now())).collect();
             write!(out, "{}", texts.join("\n"))?;
@@ -59,9 +51,10 @@ pub async fn explain(args: ExplainArgs) -> Result<Exit, CommandError> {
 
 /// Explains the node: its problems, its plugins, and its connections to the API server.
 async fn node(args: &ExplainArgs) -> Result<Exit, CommandError> {
-    let node = view(&args.daemon.socket).await?;
-    let connections = connections(&args.daemon.socket).await?;
-    let plugins = plugins(&args.daemon.socket).await?;
+    let socket = args.daemon.socket();
+    let node = view(&socket).await?;
+    let connections = connections(&socket).await?;
+    let plugins = plugins(&socket).await?;
     let mut out = Vec::new();
     print_problems(&node, &mut out)?;
     let is_ok = out.is_empty();
@@ -79,6 +72,7 @@ async fn node(args: &ExplainArgs) -> Result<Exit, CommandError> {
     if !connections.is_empty() {
         text.push_str(&format!("\nConnections to the API server:\n{}", lanes(&connections)));
     }
+    text.push_str(&format!("\nNote: {NO_RELIEF}.\n"));
     write!(io::stdout().lock(), "{text}")?;
     Ok(if is_ok { Exit::Ok } else { Exit::Failed })
 }

@@ -1,14 +1,15 @@
-//! `hostlet images`: the runtime's images as a table or JSON.
+//! `hostlet images`: the runtime's images as a table, JSON or YAML.
 
 use std::io::{self, Write};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use comfy_table::{ContentArrangement, Table};
 use jiff::Timestamp;
 
 use super::client::{DaemonArgs, images as list_images, pulls, view};
 use super::error::CommandError;
 use super::exit::Exit;
+use super::objects::{ObjectFormat, write_object};
 use super::pods::archive_problems;
 use super::pulls::pull_lines;
 use crate::server::ImageView;
@@ -18,19 +19,12 @@ use crate::types::human_size;
 const SHORT_ID: usize = 13;
 const NONE: &str = "<none>";
 
-/// The output format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ImagesOutput {
-    /// A list of objects, sizes in bytes.
-    Json,
-}
-
 /// Arguments of `hostlet images`.
 #[derive(Clone, Debug, Args)]
 pub struct ImagesArgs {
-    /// Print whole objects
+    /// Print whole objects, with sizes in bytes
     #[arg(short, long, value_enum)]
-    pub output: Option<ImagesOutput>,
+    pub output: Option<ObjectFormat>,
     /// The daemon's socket
     #[command(flatten)]
     pub daemon: DaemonArgs,
@@ -38,18 +32,16 @@ pub struct ImagesArgs {
 
 /// Runs `hostlet images`.
 pub async fn images(args: ImagesArgs) -> Result<Exit, CommandError> {
-    let images = list_images(&args.daemon.socket).await?;
-    let pulls = pulls(&args.daemon.socket).await?;
+    let socket = args.daemon.socket();
+    let images = list_images(&socket).await?;
+    let pulls = pulls(&socket).await?;
     let mut out = io::stdout().lock();
     match args.output {
-        Some(ImagesOutput::Json) => {
-            serde_json::to_writer_pretty(&mut out, &images)?;
-            writeln!(out)?;
-        }
+        Some(format) => write_object(&mut out, format, &images)?,
         None if images.is_empty() => writeln!(out, "No images.")?,
         None => writeln!(out, "{}", images_table(&images))?,
     }
-    archive_problems(&mut io::stderr().lock(), &view(&args.daemon.socket).await?.archives)?;
+    archive_problems(&mut io::stderr().lock(), &view(&socket).await?.archives)?;
     for line in pull_lines(&pulls, Timestamp::now()) {
         writeln!(io::stderr(), "\n{line}")?;
     }

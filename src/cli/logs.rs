@@ -1,6 +1,6 @@
 //! `hostlet logs`: prints a container's log like `kubectl logs`.
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
@@ -63,15 +63,11 @@ impl LogsArgs {
 
 /// Runs `hostlet logs`.
 pub async fn logs(args: LogsArgs) -> Result<Exit, CommandError> {
-    let mut log = Log::start(&args.daemon.socket, &args.query(Timestamp::now())).await?;
+    let mut log = Log::start(&args.daemon.socket(), &args.query(Timestamp::now())).await?;
     let mut out = io::stdout();
     while let Some(piece) = log.next().await? {
-        let written = out.write_all(&piece).and_then(|()| out.flush());
-        match written {
-            // A reader such as `head` may close the output early.
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(Exit::Ok),
-            written => written?,
-        }
+        out.write_all(&piece)?;
+        out.flush()?;
     }
     Ok(Exit::Ok)
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use comfy_table::{ContentArrangement, Table};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -12,25 +12,16 @@ use super::client::{DaemonArgs, node as ask};
 use super::error::CommandError;
 use super::exit::Exit;
 use super::explain::lanes;
+use super::objects::{ObjectFormat, write_object};
 use crate::server::NodeReport;
 use crate::status::human_duration;
-use crate::types::json;
-
-/// The output format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum NodeOutput {
-    /// An object.
-    Json,
-    /// An object.
-    Yaml,
-}
 
 /// Arguments of `hostlet node`.
 #[derive(Clone, Debug, Args)]
 pub struct NodeArgs {
     /// Print an object
     #[arg(short, long, value_enum)]
-    pub output: Option<NodeOutput>,
+    pub output: Option<ObjectFormat>,
     /// The daemon to ask
     #[command(flatten)]
     pub daemon: DaemonArgs,
@@ -38,14 +29,10 @@ pub struct NodeArgs {
 
 /// Runs `hostlet node`. Fails if the node is not ready.
 pub async fn node(args: NodeArgs) -> Result<Exit, CommandError> {
-    let report = ask(&args.daemon.socket).await?;
+    let report = ask(&args.daemon.socket()).await?;
     let mut out = io::stdout().lock();
     match args.output {
-        Some(NodeOutput::Json) => {
-            serde_json::to_writer_pretty(&mut out, &report)?;
-            writeln!(out)?;
-        }
-        Some(NodeOutput::Yaml) => write!(out, "{}", serde_saphyr::to_string(&json::to_value(&report)?)?)?,
+        Some(format) => write_object(&mut out, format, &report)?,
         None => write!(out, "{}", text(&report, Timestamp::now()))?,
     }
     Ok(if is_ready(&report) { Exit::Ok } else { Exit::Failed })

@@ -1,8 +1,8 @@
-//! `hostlet plugins`: the plugins at the registration sockets of this host, as a table or JSON.
+//! `hostlet plugins`: the plugins at the registration sockets of this host, as a table, JSON or YAML.
 
 use std::io::{self, Write};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use comfy_table::{ContentArrangement, Table};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -10,24 +10,18 @@ use serde_json::Value;
 use super::client::{DaemonArgs, plugins as list_plugins};
 use super::error::CommandError;
 use super::exit::Exit;
+use super::objects::{ObjectFormat, write_object};
 use crate::plugin::{PluginState, PluginView};
 use crate::status::human_duration;
 
 const NONE: &str = "<none>";
-
-/// The output format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PluginsOutput {
-    /// A list of objects, with everything that is known.
-    Json,
-}
 
 /// Arguments of `hostlet plugins`.
 #[derive(Clone, Debug, Args)]
 pub struct PluginsArgs {
     /// Print whole objects
     #[arg(short, long, value_enum)]
-    pub output: Option<PluginsOutput>,
+    pub output: Option<ObjectFormat>,
     /// The daemon's socket
     #[command(flatten)]
     pub daemon: DaemonArgs,
@@ -35,13 +29,10 @@ pub struct PluginsArgs {
 
 /// Runs `hostlet plugins`.
 pub async fn plugins(args: PluginsArgs) -> Result<Exit, CommandError> {
-    let plugins = list_plugins(&args.daemon.socket).await?;
+    let plugins = list_plugins(&args.daemon.socket()).await?;
     let mut out = io::stdout().lock();
     match args.output {
-        Some(PluginsOutput::Json) => {
-            serde_json::to_writer_pretty(&mut out, &plugins)?;
-            writeln!(out)?;
-        }
+        Some(format) => write_object(&mut out, format, &plugins)?,
         None => write!(out, "{}", text(&plugins, Timestamp::now()))?,
     }
     Ok(Exit::Ok)

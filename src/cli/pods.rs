@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::Pod;
 use super::client::{DaemonArgs, Watch, pulls, view};
 use super::error::CommandError;
 use super::exit::Exit;
+use super::objects::{ObjectFormat, write_object};
 use super::pulls::pull_lines;
 use super::table::{Color, Width, aligned_pods_table, pods_table};
 use crate::explain::{PodName, matches_pod_name};
@@ -50,8 +51,9 @@ pub async fn pods(args: PodsArgs) -> Result<Exit, CommandError> {
     if args.watch {
         return watch(&args).await;
     }
-    let node = view(&args.daemon.socket).await?;
-    let pulls = pulls(&args.daemon.socket).await?;
+    let socket = args.daemon.socket();
+    let node = view(&socket).await?;
+    let pulls = pulls(&socket).await?;
     let shown = selected(&node, args.name.as_deref());
     let mut out = io::stdout().lock();
     print(&mut out, &shown, &args)?;
@@ -77,11 +79,8 @@ fn print(out: &mut impl Write, pods: &[&Pod], args: &PodsArgs) -> Result<(), Com
         json::to_value(&List::<Pod> { items, ..List::default() })
     };
     match args.output {
-        Some(Output::Json) => {
-            serde_json::to_writer_pretty(&mut *out, &list()?)?;
-            writeln!(out)?;
-        }
-        Some(Output::Yaml) => write!(out, "{}", serde_saphyr::to_string(&list()?)?)?,
+        Some(Output::Json) => write_object(out, ObjectFormat::Json, &list()?)?,
+        Some(Output::Yaml) => write_object(out, ObjectFormat::Yaml, &list()?)?,
         Some(Output::Wide) => table(out, pods, Width::Wide)?,
         None => table(out, pods, Width::Narrow)?,
     }
@@ -112,6 +111,9 @@ pub(super) fn print_problems(node: &NodeView, err: &mut impl Write) -> io::Resul
     }
     if let Some(trouble) = &node.shims {
         writeln!(err, "\nThis node: {trouble}.")?;
+    }
+    if let Some(foreign) = &node.foreign {
+        writeln!(err, "\nThis node: {foreign}.")?;
     }
     if let Some(trouble) = &node.kubelets {
         writeln!(err, "\nThis node: {trouble}.")?;
@@ -171,7 +173,7 @@ pub(super) fn archive_problems(err: &mut impl Write, problems: &[Problem]) -> io
 
 /// Prints every pod, then each pod again when its line changes.
 async fn watch(args: &PodsArgs) -> Result<Exit, CommandError> {
-    let mut watch = Watch::of_node(&args.daemon.socket).await?;
+    let mut watch = Watch::of_node(&args.daemon.socket()).await?;
     let mut shown: HashMap<String, (String, String)> = HashMap::new();
     let mut is_first = true;
     let mut widths = Vec::new();
@@ -191,7 +193,12 @@ async fn watch(args: &PodsArgs) -> Result<Exit, CommandError> {
         }
         let mut out = io::stdout().lock();
         match args.output {
-            Some(Output::Json | Output::Yaml) => print(&mut out, &changed, args)?,
+            Some(output @ (Output::Json | Output::Yaml)) => {
+                if output == Output::Yaml && !is_first {
+                    writeln!(out, "---")?;
+                }
+                print(&mut out, &changed, args)?;
+            }
             Some(Output::Wide) | None => {
                 let width = if args.output.is_some() { Width::Wide } else { Width::Narrow };
                 let text = aligned_pods_table(&changed, width, color(), now, &mut widths);

@@ -95,17 +95,8 @@ async fn cgroups(
         return Ok(None);
     }
     let reported = runtime.cgroup_driver().await.ok().flatten();
-    let settings = CgroupSettings {
-        driver: reported.unwrap_or(config.cgroups.driver),
-        root: config.cgroups.root.clone(),
-        mount: Path::new("/sys/fs/cgroup").to_owned(),
-        proc: Path::new("/proc").to_owned(),
-        per_qos: true,
-        huge_page_sizes: Vec::new(),
-        pids_limit: None,
-        cfs_quota: config.cgroups.cfs_quota,
-        cfs_period: config.cgroups.cfs_period,
-    };
+    let driver = reported.unwrap_or(config.cgroups.driver);
+    let settings = CgroupSettings::of_existing(driver, &config.cgroups.root, Path::new("/"));
     match file_work(|| Cgroups::open(settings)).await {
         Ok(Ok(cgroups)) => Ok(Some(Arc::new(cgroups))),
         Ok(Err(error)) => {
@@ -132,8 +123,13 @@ fn text(plan: &PurgePlan, is_performed: bool) -> String {
     if plan.has_chains {
         text.push_str(&format!("{word} the iptables chains KUBE-IPTABLES-HINT and KUBE-FIREWALL\n"));
     }
+    for kubelet in &plan.other_kubelets {
+        text.push_str(&format!(
+            "left   all pods: another kubelet runs here ({kubelet}), and they are its pods\n"
+        ));
+    }
     for pod in &plan.foreign {
-        text.push_str(&format!("left   pod {pod}, which hostlet did not record\n"));
+        text.push_str(&format!("left   pod {pod}, which is not hostlet's\n"));
     }
     if plan.is_empty() {
         text.push_str("nothing of hostlet is left on this host\n");
@@ -144,6 +140,7 @@ fn text(plan: &PurgePlan, is_performed: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ownership::OtherKubelet;
     use crate::types::PodRef;
 
     #[test]
@@ -154,9 +151,10 @@ mod tests {
             files: vec!["/var/lib/kubelet/hostlet".into()],
             has_chains: true,
             foreign: vec![PodRef::new("kube-system", "theirs", "v")],
+            other_kubelets: vec![OtherKubelet::Process(7)],
         };
         let text = super::text(&plan, false);
-        assert_eq!(text.lines().count(), 5, "{text}");
+        assert_eq!(text.lines().count(), 6, "{text}");
         assert!(text.starts_with("would remove pod default/web"), "{text}");
         assert!(text.contains("left   pod kube-system/theirs"), "{text}");
         assert!(super::text(&PurgePlan::default(), true).starts_with("nothing of hostlet"));

@@ -36,7 +36,7 @@ pub async fn restart(args: RestartArgs) -> Result<Exit, CommandError> {
         container: args.container,
         force: args.force,
     };
-    let accepted: RestartView = post(&args.daemon.socket, "/v1/restart", &query, &()).await?;
+    let accepted: RestartView = post(&args.daemon.socket(), "/v1/restart", &query, &()).await?;
     for container in &accepted.containers {
         writeln!(io::stdout(), "{}: container {container} is being restarted", accepted.pod)?;
     }

@@ -1,132 +1,102 @@
-//! The flags of the packaged service, from the files that its unit reads: what commands that work without the daemon assume.
-//! Runs nothing.
+//! The flags of the packaged service, as its unit passes them: what commands that work without the daemon assume. Runs nothing.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
 
 use super::command::Cli;
-use crate::config::{KubeletFlags, with_plain_names};
+use crate::config::{KubeletFlags, is_called_kubelet, with_plain_names};
+use crate::sys::{DaemonUnit, DaemonUnitError};
 
-/// The configuration of the packages.
+/// The configuration of the packages, for a host without their unit.
 const CONFIG: &str = "etc/hostlet/config.yaml";
-/// The files that the unit reads, in its order.
-const ENVIRONMENT: [&str; 2] = ["etc/default/hostlet", "etc/sysconfig/hostlet"];
-/// The variable with the flags.
-const FLAGS: &str = "HOSTLET_FLAGS";
 
 /// The service's flags cannot be known.
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceFlagsError {
-    /// A file cannot be read.
-    #[error("cannot read the flags of the service in {}; --config names a configuration without them", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
+    /// Its unit, or a file that it names, is unreadable.
+    #[error("the flags of {unit} are unknown; --config names a configuration without them")]
+    Unit {
+        /// The unit.
+        unit: &'static str,
         /// The error.
-        source: io::Error,
-    },
-    /// A quote is not closed.
-    #[error("{}: {FLAGS} has a quote that is not closed", path.display())]
-    Quote {
-        /// The file.
-        path: PathBuf,
+        source: DaemonUnitError,
     },
     /// The daemon would not accept them.
-    #[error("{}: {FLAGS} is not what hostlet accepts", path.display())]
+    #[error("the flags of {unit} are not what hostlet accepts: {flags}")]
     Flags {
-        /// The file.
-        path: PathBuf,
+        /// The unit.
+        unit: &'static str,
+        /// The flags.
+        flags: String,
         /// The error.
         source: clap::Error,
     },
 }
 
-/// The flags of the service on the host below `root`; without the package, those of a daemon without any.
+/// The flags of the service on the host below `root`; without its unit, those of a daemon without any.
 pub(super) fn service_flags(root: &Path) -> Result<KubeletFlags, ServiceFlagsError> {
-    let mut words = Vec::new();
-    let mut file = root.join(ENVIRONMENT[0]);
-    for name in ENVIRONMENT {
-        let path = root.join(name);
-        match fs::read_to_string(&path) {
-            Ok(text) => {
-                if let Some(found) = flags_in(&text) {
-                    words = found.ok_or_else(|| ServiceFlagsError::Quote { path: path.clone() })?;
-                    file = path;
-                }
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(source) => return Err(ServiceFlagsError::Read { path, source }),
-        }
-    }
-    let arguments = std::iter::once("hostlet".to_owned()).chain(words).map(Into::into);
-    let mut flags = match Cli::try_parse_from(with_plain_names(arguments)) {
-        Ok(cli) => cli.flags,
-        Err(source) => return Err(ServiceFlagsError::Flags { path: file, source }),
+    let unit = DaemonUnit::of(root);
+    let command = unit.command(root);
+    let command = command.map_err(|source| ServiceFlagsError::Unit { unit: unit.name(), source })?;
+    let Some(words) = command else {
+        let mut flags = KubeletFlags::default();
+        flags.process.config = Some(root.join(CONFIG)).filter(|config: &PathBuf| config.exists());
+        return Ok(flags);
     };
-    let config = root.join(CONFIG);
-    flags.process.config = flags.process.config.or_else(|| config.exists().then_some(config));
-    Ok(flags)
-}
-
-/// The words of the flags in an environment file (systemd.exec(5), `EnvironmentFile=`): `None` if it does not set them, and
-/// `Some(None)` if a quote is not closed. The last assignment applies.
-fn flags_in(text: &str) -> Option<Option<Vec<String>>> {
-    let mut values = text.lines().filter_map(|line| line.trim_start().strip_prefix(FLAGS)?.strip_prefix('='));
-    // The quotes of the file, then those within the value.
-    values.next_back().map(|value| shlex::split(&shlex::split(value)?.join(" ")))
+    let flags = words.get(1..).unwrap_or_default().join(" ");
+    let is_called_kubelet = is_called_kubelet(words.first().map(AsRef::as_ref));
+    match Cli::try_parse_from(with_plain_names(words.into_iter().map(Into::into))) {
+        Ok(cli) => Ok(KubeletFlags { is_called_kubelet, ..cli.flags }),
+        Err(source) => Err(ServiceFlagsError::Flags { unit: unit.name(), flags, source }),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
-    /// A host with this file of the deb, and this one of the rpm.
-    fn host(deb: &str, rpm: Option<&str>) -> tempfile::TempDir {
-        let root = tempfile::TempDir::new().unwrap();
-        for dir in ["etc/default", "etc/sysconfig", "etc/hostlet"] {
-            fs::create_dir_all(root.path().join(dir)).unwrap();
+    /// A host with the packages, with these flags in the deb's file.
+    fn host(flags: &str) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        let unit = include_str!("../../systemd/hostlet.service");
+        for (path, text) in
+            [("usr/lib/systemd/system/hostlet.service", unit), ("etc/default/hostlet", flags), (CONFIG, "")]
+        {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
         }
-        fs::write(root.path().join(ENVIRONMENT[0]), deb).unwrap();
-        if let Some(rpm) = rpm {
-            fs::write(root.path().join(ENVIRONMENT[1]), rpm).unwrap();
-        }
-        fs::write(root.path().join(CONFIG), "").unwrap();
         root
     }
 
     #[test]
     fn the_flags_are_those_that_the_unit_passes() {
-        let deb = "# comment\n#HOSTLET_FLAGS=\"-v 4\"\nHOSTLET_FLAGS=\"--kubeconfig /etc/k.conf --root_dir '/data/a b'\"\n";
-        let root = host(deb, None);
+        let root = host("HOSTLET_FLAGS=\"--kubeconfig /etc/k.conf --root_dir '/data/a b'\"\n");
         let flags = service_flags(root.path()).unwrap().process;
         assert_eq!(flags.kubeconfig.as_deref(), Some(Path::new("/etc/k.conf")));
         assert_eq!(flags.root_dir, Path::new("/data/a b"));
-        assert_eq!(flags.config, Some(root.path().join(CONFIG)));
-        let root = host(deb, Some("HOSTLET_FLAGS=--config /other.yaml\n"));
-        let flags = service_flags(root.path()).unwrap().process;
-        assert_eq!((flags.kubeconfig, flags.config.as_deref()), (None, Some(Path::new("/other.yaml"))));
+        assert_eq!(flags.config.as_deref(), Some(Path::new("/etc/hostlet/config.yaml")));
     }
 
     #[test]
-    fn a_host_without_the_package_has_no_flags() {
-        let root = tempfile::TempDir::new().unwrap();
-        assert_eq!(service_flags(root.path()).unwrap().process.config, None);
+    fn a_host_without_the_unit_has_only_its_configuration() {
+        let root = tempfile::tempdir().unwrap();
+        let config = || service_flags(root.path()).unwrap().process.config;
+        assert_eq!(config(), None);
+        fs::create_dir_all(root.path().join("etc/hostlet")).unwrap();
+        fs::write(root.path().join(CONFIG), "").unwrap();
+        assert_eq!(config(), Some(root.path().join(CONFIG)));
     }
 
     #[test]
-    fn flags_that_the_daemon_would_not_accept_are_named_with_their_file() {
-        for (text, expected) in [
-            ("HOSTLET_FLAGS=\"--no-such\"", "is not what hostlet accepts"),
-            ("HOSTLET_FLAGS=\"-v 4", "not closed"),
-        ] {
-            let error = service_flags(host(text, None).path()).unwrap_err().to_string();
-            assert!(
-                error.contains("etc/default/hostlet: HOSTLET_FLAGS") && error.contains(expected),
-                "{error}"
-            );
-        }
+    fn flags_that_the_daemon_would_not_accept_are_named_with_their_unit() {
+        let error = |flags| crate::types::error_chain(&service_flags(host(flags).path()).unwrap_err());
+        let unknown = error("HOSTLET_FLAGS=\"--no-such\"");
+        assert!(unknown.contains("hostlet.service") && unknown.contains("--no-such"), "{unknown}");
+        let open = error("HOSTLET_FLAGS=\"-v 4");
+        assert!(open.contains("etc/default/hostlet: HOSTLET_FLAGS has a quote"), "{open}");
     }
 }

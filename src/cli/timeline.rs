@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::client::{DaemonArgs, about_pod};
 use super::error::CommandError;
 use super::exit::Exit;
-use super::explain::AboutOutput;
+use super::objects::{ObjectFormat, write_object};
 use crate::server::TimelineView;
 use crate::status::timeline::{Entry, Track};
 
@@ -20,7 +20,7 @@ pub struct TimelineArgs {
     pub pod: String,
     /// Print the steps as objects
     #[arg(short, long, value_enum)]
-    pub output: Option<AboutOutput>,
+    pub output: Option<ObjectFormat>,
     /// The daemon's socket
     #[command(flatten)]
     pub daemon: DaemonArgs,
@@ -28,14 +28,11 @@ pub struct TimelineArgs {
 
 /// Runs `hostlet timeline`. Fails if there was no such pod since the daemon started.
 pub async fn timeline(args: TimelineArgs) -> Result<Exit, CommandError> {
-    let view: TimelineView = about_pod(&args.daemon.socket, "/v1/timeline", &args.pod).await?;
+    let view: TimelineView = about_pod(&args.daemon.socket(), "/v1/timeline", &args.pod).await?;
     let exit = if view.pods.is_empty() { Exit::Failed } else { Exit::Ok };
     let mut out = io::stdout().lock();
     match args.output {
-        Some(AboutOutput::Json) => {
-            serde_json::to_writer_pretty(&mut out, &view)?;
-            writeln!(out)?;
-        }
+        Some(format) => write_object(&mut out, format, &view)?,
         None if view.pods.is_empty() => {
             let near = if view.nearest.is_empty() {
                 String::new()

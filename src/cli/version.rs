@@ -2,10 +2,9 @@
 
 use std::ffi::OsStr;
 use std::io::{self, Write};
-use std::path::Path;
 
 use super::exit::Exit;
-use crate::config::VersionForm;
+use crate::config::{VersionForm, is_called_kubelet};
 use crate::types::KUBERNETES_VERSION;
 
 /// Prints the version of a program that was called by this name.
@@ -15,9 +14,8 @@ pub fn version(program: Option<&OsStr>, form: VersionForm) -> io::Result<Exit> {
 }
 
 fn line(program: &OsStr, form: VersionForm) -> String {
-    let is_kubelet = Path::new(program).file_name() == Some(OsStr::new("kubelet"));
     let own = env!("CARGO_PKG_VERSION");
-    match (is_kubelet, form) {
+    match (is_called_kubelet(Some(program)), form) {
         (true, VersionForm::Raw) => KUBERNETES_VERSION.to_owned(),
         (true, VersionForm::True | VersionForm::False) => format!("Kubernetes {KUBERNETES_VERSION}"),
         (false, VersionForm::Raw) => own.to_owned(),

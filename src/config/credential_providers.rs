@@ -201,7 +201,7 @@ impl<'f> Reader<'f> {
             errors.into_iter().map(syntax).collect::<Vec<_>>()
         })?;
         let mut documents = documents.into_iter().filter(|document| !document.value.is_null());
-        let (Some(Document { value, lines }), None) = (documents.next(), documents.next()) else {
+        let (Some(Document { value, lines, .. }), None) = (documents.next(), documents.next()) else {
             let message = format!("needs exactly one document, apiVersion: {CONFIG_V1} and kind: {KIND}");
             return Err(vec![ConfigError::Document { at: at(None), message }]);
         };

@@ -1,7 +1,8 @@
 //! The table of the kubelet's flags other than process flags: which field each sets, or why it has no effect. No logic.
 
 use super::flag_value::FlagKind::{
-    self, Bool, Gates, Headers, List, Map, MemoryReservations, Number, Taints, Text, Thresholds, VModule,
+    self, Address, Bool, Gates, Headers, List, Map, MemoryReservations, Number, Taints, Text, Thresholds,
+    VModule,
 };
 
 /// A flag that sets a field of KubeletConfiguration.
@@ -59,7 +60,7 @@ pub(super) const FIELD_FLAGS: &[FieldFlag] = &[
     current("log-json-split-stream", "logging.options.json.splitStream", Bool),
     current("log-json-info-buffer-size", "logging.options.json.infoBufferSize", Text),
     current("vmodule", "logging.vmodule", VModule),
-    deprecated("address", "address", Text),
+    deprecated("address", "address", Address),
     deprecated("allowed-unsafe-sysctls", "allowedUnsafeSysctls", List),
     deprecated("anonymous-auth", "authentication.anonymous.enabled", Bool),
     deprecated("authentication-token-webhook", "authentication.webhook.enabled", Bool),
@@ -107,7 +108,7 @@ pub(super) const FIELD_FLAGS: &[FieldFlag] = &[
     deprecated("feature-gates", "featureGates", Gates),
     deprecated("file-check-frequency", "fileCheckFrequency", Text),
     deprecated("hairpin-mode", "hairpinMode", Text),
-    deprecated("healthz-bind-address", "healthzBindAddress", Text),
+    deprecated("healthz-bind-address", "healthzBindAddress", Address),
     deprecated("healthz-port", "healthzPort", Number),
     deprecated("http-check-frequency", "httpCheckFrequency", Text),
     deprecated("image-gc-high-threshold", "imageGCHighThresholdPercent", Number),

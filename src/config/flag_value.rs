@@ -22,8 +22,10 @@ pub(super) enum FlagKind {
     Bool,
     /// A number.
     Number,
-    /// Text, including durations, paths and addresses.
+    /// Text, including durations, paths and names.
     Text,
+    /// An IP address; empty text leaves the field as it is.
+    Address,
     /// `a,b`; repeated flags append.
     List,
     /// `a=1,b=2`; repeated flags add to it.
@@ -34,23 +36,61 @@ pub(super) enum FlagKind {
     Gates,
     /// `Name:value,...`; a repeated name adds a value.
     Headers,
-    /// `key=value:Effect,...`.
+    /// `key=value:Effect,...`; the last flag replaces those before it.
     Taints,
-    /// `node:memory=1Gi,hugepages-1Gi=2Gi;...`.
+    /// `node:memory=1Gi,hugepages-1Gi=2Gi;...`; repeated flags append, empty text leaves the field as it is.
     MemoryReservations,
-    /// `pattern=3,...`.
+    /// `pattern=3,...`; repeated flags append.
     VModule,
 }
 
-/// The value that a flag sets, given `texts` in order. Of scalars, the last one counts.
-pub(super) fn value(kind: FlagKind, texts: &[String]) -> Result<Value, FlagValueError> {
-    let last = texts.last().map(String::as_str).unwrap_or_default();
+impl FlagKind {
+    /// Whether of several flags only the last counts.
+    pub(super) fn is_replaced(self) -> bool {
+        match self {
+            Self::Bool | Self::Number | Self::Text | Self::Address | Self::Taints => true,
+            Self::List
+            | Self::Map
+            | Self::Thresholds
+            | Self::Gates
+            | Self::Headers
+            | Self::MemoryReservations
+            | Self::VModule => false,
+        }
+    }
+}
+
+/// The value that a flag sets, given `texts` in order; `None` if it leaves the field as it is.
+pub(super) fn value(kind: FlagKind, texts: &[String]) -> Result<Option<Value>, FlagValueError> {
+    let is_counted = |text: &&String| match kind {
+        FlagKind::Address | FlagKind::MemoryReservations => !text.is_empty(),
+        FlagKind::Bool
+        | FlagKind::Number
+        | FlagKind::Text
+        | FlagKind::List
+        | FlagKind::Map
+        | FlagKind::Thresholds
+        | FlagKind::Gates
+        | FlagKind::Headers
+        | FlagKind::Taints
+        | FlagKind::VModule => true,
+    };
+    let counted: Vec<&str> = texts.iter().filter(is_counted).map(String::as_str).collect();
+    match counted.last() {
+        None => Ok(None),
+        Some(last) if kind.is_replaced() => set_value(kind, &[*last]).map(Some),
+        Some(_) => set_value(kind, &counted).map(Some),
+    }
+}
+
+fn set_value(kind: FlagKind, texts: &[&str]) -> Result<Value, FlagValueError> {
+    let last = texts.last().copied().unwrap_or_default();
     let items =
         || texts.iter().flat_map(|text| text.split(',')).map(str::trim).filter(|item| !item.is_empty());
     match kind {
         FlagKind::Bool => boolean(last).map(Value::Bool),
         FlagKind::Number => number(last),
-        FlagKind::Text => Ok(Value::from(last)),
+        FlagKind::Text | FlagKind::Address => Ok(Value::from(last)),
         FlagKind::List => Ok(items().map(Value::from).collect()),
         FlagKind::Map => pairs(items(), "=", |text| Ok(Value::from(text))),
         FlagKind::Thresholds => pairs(items(), "<", |text| Ok(Value::from(text))),
@@ -68,7 +108,7 @@ pub(super) fn value(kind: FlagKind, texts: &[String]) -> Result<Value, FlagValue
 }
 
 /// Accepts what Go's `strconv.ParseBool` accepts.
-fn boolean(text: &str) -> Result<bool, FlagValueError> {
+pub(super) fn boolean(text: &str) -> Result<bool, FlagValueError> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
@@ -136,7 +176,16 @@ mod tests {
     use super::{FlagKind, FlagValueError, value};
 
     fn read(kind: FlagKind, texts: &[&str]) -> Result<Value, FlagValueError> {
-        value(kind, &texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
+        Ok(value(kind, &texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())?.unwrap())
+    }
+
+    #[test]
+    fn an_empty_address_or_reservation_leaves_the_field_as_it_is() {
+        for kind in [FlagKind::Address, FlagKind::MemoryReservations] {
+            assert_eq!(value(kind, &[String::new()]), Ok(None));
+        }
+        assert_eq!(read(FlagKind::Address, &["10.0.0.1", ""]), Ok(json!("10.0.0.1")));
+        assert_eq!(read(FlagKind::Text, &["a", ""]), Ok(json!("")));
     }
 
     #[test]
@@ -157,7 +206,7 @@ mod tests {
             (FlagKind::Headers, &["X:1,Y:2", "X:3"], json!({"X": ["1", "3"], "Y": ["2"]})),
             (
                 FlagKind::Taints,
-                &["a=b:NoSchedule,c:NoExecute"],
+                &["replaced=:NoExecute", "a=b:NoSchedule,c:NoExecute"],
                 json!([
                     {"key": "a", "value": "b", "effect": "NoSchedule"},
                     {"key": "c", "value": "", "effect": "NoExecute"},
@@ -198,7 +247,7 @@ mod tests {
         #[test]
         fn no_text_panics(text in "\\PC*|[a=<:;,0-9]*") {
             for kind in [FlagKind::Taints, FlagKind::MemoryReservations, FlagKind::Headers, FlagKind::Gates] {
-                let _ = read(kind, &[&text]);
+                let _ = value(kind, &[text.clone()]);
             }
         }
     }

@@ -1,55 +1,80 @@
 //! The kubelet's command line: upstream's names and meanings, with `_` accepted for `-`. Flags that set fields of
 //! KubeletConfiguration are in `flag_table`.
 
-use std::ffi::OsString;
-use std::net::IpAddr;
-use std::path::PathBuf;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 
 use super::flag_table::{FIELD_FLAGS, FieldFlag, IDLE_FLAGS};
-use super::flag_value::FlagKind;
+use super::flag_value::{FlagKind, boolean};
 use super::shown_flags::GivenFlags;
 
-/// All flags of the daemon.
-#[derive(Args, Clone, Debug, Default, PartialEq)]
+/// All flags of the daemon. A flag may be given several times: of one value the last applies, lists and maps collect all.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct KubeletFlags {
-    /// What was given, to show it. First, because the others take the values.
-    #[command(flatten)]
+    /// Whether the program is called `kubelet`, and so takes what a kubelet takes.
+    pub is_called_kubelet: bool,
+    /// What was given, to show it.
     pub given: GivenFlags,
     /// Flags of the process.
-    #[command(flatten)]
     pub process: ProcessFlags,
     /// Flags that set fields of the configuration.
-    #[command(flatten)]
     pub fields: FieldFlags,
+}
+
+impl Args for KubeletFlags {
+    fn augment_args(command: Command) -> Command {
+        FieldFlags::augment_args(ProcessFlags::augment_args(command)).args_override_self(true)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for KubeletFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(Self {
+            is_called_kubelet: false,
+            given: GivenFlags::from_arg_matches(matches)?,
+            process: ProcessFlags::from_arg_matches(matches)?.without_empty_values(),
+            fields: FieldFlags::from_arg_matches(matches)?,
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
 }
 
 /// Flags of the process, which have no field in KubeletConfiguration.
 #[derive(Args, Clone, Debug, PartialEq)]
 pub struct ProcessFlags {
     /// Configuration file: KubeletConfiguration, HostletConfiguration or both, as YAML or JSON.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = path())]
     pub config: Option<PathBuf>,
     /// Directory of drop-ins: its *.conf files are merged over --config in lexical order.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = path())]
     pub config_dir: Option<PathBuf>,
     /// Kubeconfig with the API server of the cluster; without it, the node runs standalone.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = path())]
     pub kubeconfig: Option<PathBuf>,
     /// Kubeconfig to request a client certificate with, if --kubeconfig does not exist or has no valid credentials.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = path())]
     pub bootstrap_kubeconfig: Option<PathBuf>,
     /// Directory of the node's certificates.
-    #[arg(long, value_name = "DIR", default_value = DEFAULT_CERT_DIR)]
+    #[arg(long, value_name = "DIR", value_parser = path(), default_value = DEFAULT_CERT_DIR)]
     pub cert_dir: PathBuf,
     /// Name of the node, instead of the host name.
     #[arg(long, value_name = "NAME")]
     pub hostname_override: Option<String>,
     /// IP address of the node; two, separated by a comma, for dual stack.
-    #[arg(long, value_name = "IP", value_delimiter = ',')]
-    pub node_ip: Vec<IpAddr>,
-    /// Labels to register the node with: KEY=VALUE, separated by commas.
+    #[arg(long, value_name = "IP", default_value = "")]
+    pub node_ip: String,
+    /// Labels to register the node with: KEY=VALUE, separated by commas. May be given several times.
     #[arg(long, value_name = "LABELS", value_delimiter = ',')]
     pub node_labels: Vec<String>,
     /// `external` if a cloud controller manager initializes the node; otherwise empty.
@@ -64,27 +89,28 @@ pub struct ProcessFlags {
     /// Do not subtract hard eviction thresholds from allocatable.
     #[arg(
         long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
-        default_missing_value = "true", action = ArgAction::Set, hide_short_help = true
+        default_missing_value = "true", action = ArgAction::Set, hide_short_help = true, value_parser = boolean
     )]
     pub experimental_allocatable_ignore_eviction: bool,
     /// Cgroup of the container runtime, whose use of resources is reported, e.g. /system.slice/containerd.service.
     #[arg(long, value_name = "CGROUP", default_value = "")]
     pub runtime_cgroups: String,
     /// Directory of the daemon's files.
-    #[arg(long, value_name = "DIR", default_value = DEFAULT_ROOT_DIR)]
+    #[arg(long, value_name = "DIR", value_parser = path(), default_value = DEFAULT_ROOT_DIR)]
     pub root_dir: PathBuf,
     /// File that the daemon locks while it runs.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = path())]
     pub lock_file: Option<PathBuf>,
     /// Exit when another process opens the lock file. Not supported yet.
     #[arg(
         long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
-        default_missing_value = "true", action = ArgAction::Set
+        default_missing_value = "true", action = ArgAction::Set, value_parser = boolean
     )]
     pub exit_on_lock_contention: bool,
     /// Take over the pods that are in the runtime, though hostlet has not run on it before.
     #[arg(
-        long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true"
+        long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        value_parser = boolean
     )]
     pub adopt_foreign_pods: Option<bool>,
     /// Print the version and exit; `raw` prints all build details.
@@ -95,6 +121,37 @@ pub struct ProcessFlags {
 const DEFAULT_ROOT_DIR: &str = "/var/lib/kubelet";
 const DEFAULT_CERT_DIR: &str = "/var/lib/kubelet/pki";
 
+/// Accepts empty paths, unlike clap's own parser.
+fn path() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
+}
+
+impl ProcessFlags {
+    /// An empty value means that the flag is not set, as when a template leaves a variable empty.
+    fn without_empty_values(mut self) -> Self {
+        let is_empty = |path: &Path| path.as_os_str().is_empty();
+        for path in [
+            &mut self.config,
+            &mut self.config_dir,
+            &mut self.kubeconfig,
+            &mut self.bootstrap_kubeconfig,
+            &mut self.lock_file,
+        ] {
+            path.take_if(|path| is_empty(path));
+        }
+        for (path, default) in
+            [(&mut self.cert_dir, DEFAULT_CERT_DIR), (&mut self.root_dir, DEFAULT_ROOT_DIR)]
+        {
+            if is_empty(path) {
+                *path = PathBuf::from(default);
+            }
+        }
+        self.hostname_override.take_if(|name| name.is_empty());
+        self.node_labels.retain(|label| !label.is_empty());
+        self
+    }
+}
+
 impl Default for ProcessFlags {
     fn default() -> Self {
         Self {
@@ -104,7 +161,7 @@ impl Default for ProcessFlags {
             bootstrap_kubeconfig: None,
             cert_dir: PathBuf::from(DEFAULT_CERT_DIR),
             hostname_override: None,
-            node_ip: Vec::new(),
+            node_ip: String::new(),
             node_labels: Vec::new(),
             cloud_provider: String::new(),
             image_credential_provider_config: String::new(),
@@ -176,7 +233,7 @@ impl FromArgMatches for FieldFlags {
         };
         let fields = FIELD_FLAGS.iter().filter_map(|flag| Some((flag, values(flag.name)?))).collect();
         let changed = |flag: &super::flag_table::IdleFlag| {
-            values(flag.name).is_some_and(|values| values.iter().any(|value| value != flag.default))
+            values(flag.name).and_then(|mut values| values.pop()).is_some_and(|value| value != flag.default)
         };
         let idle = IDLE_FLAGS.iter().filter(|flag| changed(flag)).map(|flag| flag.name).collect();
         Ok(Self { fields, idle })
@@ -186,6 +243,11 @@ impl FromArgMatches for FieldFlags {
         *self = Self::from_arg_matches(matches)?;
         Ok(())
     }
+}
+
+/// Whether a program that was called as `program` is called `kubelet`.
+pub fn is_called_kubelet(program: Option<&OsStr>) -> bool {
+    program.and_then(|program| Path::new(program).file_name()).is_some_and(|name| name == "kubelet")
 }
 
 /// Replaces `_` with `-` in the names of long flags. Arguments after `--` stay unchanged.

@@ -44,7 +44,7 @@ fn flags_of_a_unit_file_are_accepted() {
     ])
     .unwrap();
     assert_eq!(flags.process.config, Some(PathBuf::from("/var/lib/kubelet/config.yaml")));
-    assert_eq!(flags.process.node_ip.len(), 2);
+    assert_eq!(flags.process.node_ip, "10.0.0.1,fd00::1");
     assert_eq!(flags.process.hostname_override.as_deref(), Some("node1"));
     assert!(flags.process.exit_on_lock_contention);
     assert_eq!(flags.fields.fields[0].0.path, "containerRuntimeEndpoint");
@@ -64,6 +64,61 @@ fn values_are_given_as_in_go() {
         fields(&["--cluster-dns=10.0.0.10", "--cluster-dns", "fd00::a"]),
         [("clusterDNS", vec!["10.0.0.10".to_owned(), "fd00::a".to_owned()])]
     );
+}
+
+#[test]
+fn the_last_of_several_values_applies() {
+    let flags = parse(&[
+        "--config=/a",
+        "--kubeconfig=/a",
+        "--root-dir",
+        "/a",
+        "--hostname-override=a",
+        "--node-ip=10.0.0.1",
+        "--cloud-provider=external",
+        "--exit-on-lock-contention",
+        "--node-labels=a=1,b=1",
+        "--config=/b",
+        "--kubeconfig=",
+        "--root-dir",
+        "/b",
+        "--hostname-override=b",
+        "--node-ip=10.0.0.2,fd00::2",
+        "--cloud-provider=",
+        "--exit-on-lock-contention=0",
+        "--node-labels=b=2",
+    ])
+    .unwrap();
+    let process = flags.process;
+    assert_eq!(process.config, Some(PathBuf::from("/b")));
+    assert_eq!(process.kubeconfig, None, "an empty value is unset");
+    assert_eq!(process.root_dir, PathBuf::from("/b"));
+    assert_eq!(process.hostname_override.as_deref(), Some("b"));
+    assert_eq!(process.node_ip, "10.0.0.2,fd00::2");
+    assert_eq!(process.cloud_provider, "");
+    assert!(!process.exit_on_lock_contention);
+    assert_eq!(process.node_labels, ["a=1", "b=1", "b=2"], "labels collect");
+}
+
+#[test]
+fn empty_values_are_unset() {
+    let flags = parse(&[
+        "--config=",
+        "--config-dir",
+        "",
+        "--kubeconfig=",
+        "--bootstrap-kubeconfig=",
+        "--cert-dir=",
+        "--hostname-override=",
+        "--node-ip=",
+        "--node-labels=",
+        "--lock-file=",
+        "--root-dir=",
+        "--runtime-cgroups=",
+        "--image-credential-provider-config=",
+    ]);
+    assert_eq!(flags.unwrap().process, KubeletFlags::default().process);
+    assert_eq!(parse(&["--node-labels=a=1,"]).unwrap().process.node_labels, ["a=1"]);
 }
 
 #[test]
@@ -87,9 +142,13 @@ fn flags_that_upstream_removed_are_unknown() {
 
 #[test]
 fn flags_without_effect_are_kept_if_not_default() {
-    let flags =
-        parse(&["--housekeeping-interval=10s", "--containerd-namespace=k", "--storage-driver-secure"])
-            .unwrap();
+    let flags = parse(&[
+        "--housekeeping-interval=1s",
+        "--housekeeping-interval=10s",
+        "--containerd-namespace=k",
+        "--storage-driver-secure",
+    ])
+    .unwrap();
     assert_eq!(flags.fields.idle, ["containerd-namespace", "storage-driver-secure"]);
 }
 

@@ -9,7 +9,8 @@ pub(super) const API_VERSION: &str = "hostlet.dev/v1alpha1";
 /// The `kind` of the document.
 pub(super) const KIND: &str = "HostletConfiguration";
 
-const DEFAULT_SOCKET: &str = "/run/hostlet/hostlet.sock";
+/// Path of the control socket if none is set.
+pub(super) const DEFAULT_SOCKET: &str = "/run/hostlet/hostlet.sock";
 
 /// The document. `None` means unset.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

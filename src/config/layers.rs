@@ -1,20 +1,20 @@
-//! Files and flags as layers: each is decoded strictly by itself and has the locations of its fields. Reads no files and
-//! applies no defaults.
+//! Files and flags as layers: each is decoded by itself, strictly or leniently, and has the locations of its fields. Reads no
+//! files and applies no defaults.
 
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::error::{ConfigError, Place};
+use super::error::{ConfigError, ConfigWarning, Place};
 use super::files::TextFile;
 use super::flag_table::FieldFlag;
 use super::flag_value::{self, FlagKind};
 use super::hostlet::{self, HostletConfiguration};
-use super::merge::{merge, nested, without_nulls};
+use super::merge::{field, merge, nested, without_nulls};
 use super::wire::{self, KubeletConfiguration};
 use super::{served, spelling};
-use crate::yaml::{Document, DocumentError, Flaw, Lines, Problem, decode, enclosing, parse_documents};
+use crate::yaml::{Document, DocumentError, Flaw, Lines, Problem, decode, enclosing, parse_leniently};
 
 /// Maximum number of reported errors per document.
 const MAX_FLAWS: usize = 100;
@@ -38,6 +38,7 @@ const HOSTLET_FIELDS: &[&str] = &[
     "maxConcurrentStarts",
     "publishResourceSlices",
     "socket",
+    "streamsNeedGetOnly",
 ];
 
 /// The part of one document that one file or flag sets.
@@ -83,7 +84,10 @@ impl Layers {
 
     /// Where the effective value of the field at `path` is set; `None` if no layer sets it.
     pub(super) fn setter(&self, path: &str) -> Option<Place> {
-        let last = self.0.iter().rev().find(|layer| layer.lines.own_line(path).is_some())?;
+        // What an alias stands for has no lines of its own.
+        let sets =
+            |layer: &&Layer| layer.lines.own_line(path).is_some() || field(&layer.value, path).is_some();
+        let last = self.0.iter().rev().find(sets)?;
         Some(last.place(path))
     }
 
@@ -127,24 +131,36 @@ enum DocumentKind {
     Hostlet,
 }
 
+/// What unknown and duplicate fields of a KubeletConfiguration are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Decoding {
+    /// Errors.
+    Strict,
+    /// Warnings, as for the kubelet, which decodes leniently whatever it cannot decode strictly.
+    Lenient,
+}
+
 impl Stack {
-    /// Adds a file as a layer on top. Reports all of its errors.
-    pub(super) fn add_file(&mut self, file: &TextFile) -> Result<(), Vec<ConfigError>> {
+    /// Adds a file as a layer on top. Reports all of its errors, otherwise what it tolerates.
+    pub(super) fn add_file(
+        &mut self,
+        file: &TextFile,
+        decoding: Decoding,
+    ) -> Result<Vec<ConfigWarning>, Vec<ConfigError>> {
         let at = Place::File { path: file.path.clone(), line: None };
-        let documents = parse_documents(&file.text).map_err(|errors| {
-            let syntax = |error: DocumentError| ConfigError::Syntax {
-                at: at_line(&at, Some(error.line)),
-                column: error.column,
-                message: error.message,
-            };
-            errors.into_iter().map(syntax).collect::<Vec<_>>()
-        })?;
+        let syntax = |error: DocumentError| ConfigError::Syntax {
+            at: at_line(&at, Some(error.line)),
+            column: error.column,
+            message: error.message,
+        };
+        let documents = parse_leniently(&file.text)
+            .map_err(|errors| errors.into_iter().map(syntax).collect::<Vec<_>>())?;
         let documents: Vec<Document> =
             documents.into_iter().filter(|document| !document.value.is_null()).collect();
         if documents.is_empty() {
             return Err(vec![ConfigError::Empty(file.path.clone())]);
         }
-        let mut errors = Vec::new();
+        let (mut errors, mut tolerated) = (Vec::new(), Vec::new());
         let mut seen = Vec::new();
         for document in documents {
             let at_document = at_line(&at, document.lines.line(""));
@@ -162,18 +178,36 @@ impl Stack {
                 }
             };
             seen.push(kind);
-            let Document { mut value, lines } = document;
+            let Document { mut value, lines, duplicates } = document;
+            let is_lenient = kind == DocumentKind::Kubelet && decoding == Decoding::Lenient;
+            let duplicates = duplicates.into_iter();
+            if is_lenient {
+                tolerated.extend(duplicates.map(|duplicate| ConfigWarning {
+                    at: at_line(&at, Some(duplicate.line)),
+                    path: None,
+                    message: format!("{}; this one applies", duplicate.message),
+                }));
+            } else {
+                errors.extend(duplicates.map(syntax));
+            }
             if let Some(directory) = file.path.parent() {
                 resolve_paths(&mut value, directory);
             }
             let layer = Layer { at: at.clone(), lines, value, replaces: false };
-            errors.extend(check(&layer, kind));
+            for error in check(&layer, kind) {
+                match error {
+                    ConfigError::UnknownField { at, path, nearest } if is_lenient => {
+                        tolerated.push(unknown_field(at, path, nearest));
+                    }
+                    error => errors.push(error),
+                }
+            }
             match kind {
                 DocumentKind::Kubelet => self.kubelet.0.push(layer),
                 DocumentKind::Hostlet => self.hostlet.0.push(layer),
             }
         }
-        if errors.is_empty() { Ok(()) } else { Err(errors) }
+        if errors.is_empty() { Ok(tolerated) } else { Err(errors) }
     }
 
     /// Adds the value of a flag as a layer on top. Maps replace those below, except that feature gates are merged.
@@ -187,6 +221,7 @@ impl Stack {
             let (path, message) = (flag.path.to_owned(), error.to_string());
             vec![ConfigError::WrongValue { at: at.clone(), path, message }]
         })?;
+        let Some(value) = value else { return Ok(()) };
         let lines = Lines::of_value(flag.path, &value);
         let replaces = flag.kind != FlagKind::Gates;
         let layer = Layer { at, lines, value: nested(flag.path, value), replaces };
@@ -219,6 +254,12 @@ fn kind_of(document: &Document) -> Result<DocumentKind, (&'static str, String)> 
             Err((path, format!("found apiVersion {version:?} with kind {kind:?}; {expected}")))
         }
     }
+}
+
+fn unknown_field(at: Place, path: String, nearest: Option<String>) -> ConfigWarning {
+    let hint = nearest.map(|nearest| format!(" (did you mean {nearest:?}?)")).unwrap_or_default();
+    let message = format!("hostlet does not know this field, so it has no effect{hint}");
+    ConfigWarning { at, path: Some(path), message }
 }
 
 fn resolve_paths(value: &mut Value, directory: &Path) {

@@ -1,6 +1,6 @@
 //! Loads the configuration: defaults, file, drop-ins and flags, in ascending precedence. Reports all errors at once.
 
-use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -11,8 +11,8 @@ use super::files::{TextFile, read_drop_ins, read_text};
 use super::flag_table::IDLE_FLAGS;
 use super::flags::{KubeletFlags, ProcessFlags};
 use super::gates;
-use super::hostlet::HostletConfiguration;
-use super::layers::{Layers, Stack};
+use super::hostlet::{self, HostletConfiguration};
+use super::layers::{Decoding, Layers, Stack};
 use super::merge::field;
 use super::node;
 use super::node_api;
@@ -34,14 +34,26 @@ pub struct Loaded {
     pub warnings: Vec<ConfigWarning>,
 }
 
+/// Where kubeadm writes the configuration.
+const KUBEADM_CONFIG: &str = "/var/lib/kubelet/config.yaml";
+
 /// Reads the files that `flags` name and merges everything into one configuration. `hostname` is the default of the node's
 /// name.
 pub fn load(flags: &KubeletFlags, hostname: &str) -> Result<Loaded, ConfigErrors> {
     let (files, mut errors) = read_files(&flags.process);
     errors.extend(process_breaches(&flags.process));
+    let decoding = match flags.process.config.as_deref() {
+        _ if flags.is_called_kubelet => Decoding::Lenient,
+        Some(file) if file == Path::new(KUBEADM_CONFIG) => Decoding::Lenient,
+        Some(_) | None => Decoding::Strict,
+    };
     let mut stack = Stack::default();
+    let mut tolerated = Vec::new();
     for file in &files {
-        stack.add_file(file).unwrap_or_else(|found| errors.extend(found));
+        match stack.add_file(file, decoding) {
+            Ok(found) => tolerated.extend(found),
+            Err(found) => errors.extend(found),
+        }
     }
     for (flag, texts) in &flags.fields.fields {
         stack.add_flag(flag, texts).unwrap_or_else(|found| errors.extend(found));
@@ -70,12 +82,27 @@ pub fn load(flags: &KubeletFlags, hostname: &str) -> Result<Loaded, ConfigErrors
     if !errors.is_empty() {
         return Err(errors.into());
     }
+    warnings.extend(tolerated);
     warnings.extend(idle_flags(flags));
+    warnings.extend(invalid_ips(&flags.process));
     warnings.extend(needs_cluster(&hostlet, membership, &stack.hostlet));
     warnings.extend(ignored_gates(&kubelet, &stack.kubelet));
     warnings.sort_by(|a, b| a.at.cmp(&b.at));
     let config = Config::new(&kubelet, &hostlet, &flags.process, providers, hostname);
     Ok(Loaded { config, effective, warnings })
+}
+
+/// The control socket of a daemon with these flags. Errors of the configuration are not its reader's, so what cannot be read
+/// counts as unset.
+pub fn control_socket(flags: &KubeletFlags) -> PathBuf {
+    let (files, _) = read_files(&flags.process);
+    let mut stack = Stack::default();
+    for file in &files {
+        let _ = stack.add_file(file, Decoding::Lenient);
+    }
+    let document = stack.hostlet.merged();
+    let configured = field(&document, "socket").and_then(Value::as_str).filter(|path| !path.is_empty());
+    PathBuf::from(configured.unwrap_or(hostlet::DEFAULT_SOCKET))
 }
 
 fn read_files(flags: &ProcessFlags) -> (Vec<TextFile>, Vec<ConfigError>) {
@@ -118,22 +145,24 @@ fn process_breaches(flags: &ProcessFlags) -> Vec<ConfigError> {
             add(flag, "must be an absolute path");
         }
     }
-    let one_family = |ips: &[IpAddr]| ips.len() == 2 && ips[0].is_ipv4() == ips[1].is_ipv4();
-    if flags.node_ip.len() > 2 || one_family(&flags.node_ip) {
-        add("node-ip", "takes one address, or one of each family");
+    if let Err(error) = node::ips(&flags.node_ip).0 {
+        add("node-ip", &error.to_string());
     }
     errors
 }
 
-/// Decodes the merged layers. Each layer was checked by itself, so this normally finds no new errors.
+/// Decodes the merged layers. Each layer was checked by itself, so this normally finds no new errors, and no unknown fields but
+/// tolerated ones.
 fn read<T: serde::de::DeserializeOwned>(layers: &Layers) -> Result<T, ConfigErrors> {
     let error = |Flaw { path, problem }| match problem {
-        Problem::Unknown { nearest } => ConfigError::UnknownField { at: layers.place(&path), path, nearest },
-        Problem::Wrong { message } => ConfigError::WrongValue { at: layers.place(&path), path, message },
+        Problem::Unknown { .. } => None,
+        Problem::Wrong { message } => {
+            Some(ConfigError::WrongValue { at: layers.place(&path), path, message })
+        }
     };
     match decode(&layers.merged()) {
-        (Some(value), flaws) if flaws.is_empty() => Ok(value),
-        (_, flaws) => Err(flaws.into_iter().map(error).collect::<Vec<_>>().into()),
+        (Some(value), _) => Ok(value),
+        (None, flaws) => Err(flaws.into_iter().filter_map(error).collect::<Vec<_>>().into()),
     }
 }
 
@@ -210,6 +239,16 @@ fn idle_flags(flags: &KubeletFlags) -> impl Iterator<Item = ConfigWarning> {
         at: Place::Flag(flag.name.to_owned()),
         path: None,
         message: format!("{}, so this has no effect", flag.why),
+    })
+}
+
+/// What is no address in `--node-ip`, which upstream ignores as well.
+fn invalid_ips(flags: &ProcessFlags) -> impl Iterator<Item = ConfigWarning> {
+    let (_, invalid) = node::ips(&flags.node_ip);
+    invalid.into_iter().map(|text| ConfigWarning {
+        at: Place::Flag("node-ip".to_owned()),
+        path: None,
+        message: format!("{text:?} is not an IP address, so this part has no effect"),
     })
 }
 

@@ -1,6 +1,7 @@
 //! Loading: files and flags in, configuration or errors out.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,10 +10,10 @@ use clap::{Args, Command, FromArgMatches};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{Loaded, load};
+use super::{Loaded, control_socket, load};
 use crate::config::served::FIELDS;
 use crate::config::wire::KubeletConfiguration;
-use crate::config::{CertificateFiles, KubeletFlags, ParallelPulls, ServingCertificate};
+use crate::config::{CertificateFiles, KubeletFlags, ParallelPulls, ServingCertificate, is_called_kubelet};
 use crate::telemetry::LogFormat;
 use crate::types::CgroupDriver;
 
@@ -41,11 +42,18 @@ impl Host {
 
     /// Loads with these arguments, in which DIR stands for the directory of the files.
     fn load(&self, arguments: &[&str]) -> Result<Loaded, String> {
+        self.load_called("/usr/bin/hostlet", arguments)
+    }
+
+    /// The same with a program of this name.
+    fn load_called(&self, program: &str, arguments: &[&str]) -> Result<Loaded, String> {
         let dir = self.dir.path().to_str().unwrap();
-        let arguments = ["hostlet"].iter().chain(arguments).map(|argument| argument.replace("DIR", dir));
+        let arguments =
+            std::iter::once(&program).chain(arguments).map(|argument| argument.replace("DIR", dir));
         let command = KubeletFlags::augment_args(Command::new("hostlet").disable_version_flag(true));
         let matches = command.try_get_matches_from(arguments).map_err(|error| error.to_string())?;
-        let flags = KubeletFlags::from_arg_matches(&matches).map_err(|error| error.to_string())?;
+        let mut flags = KubeletFlags::from_arg_matches(&matches).map_err(|error| error.to_string())?;
+        flags.is_called_kubelet = is_called_kubelet(Some(OsStr::new(program)));
         load(&flags, "Host1").map_err(|errors| errors.to_string().replace(dir, "DIR"))
     }
 
@@ -303,12 +311,115 @@ fn unsupported_fields_are_errors_or_warnings() {
         errors("kubeReserved: {disk: \"1\", cpu: \"-1\"}\nsystemReserved: {memory: much}\nreservedSystemCPUs: a\nevictionHard: {memory: 1%}\n").len(),
         5
     );
-    let found = errors("qosReserved: {memory: 50%}\nsystemReservedCgroup: /a\ncpuManagerPolicy: static\n");
-    assert_eq!(found.len(), 3, "{found:?}");
+    let found = errors("qosReserved: {memory: 50%}\ncpuManagerPolicy: static\n");
+    assert_eq!(found.len(), 2, "{found:?}");
     assert_eq!(
         found[0],
         "DIR/a.yaml:3: qosReserved: hostlet does not reserve memory for QoS classes yet; remove this"
     );
+}
+
+/// Images of EKS set both; the kubelet reads them only to enforce these reservations.
+#[test]
+fn cgroups_of_reservations_matter_only_where_they_are_enforced() {
+    let cgroups = "systemReservedCgroup: /system\nkubeReservedCgroup: /runtime\n";
+    assert_eq!(load_file(&format!("{cgroups}enforceNodeAllocatable: [pods]\n")).unwrap().warnings, []);
+    for word in ["system-reserved", "kube-reserved", "kube-reserved-compressible"] {
+        let found = errors(&format!("{cgroups}enforceNodeAllocatable: [pods, {word}]\n"));
+        assert!(found[0].contains(word) && found[0].contains("not supported yet"), "{found:?}");
+    }
+}
+
+#[test]
+fn a_field_that_a_merge_key_sets_is_not_missed() {
+    let text = "logging:\n  <<: {vmodule: [{filePattern: a, verbosity: 1}]}\n";
+    let host = Host::new(&[("a.yaml", &format!("{HEAD}{text}"))]);
+    assert_eq!(
+        host.warnings(&["--config=DIR/a.yaml"]),
+        ["DIR/a.yaml:4: logging.vmodule: hostlet does not support verbosity by source file"]
+    );
+}
+
+#[test]
+fn a_kubelet_takes_fields_that_it_does_not_know_or_that_are_set_twice() {
+    let text = format!("{HEAD}maxPods: 10\nkubeletVersion: 5\nmaxPods: 20\nlogging: {{verbose: 3}}\n");
+    let host = Host::new(&[("a.yaml", &text), ("d/10.conf", &format!("{HEAD}maxPod: 5\n"))]);
+    let arguments = ["--config=DIR/a.yaml", "--config-dir=DIR/d"];
+    let strict = host.load(&arguments).unwrap_err();
+    assert_eq!(strict.lines().count(), 4, "{strict}");
+    let loaded = host.load_called("/usr/bin/kubelet", &arguments).unwrap();
+    assert_eq!(loaded.effective.kubelet()["maxPods"], 20);
+    let dir = host.dir.path().to_str().unwrap();
+    let warnings: Vec<String> =
+        loaded.warnings.iter().map(|warning| warning.to_string().replace(dir, "DIR")).collect();
+    assert_eq!(
+        warnings,
+        [
+            "DIR/a.yaml:4: kubeletVersion: hostlet does not know this field, so it has no effect",
+            "DIR/a.yaml:5: duplicate field \"maxPods\", first set on line 3; this one applies",
+            "DIR/a.yaml:6: logging.verbose: hostlet does not know this field, so it has no effect \
+             (did you mean \"logging.verbosity\"?)",
+            "DIR/d/10.conf:3: maxPod: hostlet does not know this field, so it has no effect \
+             (did you mean \"maxPods\"?)",
+        ]
+    );
+    let wrong = Host::new(&[("a.yaml", &format!("{HEAD}maxPods: many\n"))]);
+    assert!(wrong.load_called("kubelet", &["--config=DIR/a.yaml"]).is_err(), "a wrong value stays one");
+    let own =
+        format!("{HEAD}---\napiVersion: hostlet.dev/v1alpha1\nkind: HostletConfiguration\nsockets: /a\n");
+    let own = Host::new(&[("a.yaml", &own)]);
+    assert!(
+        own.load_called("kubelet", &["--config=DIR/a.yaml"]).is_err(),
+        "the kubelet has no such document"
+    );
+}
+
+#[test]
+fn the_control_socket_is_found_in_any_configuration() {
+    let socket = |files: &[(&str, &str)], config: &str| {
+        let host = Host::new(files);
+        let mut flags = KubeletFlags::default();
+        flags.process.config = Some(host.path(config));
+        flags.process.config_dir = Some(host.path("d"));
+        control_socket(&flags)
+    };
+    let own = "apiVersion: hostlet.dev/v1alpha1\nkind: HostletConfiguration\n";
+    let kubelet = format!("{HEAD}maxPods: wrong\n---\n{own}socket: /run/a.sock\n");
+    assert_eq!(socket(&[("a.yaml", &kubelet)], "a.yaml"), Path::new("/run/a.sock"));
+    let drop_in = format!("{own}socket: /run/b.sock\n");
+    assert_eq!(socket(&[("a.yaml", &kubelet), ("d/1.conf", &drop_in)], "a.yaml"), Path::new("/run/b.sock"));
+    assert_eq!(socket(&[], "none.yaml"), Path::new("/run/hostlet/hostlet.sock"));
+}
+
+#[test]
+fn yaml_is_read_like_by_the_kubelet() {
+    let loaded = load_file(
+        "maxPods: 1e2\nregistryPullQPS: 5.0\nregistryBurst: 08\nfailSwapOn: Off\nkubeAPIQPS: 1_000\n\
+         kubeReserved: &reserved {cpu: \"1\"}\nsystemReserved:\n  <<: *reserved\n  memory: 1Gi\n",
+    )
+    .unwrap();
+    let kubelet = loaded.effective.kubelet();
+    let fields =
+        ["maxPods", "registryPullQPS", "registryBurst", "failSwapOn", "kubeAPIQPS", "systemReserved"];
+    let values: Vec<Value> = fields.iter().map(|field| kubelet[field].clone()).collect();
+    assert_eq!(Value::from(values), json!([100, 5, 8, false, 1000, {"cpu": "1", "memory": "1Gi"}]));
+}
+
+#[test]
+fn the_configuration_in_the_log_has_merged_values_and_no_secrets() {
+    let text =
+        "eventBurst: 100\nstaticPodURL: http://h/pods\nstaticPodURLHeader: {Authorization: [secret]}\n";
+    let host = Host::new(&[
+        ("a.yaml", &format!("{HEAD}{text}")),
+        ("d/10.conf", &format!("{HEAD}eventBurst: 101\n")),
+    ]);
+    let loaded = host.load(&["--config=DIR/a.yaml", "--config-dir=DIR/d"]).unwrap();
+    let logged = loaded.effective.masked().to_string();
+    for part in ["kind: KubeletConfiguration\n", "eventBurst: 101\n", "Authorization:", "<masked>"] {
+        assert!(logged.contains(part), "{part}: {logged}");
+    }
+    assert!(!logged.contains("secret"), "{logged}");
+    assert!(loaded.effective.to_string().contains("secret"), "only the log is masked");
 }
 
 #[test]

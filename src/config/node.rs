@@ -1,6 +1,7 @@
 //! Settings of the Node object, and the parsing of their texts.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Taint;
@@ -128,8 +129,10 @@ impl Reserved {
 /// Why a text is not a node label, a threshold or a set of CPUs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NodeSettingError {
-    #[error("{0:?} should be a key and a value with \"=\" between them")]
-    LabelPair(String),
+    #[error("takes one address, or one of each family")]
+    Families,
+    #[error("two addresses cannot include 0.0.0.0 or ::, which stand for one that is chosen")]
+    UnspecifiedOfTwo,
     #[error("{key:?} is not a label key: {wrong}")]
     LabelKey { key: String, wrong: String },
     #[error("{value:?} is not a label value: {wrong}")]
@@ -157,9 +160,28 @@ pub(super) enum NodeSettingError {
 /// The only non-empty value of `--cloud-provider`.
 pub(super) const EXTERNAL: &str = "external";
 
-/// Parses a label `key=value`.
+/// The addresses in `--node-ip`, and the parts of it that are none.
+pub(super) fn ips(text: &str) -> (Result<Vec<IpAddr>, NodeSettingError>, Vec<String>) {
+    let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+    let (mut ips, mut invalid) = (Vec::new(), Vec::new());
+    for part in parts {
+        match part.parse::<IpAddr>() {
+            Ok(ip) => ips.push(ip),
+            Err(_) => invalid.push(part.to_owned()),
+        }
+    }
+    let checked = match ips.as_slice() {
+        [first, second] if first.is_ipv4() == second.is_ipv4() => Err(NodeSettingError::Families),
+        [_, _, _, ..] => Err(NodeSettingError::Families),
+        [_, _] if ips.iter().any(IpAddr::is_unspecified) => Err(NodeSettingError::UnspecifiedOfTwo),
+        _ => Ok(ips),
+    };
+    (checked, invalid)
+}
+
+/// Parses a label `key=value`; a key alone has an empty value.
 pub(super) fn label(text: &str) -> Result<(String, String), NodeSettingError> {
-    let (key, value) = text.split_once('=').ok_or_else(|| NodeSettingError::LabelPair(text.to_owned()))?;
+    let (key, value) = text.split_once('=').unwrap_or((text, ""));
     let (key, value) = (key.trim(), value.trim());
     if let Some(wrong) = names::qualified_name(key).into_iter().next() {
         return Err(NodeSettingError::LabelKey { key: key.to_owned(), wrong });
@@ -229,6 +251,7 @@ mod tests {
     #[test]
     fn labels_that_a_node_may_give_itself() {
         for good in [
+            "a",
             "a=b",
             "a=",
             "example.com/pool=blue",
@@ -241,7 +264,6 @@ mod tests {
             assert!(label(good).is_ok(), "{good}: {:?}", label(good));
         }
         for bad in [
-            "a",
             "=b",
             "a b=c",
             "a=b c",
@@ -259,6 +281,19 @@ mod tests {
             error.starts_with("a node must not set the label \"node-role.kubernetes.io/x\" on itself"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn addresses_are_one_or_one_of_each_family() {
+        let ips = |text| super::ips(text).0.map(|ips| ips.len());
+        for (text, count) in [("", 0), (",", 0), ("10.0.0.1", 1), ("10.0.0.1, fd00::1", 2), ("::", 1)] {
+            assert_eq!(ips(text), Ok(count), "{text}");
+        }
+        for bad in ["10.0.0.1,10.0.0.2", "10.0.0.1,fd00::1,fd00::2", "0.0.0.0,fd00::1"] {
+            assert!(ips(bad).is_err(), "{bad}");
+        }
+        let (valid, invalid) = super::ips("10.0.0.1/24,fd00::1");
+        assert_eq!((valid.map(|ips| ips.len()), invalid), (Ok(1), vec!["10.0.0.1/24".to_owned()]));
     }
 
     #[test]

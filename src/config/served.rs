@@ -18,8 +18,6 @@ const NO_EVICTION: Support = Ignored("hostlet does not evict pods yet, so thresh
 const NO_IMAGE_GC: Support = Ignored("hostlet does not remove unused images yet, so this has no effect");
 const NO_METRICS: Support = Ignored("hostlet has no hidden metrics, so this has no effect");
 const NO_EFFECT: Support = Ignored("this has no effect with container runtimes that are reached over CRI");
-const NO_RESERVED_CGROUP: Support =
-    Rejected("hostlet limits all pods together, but not the host's own daemons yet; remove this");
 const NO_PINNING: Support =
     Rejected("hostlet does not pin CPUs and memory yet, and pods would run without this guarantee");
 
@@ -103,7 +101,7 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("clusterDNS", Served),
     ("resolvConf", Served),
     ("hairpinMode", NO_EFFECT),
-    ("podCIDR", NO_EFFECT),
+    ("podCIDR", Served),
     ("makeIPTablesUtilChains", Served),
     ("iptablesMasqueradeBit", NO_EFFECT),
     ("iptablesDropBit", NO_EFFECT),
@@ -129,12 +127,12 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("systemReserved", Served),
     ("kubeReserved", Served),
     ("reservedSystemCPUs", Served),
-    ("systemReservedCgroup", NO_RESERVED_CGROUP),
-    ("kubeReservedCgroup", NO_RESERVED_CGROUP),
-    // Of its values, those for cgroups of reservations are errors.
+    // Read only with values of enforceNodeAllocatable that are errors.
+    ("systemReservedCgroup", Served),
+    ("kubeReservedCgroup", Served),
     ("enforceNodeAllocatable", Served),
-    ("kubeletCgroups", Ignored("hostlet stays in the cgroup it was started in; set it in the service unit")),
-    ("systemCgroups", Ignored("hostlet does not move other processes into cgroups")),
+    ("kubeletCgroups", Served),
+    ("systemCgroups", Served),
     ("memoryThrottlingFactor", Served),
     ("memoryReservationPolicy", Served),
     ("memorySwap.swapBehavior", Served),

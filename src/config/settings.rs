@@ -12,7 +12,7 @@ use super::flags::ProcessFlags;
 use super::gates;
 use super::hostlet::HostletConfiguration;
 use super::log_limits::LogLimits;
-use super::node::Node;
+use super::node::{self, Node};
 use super::node_api::NodeApi;
 use super::static_pod_url::{StaticPodUrl, parse_headers, parse_url};
 use super::wire::{self, KubeletConfiguration};
@@ -118,6 +118,8 @@ pub struct Runtime {
     pub request_timeout: Duration,
     /// The cgroup whose use is reported as the runtime's (`--runtime-cgroups`).
     pub cgroup: Option<String>,
+    /// The ranges of the pods' addresses until the Node has any (`podCIDR`).
+    pub pod_cidr: Option<String>,
 }
 
 /// How images are pulled.
@@ -186,6 +188,10 @@ pub struct Cgroups {
     pub memory_qos: Option<MemoryQos>,
     /// Whether burstable containers may swap (`memorySwap.swapBehavior: LimitedSwap`).
     pub limited_swap: bool,
+    /// The daemon's own cgroup; `None` for the one it was started in (`kubeletCgroups`).
+    pub kubelet: Option<String>,
+    /// The cgroup of processes that are in none (`systemCgroups`).
+    pub system: Option<String>,
 }
 
 /// DNS settings of pods.
@@ -300,7 +306,7 @@ impl Config {
     ) -> Self {
         Self {
             node_name: node_name(hostname, flags.hostname_override.as_deref()),
-            node_ips: flags.node_ip.clone(),
+            node_ips: node::ips(&flags.node_ip).0.unwrap_or_default(),
             cluster: flags.kubeconfig.as_ref().map(|kubeconfig| Cluster {
                 kubeconfig: kubeconfig.clone(),
                 bootstrap_kubeconfig: flags.bootstrap_kubeconfig.clone(),
@@ -422,6 +428,7 @@ fn runtime(kubelet: &KubeletConfiguration, flags: &ProcessFlags) -> Runtime {
         runtime_socket,
         request_timeout: time(kubelet.runtime_request_timeout),
         cgroup: Some(flags.runtime_cgroups.clone()).filter(|cgroup| !cgroup.is_empty()),
+        pod_cidr: kubelet.pod_cidr.clone().filter(|cidr| !cidr.is_empty()),
     }
 }
 
@@ -500,6 +507,8 @@ fn cgroups(kubelet: &KubeletConfiguration) -> Cgroups {
         },
         cfs_period: time(kubelet.cpu_cfs_quota_period),
         single_process_oom_kill: kubelet.single_process_oom_kill,
+        kubelet: kubelet.kubelet_cgroups.clone().filter(|path| !path.is_empty()),
+        system: kubelet.system_cgroups.clone().filter(|path| !path.is_empty()),
     }
 }
 

@@ -40,6 +40,16 @@ impl EffectiveConfig {
         &self.hostlet
     }
 
+    /// The same without the values that may be secrets, for the log.
+    pub fn masked(&self) -> Self {
+        let mut masked = self.clone();
+        let headers = masked.kubelet.get_mut("staticPodURLHeader").and_then(Value::as_object_mut);
+        for (_, values) in headers.into_iter().flatten() {
+            *values = Value::from(vec!["<masked>"]);
+        }
+        masked
+    }
+
     /// The paths of the fields whose values differ in `new`, such as `logging.verbosity`, in order. Lists are compared whole, as are
     /// the files of a flag.
     pub fn changes(&self, new: &Self) -> Vec<String> {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 
+use super::flag_table::FIELD_FLAGS;
 use super::flags::KubeletFlags;
 
 /// The stock kubelet's flags with their defaults, as its `/flagz` shows them.
@@ -39,8 +40,10 @@ impl FromArgMatches for GivenFlags {
             if name == CLASSIFIED {
                 return Some((name, "CLASSIFIED".to_owned()));
             }
+            let is_replaced = FIELD_FLAGS.iter().any(|flag| flag.name == name && flag.kind.is_replaced());
             let values = matches.get_raw(id.as_str())?.map(|value| value.to_string_lossy().into_owned());
-            Some((name, values.collect::<Vec<_>>().join(",")))
+            let values: Vec<String> = values.collect();
+            Some((name, if is_replaced { values.last()?.clone() } else { values.join(",") }))
         };
         Ok(Self(matches.ids().filter_map(value).collect()))
     }
@@ -79,6 +82,7 @@ mod tests {
     fn given_values_are_shown_and_otherwise_defaults() {
         let flags = shown(&[
             "--root-dir=/srv",
+            "--max-pods=3",
             "--max-pods=7",
             "--fail-swap-on",
             "--cluster-dns=10.0.0.1",

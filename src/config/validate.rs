@@ -278,7 +278,6 @@ fn node_allocatable(kc: &KubeletConfiguration, breaches: &mut Breaches) {
             breaches.add(PATH, format!("{word:?} is listed twice"));
             continue;
         }
-        let blank = |cgroup: &Option<String>| cgroup.as_ref().is_none_or(String::is_empty);
         match word.as_str() {
             "none" => {
                 if set.len() > 1 {
@@ -288,14 +287,10 @@ fn node_allocatable(kc: &KubeletConfiguration, breaches: &mut Breaches) {
             }
             "pods" => {}
             "system-reserved" | "system-reserved-compressible" => {
-                if blank(&kc.system_reserved_cgroup) {
-                    breaches.add(PATH, format!("{word:?} needs systemReservedCgroup"));
-                }
+                breaches.add(PATH, of_daemons(word, "systemReservedCgroup", &kc.system_reserved_cgroup));
             }
             "kube-reserved" | "kube-reserved-compressible" => {
-                if blank(&kc.kube_reserved_cgroup) {
-                    breaches.add(PATH, format!("{word:?} needs kubeReservedCgroup"));
-                }
+                breaches.add(PATH, of_daemons(word, "kubeReservedCgroup", &kc.kube_reserved_cgroup));
             }
             _ => {
                 let message = format!(
@@ -316,6 +311,17 @@ fn node_allocatable(kc: &KubeletConfiguration, breaches: &mut Breaches) {
         if seen.contains(kind) && seen.contains(compressible.as_str()) {
             breaches.add(PATH, format!("{kind:?} and {compressible:?} exclude each other"));
         }
+    }
+}
+
+/// Why the cgroup of the host's daemons cannot be limited.
+fn of_daemons(word: &str, field: &str, cgroup: &Option<String>) -> String {
+    match cgroup.as_deref().unwrap_or_default() {
+        "" => format!("{word:?} needs {field}"),
+        _ => format!(
+            "{word:?} is not supported yet: hostlet limits all pods together, but not the host's own daemons; \
+             remove this value"
+        ),
     }
 }
 
@@ -432,6 +438,9 @@ fn exclusions(kc: &KubeletConfiguration, breaches: &mut Breaches) {
     let filled = |field: &Option<String>| field.as_ref().is_some_and(|text| !text.is_empty());
     if filled(&kc.system_cgroups) && !filled(&kc.cgroup_root) {
         breaches.add("systemCgroups", "needs cgroupRoot");
+    }
+    if kc.system_cgroups.as_deref() == Some("/") {
+        breaches.add("systemCgroups", "cannot be the root; name a cgroup, such as /system");
     }
     if filled(&kc.reserved_system_cpus)
         && (filled(&kc.system_reserved_cgroup) || filled(&kc.kube_reserved_cgroup))

@@ -107,7 +107,8 @@ fn each_rule_has_its_breach() {
             "shutdownGracePeriodCriticalPods: must not be above shutdownGracePeriod",
         ),
         (
-            json!({"shutdownGracePeriod": "5s", "featureGates": {"GracefulNodeShutdown": false}}),
+            json!({"shutdownGracePeriod": "5s", "featureGates": {"GracefulNodeShutdown": false,
+                "GracefulNodeShutdownBasedOnPodPriority": false, "WindowsGracefulNodeShutdown": false}}),
             "shutdownGracePeriod: needs the feature gate GracefulNodeShutdown",
         ),
         (
@@ -130,6 +131,10 @@ fn each_rule_has_its_breach() {
             "shutdownGracePeriodByPodPriority[1].priority: 7 is listed twice; remove one of the two",
         ),
         (json!({"systemCgroups": "/system"}), "systemCgroups: needs cgroupRoot"),
+        (
+            json!({"systemCgroups": "/", "cgroupRoot": "/"}),
+            "systemCgroups: cannot be the root; name a cgroup, such as /system",
+        ),
         (json!({"runOnce": true}), "runOnce: is no longer supported; remove it"),
         (
             json!({"memoryReservationPolicy": "TieredReservation", "featureGates": {"MemoryQoS": false}}),
@@ -147,6 +152,11 @@ fn each_rule_has_its_breach() {
         (
             json!({"featureGates": {"ImageVolume": false}}),
             "featureGates.ImageVolume: cannot be set to false, the feature is locked to true",
+        ),
+        (
+            json!({"featureGates": {"ContainerRestartRules": false}}),
+            "featureGates.RestartAllContainersOnContainerExits: is on, but needs ContainerRestartRules; switch that \
+             on, or this off",
         ),
     ] {
         assert_eq!(breaches(set.clone()), [breach], "{set}");

@@ -10,6 +10,7 @@ pub enum Operation {
     Version,
     Status,
     RuntimeConfig,
+    UpdateRuntimeConfig,
     RunSandbox,
     StopSandbox,
     RemoveSandbox,
@@ -39,6 +40,8 @@ pub enum Operation {
     ListPods,
     /// Hostlet's own name for the lookup of an ID in containerd.
     StoredContainer,
+    /// Hostlet's own name for the lookup and removal of a task in containerd.
+    StoredTask,
 }
 
 impl Operation {
@@ -60,6 +63,7 @@ impl Operation {
             Self::Version => "version",
             Self::Status => "status",
             Self::RuntimeConfig => "runtime_config",
+            Self::UpdateRuntimeConfig => "update_runtime_config",
             Self::RunSandbox => "run_podsandbox",
             Self::StopSandbox => "stop_podsandbox",
             Self::RemoveSandbox => "remove_podsandbox",
@@ -87,6 +91,7 @@ impl Operation {
             Self::PullImage => "pull_image",
             Self::ListPods => "list_pods",
             Self::StoredContainer => "stored_container",
+            Self::StoredTask => "stored_task",
         }
     }
 }

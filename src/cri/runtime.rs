@@ -1,6 +1,6 @@
 //! The traits for a container runtime, implemented by the gRPC client and by the fake.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::time::Duration;
 
@@ -42,6 +42,10 @@ pub trait RuntimeService: Send + Sync + 'static {
 
     /// The runtime's cgroup driver, which containerd before version 2 shows only among its own settings; `None` if unknown.
     async fn cgroup_driver(&self) -> Result<Option<CgroupDriver>, CriError>;
+
+    /// Sends the runtime the ranges of the pods' addresses, separated by a comma. A runtime may make its network's configuration
+    /// of them. Idempotent.
+    async fn update_runtime_config(&self, pod_cidr: &str) -> Result<(), CriError>;
 
     /// Creates and starts a sandbox. A call that timed out may still have created one.
     async fn run_sandbox(&self, config: PodSandboxConfig, handler: &str) -> Result<SandboxId, CriError>;
@@ -151,10 +155,14 @@ pub trait RuntimeService: Send + Sync + 'static {
 /// The CRI's ImageService.
 #[async_trait]
 pub trait ImageService: Send + Sync + 'static {
-    /// Inspects an image by name, digest or ID; `None` if the runtime does not have it.
-    async fn image_status(&self, image: &str) -> Result<Option<ImageInfo>, CriError>;
+    /// Inspects an image by name, digest or ID, for a pod with these annotations; `None` if the runtime does not have it.
+    async fn image_status(
+        &self,
+        image: &str,
+        annotations: &HashMap<String, String>,
+    ) -> Result<Option<ImageInfo>, CriError>;
 
-    /// Pulls an image and returns its reference. Without a deadline.
+    /// Pulls an image for the pod of this sandbox and returns its reference. Without a deadline.
     async fn pull_image(
         &self,
         image: &str,

@@ -4,7 +4,6 @@ use k8s_openapi::api::core::v1::{Container, Pod, VolumeMount};
 
 use super::annotations::{container_annotations, container_labels};
 use super::env::{EnvSources, environment};
-use super::expand::expand;
 use super::linux_resources::container_resources;
 use super::paths::container_log;
 use super::security::container_context;
@@ -32,14 +31,11 @@ pub fn container_config(
     check_volumes(container, &mounts)?;
     let environment = environment(pod, container, sources, host)?;
     let expanded = |words: &Option<Vec<String>>| {
-        words.iter().flatten().map(|word| expand(word, |name| environment.get(name))).collect()
+        words.iter().flatten().map(|word| environment.expand_text(word)).collect::<Result<_, _>>()
     };
-    let (command, args) = (expanded(&container.command), expanded(&container.args));
-    let envs = environment
-        .into_variables()
-        .into_iter()
-        .map(|(key, value)| KeyValue { key, value: value.into_bytes() })
-        .collect();
+    let (command, args) = (expanded(&container.command)?, expanded(&container.args)?);
+    let variables = environment.into_variables().into_iter();
+    let envs = variables.map(|(key, value)| KeyValue { key, value }).collect();
     Ok(ContainerConfig {
         metadata: Some(ContainerMetadata { name: container.name.clone(), attempt }),
         image: Some(ImageSpec {
@@ -73,12 +69,15 @@ fn stop_signal(container: &Container, host: &HostSettings) -> i32 {
     wanted.filter(|_| host.stop_signals).and_then(stop_signal_number).unwrap_or_default()
 }
 
-/// Lets an ephemeral container see the processes of `target` (`targetContainerName`).
+/// Lets an ephemeral container see the processes of `target` (`targetContainerName`), unless it sees them anyway because the pod shares
+/// one PID namespace or has the host's.
 pub fn share_processes(config: &mut ContainerConfig, target: &ContainerId) {
     let linux = config.linux.get_or_insert_default();
     let namespaces = linux.security_context.get_or_insert_default().namespace_options.get_or_insert_default();
-    namespaces.pid = NamespaceMode::Target.into();
-    namespaces.target_id = target.to_string();
+    if namespaces.pid() == NamespaceMode::Container {
+        namespaces.pid = NamespaceMode::Target.into();
+        namespaces.target_id = target.to_string();
+    }
 }
 
 /// Fails if a mount's volume is missing: a container must never start without it.

@@ -1,6 +1,7 @@
 //! The container configuration; the first test compares all of it with that of a stock kubelet 1.36.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use serde_json::json;
 
@@ -10,6 +11,7 @@ use crate::cri::wire::{
     NamespaceMode, NamespaceOption, UserNamespace,
 };
 use crate::cri_config::testing::{FULL_UID, full_pod, host, pod};
+use crate::objects::{Object, ObjectRef, ObjectState};
 
 const IMAGE_ID: &str = "sha256:0753620345a0388e82baec3fb6cc933c012e715d92851a7e2830227219857aa1";
 
@@ -154,6 +156,45 @@ fn the_streams_the_working_directory_and_the_attempt_are_passed_on() {
     assert_eq!((config.working_dir.as_str(), config.log_path.as_str()), ("/w", "c/7.log"));
     assert_eq!(config.metadata.unwrap().attempt, 7);
     assert!(config.command.is_empty() && config.args.is_empty() && config.envs.is_empty());
+}
+
+/// The configuration of the only container of a pod with this spec.
+fn config_of(spec: serde_json::Value, sources: &EnvSources<'_>) -> Result<ContainerConfig, ConfigError> {
+    let pod = pod(spec);
+    let container = &pod.spec.as_ref().unwrap().containers[0];
+    container_config(&pod, container, 0, &image(), sources, Vec::new(), &host())
+}
+
+#[test]
+fn only_private_pid_namespaces_are_replaced_by_the_targets() {
+    for (spec, expected) in [
+        (json!({}), NamespaceMode::Target),
+        (json!({"shareProcessNamespace": true}), NamespaceMode::Pod),
+        (json!({"hostPID": true}), NamespaceMode::Node),
+    ] {
+        let mut spec = spec;
+        spec["containers"] = json!([{"name": "debugger", "image": "i"}]);
+        let mut config = config_of(spec, &no_services()).unwrap();
+        share_processes(&mut config, &"app".into());
+        let options = config.linux.unwrap().security_context.unwrap().namespace_options.unwrap();
+        let target = if expected == NamespaceMode::Target { "app" } else { "" };
+        assert_eq!((options.pid(), options.target_id.as_str()), (expected, target));
+    }
+}
+
+#[test]
+fn bytes_of_a_secret_reach_the_environment_but_no_argument() {
+    let secret = Object { binary: [("k".to_owned(), vec![0xff])].into(), ..Object::default() };
+    let objects = [(ObjectRef::secret("s", "ns"), ObjectState::Found(Arc::new(secret)))];
+    let sources = EnvSources { objects: objects.into(), ..no_services() };
+    let config = |args: &[&str]| {
+        let key = json!({"secretKeyRef": {"name": "s", "key": "k"}});
+        let env = json!([{"name": "K", "valueFrom": key}]);
+        config_of(json!({"containers": [{"name": "c", "args": args, "env": env}]}), &sources)
+    };
+    assert_eq!(config(&["$$(K)"]).unwrap().envs, [KeyValue { key: "K".into(), value: vec![0xff] }]);
+    let error = config(&["--key=$(K)"]).unwrap_err();
+    assert_eq!(error.to_string(), "\"--key=$(K)\" refers to a variable whose value is not UTF-8");
 }
 
 #[test]

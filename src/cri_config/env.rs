@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Container, EnvFromSource, EnvVar, EnvVarSource, FileKeySelector};
 
-use super::expand::expand;
+use super::expand::expand_bytes;
 use super::{ConfigError, HostSettings};
 use crate::objects::services::ServiceVariables;
 use crate::objects::{Object, ObjectError, ObjectKind, ObjectRef, ObjectState, Objects};
 use crate::pod::view::{PodView, shown_ips};
-use crate::volume::resource_value;
+use crate::volume::{container_named, resource_value};
 
 /// Inputs of an environment, besides the pod and the host.
 #[derive(Clone, Debug, Default)]
@@ -57,15 +57,15 @@ pub fn env_references(container: &Container, namespace: &str) -> Vec<ObjectRef> 
     whole.chain(keys).collect()
 }
 
-/// Variables in order of their first declaration, each with its last value.
+/// Variables in order of their first declaration, each with its last value. A Secret may hold any bytes.
 #[derive(Debug, Default)]
 pub(super) struct Environment {
-    variables: Vec<(String, String)>,
+    variables: Vec<(String, Vec<u8>)>,
     index: HashMap<String, usize>,
 }
 
 impl Environment {
-    fn set(&mut self, name: &str, value: String) {
+    fn set(&mut self, name: &str, value: Vec<u8>) {
         match self.index.get(name) {
             Some(index) => self.variables[*index].1 = value,
             None => {
@@ -76,12 +76,18 @@ impl Environment {
     }
 
     /// Value of a variable, if declared.
-    pub(super) fn get(&self, name: &str) -> Option<&str> {
-        self.index.get(name).map(|index| self.variables[*index].1.as_str())
+    pub(super) fn get(&self, name: &str) -> Option<&[u8]> {
+        self.index.get(name).map(|index| self.variables[*index].1.as_slice())
+    }
+
+    /// Expands a text of which the CRI takes only UTF-8, such as an argument.
+    pub(super) fn expand_text(&self, text: &str) -> Result<String, ConfigError> {
+        String::from_utf8(expand_bytes(text, |name| self.get(name)))
+            .map_err(|_| ConfigError::NotText(text.to_owned()))
     }
 
     /// The variables, as name and value.
-    pub(super) fn into_variables(self) -> Vec<(String, String)> {
+    pub(super) fn into_variables(self) -> Vec<(String, Vec<u8>)> {
         self.variables
     }
 }
@@ -102,8 +108,8 @@ pub(super) fn environment(
     for variable in container.env.iter().flatten() {
         let value = match (variable.value.as_deref(), &variable.value_from) {
             (None | Some(""), Some(source)) => resolve(pod, container, variable, source, sources, host)?,
-            (value, _) => Some(expand(value.unwrap_or_default(), |name| {
-                environment.get(name).or_else(|| services.get(name).map(String::as_str))
+            (value, _) => Some(expand_bytes(value.unwrap_or_default(), |name| {
+                environment.get(name).or_else(|| services.get(name).map(String::as_bytes))
             })),
         };
         if let Some(value) = value {
@@ -112,7 +118,7 @@ pub(super) fn environment(
     }
     for (name, value) in services {
         if environment.get(name).is_none() {
-            environment.set(name, value.clone());
+            environment.set(name, value.clone().into_bytes());
         }
     }
     Ok(environment)
@@ -140,7 +146,7 @@ fn add_all_keys(
         ObjectKind::Secret => content.binary.keys().collect(),
     };
     for key in keys {
-        if let Some(value) = value_of(&object, &content, key)? {
+        if let Some(value) = value_of(object.kind, &content, key) {
             environment.set(&format!("{prefix}{key}"), value);
         }
     }
@@ -155,19 +161,23 @@ fn resolve(
     source: &EnvVarSource,
     sources: &EnvSources<'_>,
     host: &HostSettings,
-) -> Result<Option<String>, ConfigError> {
+) -> Result<Option<Vec<u8>>, ConfigError> {
     let unsupported = |kind| ConfigError::EnvSource { variable: variable.name.clone(), kind };
     if let Some(field) = &source.field_ref {
-        field_value(pod, &field.field_path, sources.pod_ips, host).map(Some)
+        Ok(Some(field_value(pod, &field.field_path, sources.pod_ips, host)?.into_bytes()))
     } else if let Some(map) = &source.config_map_key_ref {
         key_value(&ObjectRef::config_map(&map.name, pod.namespace), &map.key, map.optional, sources)
     } else if let Some(secret) = &source.secret_key_ref {
         key_value(&ObjectRef::secret(&secret.name, pod.namespace), &secret.key, secret.optional, sources)
     } else if let Some(field) = &source.resource_field_ref {
-        let own = field.container_name.as_deref().filter(|name| !name.is_empty());
-        Ok(Some(resource_value(pod.spec, own.unwrap_or(&container.name), field, &host.allocatable)?))
+        // Ephemeral containers have no other one of their name, but may select their own amounts.
+        let container = match field.container_name.as_deref().filter(|name| !name.is_empty()) {
+            Some(name) => container_named(pod.spec, name)?,
+            None => container,
+        };
+        Ok(Some(resource_value(pod.spec, container, field, &host.allocatable)?.into_bytes()))
     } else if let Some(file) = &source.file_key_ref {
-        file_value(variable, file, sources)
+        Ok(file_value(variable, file, sources)?.map(String::into_bytes))
     } else {
         Err(unsupported("valueFrom without a source"))
     }
@@ -196,9 +206,9 @@ fn key_value(
     key: &str,
     optional: Option<bool>,
     sources: &EnvSources<'_>,
-) -> Result<Option<String>, ConfigError> {
+) -> Result<Option<Vec<u8>>, ConfigError> {
     let Some(content) = known(object, optional, sources)? else { return Ok(None) };
-    let value = value_of(object, &content, key)?;
+    let value = value_of(object.kind, &content, key);
     if value.is_none() && optional != Some(true) {
         let kind = match object.kind {
             ObjectKind::ConfigMap => "ConfigMap",
@@ -224,18 +234,11 @@ fn known(
     }
 }
 
-/// A value as text. A ConfigMap's `binaryData` is never used.
-fn value_of(object: &ObjectRef, content: &Object, key: &str) -> Result<Option<String>, ConfigError> {
-    match object.kind {
-        ObjectKind::ConfigMap => Ok(content.text.get(key).cloned()),
-        ObjectKind::Secret => {
-            let value = content.binary.get(key).cloned().map(String::from_utf8).transpose();
-            value.map_err(|_| ConfigError::NotText {
-                key: key.to_owned(),
-                namespace: object.namespace.clone(),
-                name: object.name.clone(),
-            })
-        }
+/// A ConfigMap's `binaryData` is never used.
+fn value_of(kind: ObjectKind, content: &Object, key: &str) -> Option<Vec<u8>> {
+    match kind {
+        ObjectKind::ConfigMap => content.text.get(key).cloned().map(String::into_bytes),
+        ObjectKind::Secret => content.binary.get(key).cloned(),
     }
 }
 
@@ -284,7 +287,7 @@ mod tests {
     use super::*;
     use crate::cri_config::testing::{host, pod};
 
-    fn resolved(env: Value) -> Result<Vec<(String, String)>, ConfigError> {
+    fn resolved(env: Value) -> Result<Vec<(String, Vec<u8>)>, ConfigError> {
         made(json!({"env": env}))
     }
 
@@ -347,11 +350,11 @@ mod tests {
     }
 
     /// The environment of a container with these fields, on a host without Services.
-    fn made(container: Value) -> Result<Vec<(String, String)>, ConfigError> {
+    fn made(container: Value) -> Result<Vec<(String, Vec<u8>)>, ConfigError> {
         made_with(container, ServiceVariables::new())
     }
 
-    fn with_services(container: Value) -> Result<Vec<(String, String)>, ConfigError> {
+    fn with_services(container: Value) -> Result<Vec<(String, Vec<u8>)>, ConfigError> {
         let services = [("SVC_HOST", "10.0.0.9"), ("k", "never"), ("GREETING", "never")];
         made_with(container, services.map(|(name, value)| (name.to_owned(), value.to_owned())).into())
     }
@@ -359,7 +362,7 @@ mod tests {
     fn made_with(
         mut container: Value,
         services: ServiceVariables,
-    ) -> Result<Vec<(String, String)>, ConfigError> {
+    ) -> Result<Vec<(String, Vec<u8>)>, ConfigError> {
         container["name"] = "c".into();
         let pod: Pod = pod(json!({"containers": [container], "serviceAccountName": "sa"}));
         let ips = ["fd00::2".parse().unwrap(), "10.0.0.2".parse().unwrap()];
@@ -371,12 +374,14 @@ mod tests {
         environment((&pod).into(), container, &sources, &host()).map(Environment::into_variables)
     }
 
-    fn texts(variables: Result<Vec<(String, String)>, ConfigError>) -> Vec<String> {
-        variables.unwrap().into_iter().map(|(name, value)| format!("{name}={value}")).collect()
+    fn texts(variables: Result<Vec<(String, Vec<u8>)>, ConfigError>) -> Vec<String> {
+        let text = |value| String::from_utf8(value).unwrap();
+        variables.unwrap().into_iter().map(|(name, value)| format!("{name}={}", text(value))).collect()
     }
 
     fn one(source: Value) -> Result<String, ConfigError> {
-        resolved(json!([{"name": "X", "valueFrom": source}])).map(|mut variables| variables.remove(0).1)
+        let variables = resolved(json!([{"name": "X", "valueFrom": source}]));
+        variables.map(|mut variables| String::from_utf8(variables.remove(0).1).unwrap())
     }
 
     #[test]
@@ -388,9 +393,8 @@ mod tests {
             {"name": "LATE", "value": "$(LATE)y"},
             {"name": "EMPTY"}
         ]);
-        let expected =
-            [("EARLY", "hi $(LATE)"), ("LATE", "xy"), ("AFTER", "x $(LATE) hi $(LATE)"), ("EMPTY", "")];
-        assert_eq!(resolved(env).unwrap(), expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        let expected = ["EARLY=hi $(LATE)", "LATE=xy", "AFTER=x $(LATE) hi $(LATE)", "EMPTY="];
+        assert_eq!(texts(resolved(env)), expected);
     }
 
     #[test]
@@ -446,6 +450,30 @@ mod tests {
     }
 
     #[test]
+    fn an_ephemeral_container_selects_its_own_amounts() {
+        let pod: Pod = pod(json!({"containers": [{"name": "app"}]}));
+        let of = |name: Option<&str>| {
+            let field = json!({"resource": "limits.cpu", "containerName": name});
+            let env = json!([{"name": "X", "valueFrom": {"resourceFieldRef": field}}]);
+            let debugger = serde_json::from_value(json!({"name": "debugger", "env": env})).unwrap();
+            let sources = EnvSources { services: Some(ServiceVariables::new()), ..EnvSources::default() };
+            environment((&pod).into(), &debugger, &sources, &host()).map(Environment::into_variables)
+        };
+        assert_eq!(texts(of(None)), ["X=4"]);
+        assert_eq!(texts(of(Some("app"))), ["X=4"]);
+        assert_eq!(of(Some("debugger")).unwrap_err().to_string(), "container debugger not found");
+    }
+
+    #[test]
+    fn a_secrets_value_may_be_any_bytes() {
+        let env = json!([{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "image", "key": "png"}}},
+            {"name": "COPY", "value": "<$(KEY)>"}]);
+        let made = made(json!({"envFrom": [{"secretRef": {"name": "image"}}], "env": env})).unwrap();
+        let expected: [(&str, &[u8]); 3] = [("png", b"\xff\0"), ("KEY", b"\xff\0"), ("COPY", b"<\xff\0>")];
+        assert_eq!(made, expected.map(|(name, value)| (name.to_owned(), value.to_vec())));
+    }
+
+    #[test]
     fn service_variables_do_not_override_declared_ones_and_can_be_referred_to() {
         let env = json!([{"name": "GREETING", "value": "$(SVC_HOST) $(k)"}, {"name": "k", "value": "mine"},
             {"name": "AFTER", "value": "$(k)"}]);
@@ -474,10 +502,6 @@ mod tests {
             (
                 json!({"configMapKeyRef": {"name": "pending", "key": "k", "optional": true}}),
                 "timed out waiting for the configmap \"pending\"",
-            ),
-            (
-                json!({"secretKeyRef": {"name": "image", "key": "png"}}),
-                "the value of key png in Secret ns/image is not UTF-8 and cannot be put into the environment",
             ),
             (
                 json!({"resourceFieldRef": {"resource": "limits.gpu"}}),

@@ -78,18 +78,9 @@ pub enum ConfigError {
         /// Name of the object.
         name: String,
     },
-    /// A value is not UTF-8, which the CRI requires.
-    #[error(
-        "the value of key {key} in Secret {namespace}/{name} is not UTF-8 and cannot be put into the environment"
-    )]
-    NotText {
-        /// The key.
-        key: String,
-        /// Namespace of the pod.
-        namespace: String,
-        /// The Secret.
-        name: String,
-    },
+    /// A command, an argument or a path refers to a variable whose value is not UTF-8, which the CRI requires of them.
+    #[error("{0:?} refers to a variable whose value is not UTF-8")]
+    NotText(String),
     /// An environment file cannot be read or is invalid. The cause is only logged, as upstream.
     #[error("couldn't parse env file")]
     EnvFile,

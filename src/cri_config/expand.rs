@@ -3,26 +3,33 @@
 
 /// Replaces each `$(NAME)` by the result of `lookup`. `$$` is a literal `$`, so `$$(NAME)` yields `$(NAME)`. Not recursive.
 pub fn expand<'v>(text: &str, lookup: impl Fn(&str) -> Option<&'v str>) -> String {
-    let mut expanded = String::with_capacity(text.len());
+    let expanded = expand_bytes(text, |name| lookup(name).map(str::as_bytes));
+    // Nothing is lost: all parts of it are text.
+    String::from_utf8_lossy(&expanded).into_owned()
+}
+
+/// The same with values that may be no text.
+pub(super) fn expand_bytes<'v>(text: &str, lookup: impl Fn(&str) -> Option<&'v [u8]>) -> Vec<u8> {
+    let mut expanded = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some(dollar) = rest.find('$') {
-        expanded.push_str(&rest[..dollar]);
+        expanded.extend_from_slice(&rest.as_bytes()[..dollar]);
         let after = &rest[dollar + 1..];
         rest = if let Some(escaped) = after.strip_prefix('$') {
-            expanded.push('$');
+            expanded.push(b'$');
             escaped
         } else if let Some((name, tail)) = after.strip_prefix('(').and_then(|open| open.split_once(')')) {
             match lookup(name) {
-                Some(value) => expanded.push_str(value),
-                None => expanded.extend(["$(", name, ")"]),
+                Some(value) => expanded.extend_from_slice(value),
+                None => expanded.extend_from_slice(format!("$({name})").as_bytes()),
             }
             tail
         } else {
-            expanded.push('$');
+            expanded.push(b'$');
             after
         };
     }
-    expanded.push_str(rest);
+    expanded.extend_from_slice(rest.as_bytes());
     expanded
 }
 

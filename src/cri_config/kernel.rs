@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::cgroup::huge_page_size;
+use crate::sys::selinux_is_enabled;
 
 /// Kernel features that affect a container's configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,7 +26,7 @@ impl KernelFacts {
             hugepage_sizes: hugepage_sizes(&names_in(&sys.join("kernel/mm/hugepages"))),
             throttle_paths: throttle_paths(&sys.join("devices/system/cpu")),
             swap_controller: swap_controller(&sys.join("fs/cgroup"), proc, cgroup_v2),
-            selinux: sys.join("fs/selinux/enforce").exists(),
+            selinux: selinux_is_enabled(sys),
         }
     }
 }

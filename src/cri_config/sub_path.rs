@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use k8s_openapi::api::core::v1::{Container, Pod};
 
 use super::env::{EnvSources, environment};
-use super::expand::expand;
+use super::expand::expand_bytes;
 use super::{ConfigError, HostSettings};
 use crate::pod::view::PodView;
 
@@ -29,7 +29,7 @@ pub fn sub_paths(
                     None => variables.insert(environment(PodView::from(pod), container, sources, host)?),
                 };
                 let missing = RefCell::new(None);
-                let part = expand(expression, |name| {
+                let part = expand_bytes(expression, |name| {
                     let value = environment.get(name);
                     if value.is_none() {
                         missing.borrow_mut().get_or_insert_with(|| name.to_owned());
@@ -38,7 +38,9 @@ pub fn sub_paths(
                 });
                 match missing.into_inner() {
                     Some(name) => return Err(ConfigError::SubPathVariable(name)),
-                    None => part,
+                    None => {
+                        String::from_utf8(part).map_err(|_| ConfigError::NotText(expression.to_owned()))?
+                    }
                 }
             }
             (Some(part), _) => part.to_owned(),

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::config::Config;
 use crate::cri::{RuntimeStatus, Version};
-use crate::ownership::{History, OtherKubelet};
+use crate::ownership::{History, OtherKubelet, Remains, Unrunnable};
 use crate::types::{CgroupDriver, PodRef, PodUid};
 
 /// Why a fact could not be seen.
@@ -37,12 +37,25 @@ pub struct Facts {
     pub runtime: RuntimeFacts,
     /// The pod network.
     pub network: NetworkFacts,
-    /// Who listens on the kubelet's ports, by port; a missing port is free.
+    /// Who listens on the daemon's ports, by port; a missing port is free.
     pub ports: Seen<BTreeMap<u16, String>>,
     /// The credentials for the API server; `None` on a standalone host.
     pub credentials: Option<Seen<CredentialFacts>>,
     /// Other kubelets and their pods.
     pub ownership: OwnershipFacts,
+}
+
+impl Facts {
+    /// The ports on which the daemon listens: health checks, and the API.
+    pub(super) fn wanted_ports(&self) -> Vec<u16> {
+        wanted_ports(&self.config)
+    }
+}
+
+/// The ports of a configuration.
+pub(super) fn wanted_ports(config: &Config) -> Vec<u16> {
+    let addresses = [config.healthz, config.node_api.listen, config.node_api.read_only];
+    addresses.into_iter().flatten().map(|address| address.port()).collect()
 }
 
 /// The configuration.
@@ -226,12 +239,16 @@ pub struct OwnershipFacts {
     pub recorded: std::collections::HashSet<PodUid>,
     /// Kubelets that run.
     pub kubelets: Seen<Vec<OtherKubelet>>,
+    /// What pods that hostlet did not record have on this host.
+    pub remains: Seen<BTreeMap<PodUid, Remains>>,
+    /// The running pods that hostlet cannot take over; only before a first start.
+    pub unrunnable: Seen<Vec<Unrunnable>>,
     /// The runtime's pods; `None` if it does not answer.
     pub pods: Option<BTreeSet<PodRef>>,
     /// Whether the daemon answers on its socket.
     pub daemon_runs: bool,
     /// Files of a stock kubelet.
     pub leftovers: Vec<PathBuf>,
-    /// Whether a service `kubelet` is enabled.
+    /// Whether the service `kubelet` of another kubelet is enabled.
     pub is_kubelet_enabled: bool,
 }

@@ -11,7 +11,8 @@ use super::device::Inventory;
 use super::pace::Pace;
 use crate::plugin::{InstanceId, PluginEvent, PluginInstance};
 
-/// How long the slices of a driver without an instance remain: the time of a restart. The stock kubelet's delay.
+/// How long the slices of a driver without an instance remain: the time of a restart. The stock kubelet's delay. Also the
+/// minimum time between deletions of what a rejected driver publishes again and again.
 pub(super) const GRACE: Duration = Duration::from_secs(30);
 
 /// Whether a driver is on this node.
@@ -21,6 +22,8 @@ enum Presence {
     Registered(BTreeMap<InstanceId, Arc<PluginInstance>>),
     /// It has none since this time, or since hostlet first saw its slices.
     Gone(Instant),
+    /// hostlet rejected it. What it publishes is deleted, not before this time.
+    Rejected(Instant),
 }
 
 /// What a driver said last in this run of hostlet.
@@ -45,8 +48,10 @@ pub(super) enum Link {
     Connecting,
     /// It is open.
     Open,
-    /// It ended, and is opened again at this time.
+    /// It failed, and is opened again at this time.
     Waiting(Instant),
+    /// The driver ended it after it had said everything. It is opened again at this time, in case that was a restart.
+    Ended(Instant),
     /// The instance does not report devices this way.
     Unsupported,
 }
@@ -76,8 +81,10 @@ pub(super) struct Driver {
     pub(super) publish_error: Option<String>,
     /// What cannot be published because of the server.
     pub(super) left_out: super::device::Problems,
-    /// Number of published slices.
+    /// Number of slices that hostlet published.
     pub(super) slices: usize,
+    /// Number of slices that the driver published by itself.
+    pub(super) own_slices: usize,
     pub(super) pace: Pace,
 }
 
@@ -93,17 +100,18 @@ impl Driver {
             publish_error: None,
             left_out: super::device::Problems::default(),
             slices: 0,
+            own_slices: 0,
             pace: Pace::default(),
         }
     }
 
-    /// Takes a registration or de-registration.
+    /// Takes a registration, de-registration or rejection.
     pub(super) fn changed(&mut self, event: PluginEvent, now: Instant) {
         let serving = self.serving().map(|instance| instance.id);
         match event {
             PluginEvent::Registered(instance) => match &mut self.presence {
                 Presence::Registered(instances) => drop(instances.insert(instance.id, instance)),
-                Presence::Gone(_) => {
+                Presence::Gone(_) | Presence::Rejected(_) => {
                     self.presence = Presence::Registered(BTreeMap::from([(instance.id, instance)]));
                 }
             },
@@ -115,6 +123,11 @@ impl Driver {
                     }
                 }
             }
+            PluginEvent::Rejected { .. } => match &self.presence {
+                // Another instance serves, or it was rejected before.
+                Presence::Registered(_) | Presence::Rejected(_) => {}
+                Presence::Gone(_) => self.presence = Presence::Rejected(now),
+            },
         }
         if self.serving().map(|instance| instance.id) != serving {
             (self.link, self.stream_error) = (Link::Closed, None);
@@ -126,7 +139,7 @@ impl Driver {
     pub(super) fn serving(&self) -> Option<&Arc<PluginInstance>> {
         match &self.presence {
             Presence::Registered(instances) => instances.last_key_value().map(|(_, instance)| instance),
-            Presence::Gone(_) => None,
+            Presence::Gone(_) | Presence::Rejected(_) => None,
         }
     }
 
@@ -158,10 +171,11 @@ impl Driver {
         }
     }
 
-    /// What its slices must be.
+    /// What the slices that hostlet published of it must be.
     pub(super) fn goal(&self, now: Instant) -> Goal {
         match (&self.presence, &self.word) {
             (Presence::Gone(since), _) if now.saturating_duration_since(*since) >= GRACE => Goal::Nothing,
+            (Presence::Rejected(_), _) => Goal::Nothing,
             (Presence::Registered(_) | Presence::Gone(_), Word::Nothing) => Goal::Leave,
             (Presence::Registered(_) | Presence::Gone(_), Word::Unsupported) => Goal::Nothing,
             (Presence::Registered(_) | Presence::Gone(_), Word::Said(inventory)) => {
@@ -170,23 +184,42 @@ impl Driver {
         }
     }
 
-    /// When its slices must be removed because it is gone; `None` if it is not.
+    /// When the slices that it published by itself must be deleted, because no instance of it serves pods here; `None` if one does.
     fn expires(&self) -> Option<Instant> {
         match &self.presence {
             Presence::Registered(_) => None,
             Presence::Gone(since) => Some(*since + GRACE),
+            Presence::Rejected(not_before) => Some(*not_before),
         }
     }
 
-    /// Whether nothing of it must be remembered once its slices are deleted.
+    /// Whether the slices that it published by itself must be deleted now.
     pub(super) fn is_expired(&self, now: Instant) -> bool {
         self.expires().is_some_and(|expires| expires <= now)
     }
 
-    /// When to reconcile its slices: after a change, or when it expires.
+    /// The slices that it published by itself were deleted.
+    pub(super) fn wiped(&mut self, now: Instant) {
+        if let Presence::Rejected(not_before) = &mut self.presence {
+            *not_before = now + GRACE;
+        }
+    }
+
+    /// Whether nothing of it must be remembered once its slices are deleted.
+    pub(super) fn is_forgotten(&self, now: Instant) -> bool {
+        match &self.presence {
+            Presence::Registered(_) | Presence::Rejected(_) => false,
+            Presence::Gone(_) => self.slices == 0 && self.own_slices == 0 && self.is_expired(now),
+        }
+    }
+
+    /// When to reconcile its slices: after a change, or when they expire.
     pub(super) fn due(&self) -> Option<Instant> {
-        let expires =
-            self.expires().map(|expires| self.pace.earliest().map_or(expires, |at| at.max(expires)));
+        let expires = match &self.presence {
+            Presence::Rejected(_) if self.own_slices == 0 => None,
+            Presence::Registered(_) | Presence::Gone(_) | Presence::Rejected(_) => self.expires(),
+        };
+        let expires = expires.map(|expires| self.pace.earliest().map_or(expires, |at| at.max(expires)));
         [self.pace.due(), expires].into_iter().flatten().min()
     }
 }
@@ -238,7 +271,7 @@ mod tests {
         assert!(!driver.said(said(), Timestamp::UNIX_EPOCH, now), "the same again");
         driver.changed(PluginEvent::Deregistered(instance(1)), now);
         assert!(matches!(driver.goal(now + GRACE / 2), Goal::Devices(_)));
-        assert!(matches!(driver.goal(now + GRACE), Goal::Nothing) && driver.is_expired(now + GRACE));
+        assert!(matches!(driver.goal(now + GRACE), Goal::Nothing) && driver.is_forgotten(now + GRACE));
         driver.changed(PluginEvent::Registered(instance(2)), now + GRACE / 2);
         assert!(matches!(driver.goal(now + GRACE * 2), Goal::Devices(_)), "it came back in time");
         driver.said(Word::Unsupported, Timestamp::UNIX_EPOCH, now);
@@ -251,5 +284,25 @@ mod tests {
         let driver = Driver::gone(now);
         assert!(matches!(driver.goal(now), Goal::Leave));
         assert!(matches!(driver.goal(now + GRACE), Goal::Nothing));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slices_of_a_rejected_driver_go_at_once_and_return_in_vain() {
+        let now = Instant::now();
+        let rejected = || PluginEvent::Rejected { name: "d".to_owned() };
+        let mut driver = Driver::gone(now);
+        driver.changed(rejected(), now);
+        driver.pace.started(now);
+        assert_eq!((driver.is_expired(now), driver.due()), (true, None), "it has none yet");
+        driver.own_slices = 2;
+        assert!(driver.due().is_some_and(|due| due <= now + super::super::pace::INTERVAL));
+        driver.wiped(now);
+        assert_eq!((driver.is_expired(now), driver.due()), (false, Some(now + GRACE)), "they came back");
+        driver.changed(rejected(), now + GRACE / 2);
+        assert!(!driver.is_expired(now + GRACE / 2) && driver.is_expired(now + GRACE));
+        assert!(!driver.is_forgotten(now + GRACE * 9), "it may publish again");
+        driver.changed(PluginEvent::Registered(instance(1)), now);
+        driver.changed(rejected(), now);
+        assert!(!driver.is_expired(now + GRACE * 9), "the registered instance serves");
     }
 }

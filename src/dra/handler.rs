@@ -29,7 +29,7 @@ pub struct Dra {
 struct DriverReport {
     /// `On`, `Off`, or `Unavailable`.
     publishing: &'static str,
-    /// `Closed`, `Connecting`, `Open`, `Waiting`, or `Unsupported`.
+    /// `Closed`, `Connecting`, `Open`, `Waiting`, `Ended`, or `Unsupported`.
     stream: &'static str,
     last_message: Option<Timestamp>,
     devices: Option<usize>,
@@ -78,7 +78,7 @@ impl Dra {
 
     fn report(&self, driver: &Driver, publishing: Publishing) -> DriverReport {
         let retry = match &driver.link {
-            Link::Waiting(until) => Some(*until),
+            Link::Waiting(until) | Link::Ended(until) => Some(*until),
             Link::Closed | Link::Connecting | Link::Open | Link::Unsupported => None,
         };
         let retry = retry.or_else(|| driver.publish_error.as_ref().and_then(|_| driver.pace.due()));
@@ -96,6 +96,7 @@ impl Dra {
                 Link::Connecting => "Connecting",
                 Link::Open => "Open",
                 Link::Waiting(_) => "Waiting",
+                Link::Ended(_) => "Ended",
                 Link::Unsupported => "Unsupported",
             },
             last_message: driver.said_at,
@@ -119,13 +120,19 @@ impl PluginHandler for Dra {
                 "the name of a DRA driver must be a DNS subdomain of at most {DOMAIN_MAX} characters, such as gpu.example.com"
             )));
         }
-        if versions.iter().any(|version| is_supported(version)) {
+        if versions.iter().any(|version| reports_devices(version)) {
             return Ok(());
         }
-        let versions = if versions.is_empty() { "none".to_owned() } else { versions.join(", ") };
+        let supported = if versions.is_empty() { "none".to_owned() } else { versions.join(", ") };
+        let what = if versions.iter().any(|version| PREPARING_SERVICES.contains(&version.as_str())) {
+            "hostlet does not prepare devices yet, and deletes the ResourceSlices that this driver publishes for this \
+             node, so that no pod is scheduled here because of them"
+        } else {
+            "these are not versions of a DRA driver"
+        };
         Err(PluginRejected(format!(
-            "supported versions: {versions}; at least one must be a DRA service (v1.DRAPlugin, v1beta1.DRAPlugin, \
-             v1alpha4.Node, v1alpha3.Node) or a version 1.x"
+            "supported versions: {supported}; {what}. At least one must be v1alpha3.Node or a version 1.x, of a driver \
+             that reports its devices to the kubelet"
         )))
     }
 
@@ -133,12 +140,17 @@ impl PluginHandler for Dra {
         let now = Instant::now();
         let name = match &event {
             PluginEvent::Registered(instance) | PluginEvent::Deregistered(instance) => instance.name.clone(),
+            PluginEvent::Rejected { name } => name.clone(),
         };
+        if !is_domain(&name) {
+            // No slice can be its.
+            return;
+        }
         self.shared.with(|state| {
             let driver = state.drivers.entry(name.clone()).or_insert_with(|| Driver::gone(now));
             driver.changed(event, now);
-            if driver.serving().is_none() && state.publishing == Publishing::Off {
-                // It has no slices that must be removed later.
+            if driver.serving().is_none() && !state.has_reconciler {
+                // Nobody looks for slices that must be deleted later.
                 state.drivers.remove(&name);
             }
         });
@@ -154,15 +166,17 @@ impl PluginHandler for Dra {
     }
 }
 
-/// Whether hostlet accepts a driver with this version: a service name, as drivers send it since 1.32, or the semantic version of
-/// the registration that the helper of 1.30 sends. Which service a driver has shows only when it is called.
-fn is_supported(version: &str) -> bool {
-    const SERVICES: [&str; 4] = ["v1.DRAPlugin", "v1beta1.DRAPlugin", "v1alpha4.Node", "v1alpha3.Node"];
+/// The services of drivers that publish their ResourceSlices by themselves and want the kubelet to call them for each claim.
+const PREPARING_SERVICES: [&str; 3] = ["v1.DRAPlugin", "v1beta1.DRAPlugin", "v1alpha4.Node"];
+
+/// Whether a driver with this version may report its devices to the kubelet: the service that does it, or the semantic version
+/// of the registration that the helper of 1.30 sends. Whether a driver has that service shows only when it is called.
+fn reports_devices(version: &str) -> bool {
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
     let mut parts = version.strip_prefix('v').unwrap_or(version).split('.');
     let is_first = parts.next() == Some("1");
     let rest: Vec<&str> = parts.collect();
-    SERVICES.contains(&version)
+    version == "v1alpha3.Node"
         || (is_first && (1..=2).contains(&rest.len()) && rest.iter().all(|part| is_number(part)))
 }
 
@@ -177,23 +191,39 @@ mod tests {
     }
 
     #[test]
-    fn drivers_of_all_kubernetes_versions_are_accepted() {
-        for versions in [
-            &["1.0.0"][..],
-            &["v1.0.0"],
-            &["1.1"],
-            &["v1alpha3.Node"],
-            &["v1beta1.DRAPlugin"],
-            &["v1.DRAPlugin", "v1beta1.DRAPlugin", "v1alpha1.DRAResourceHealth"],
-        ] {
+    fn drivers_that_report_devices_are_accepted() {
+        let old =
+            [&["1.0.0"][..], &["v1.0.0"], &["1.1"], &["v1alpha3.Node"], &["1.0.0", "v1beta1.DRAPlugin"]];
+        for versions in old {
             assert_eq!(validate("gpu.example.com", versions), Ok(()), "{versions:?}");
         }
         for versions in [&[][..], &["2.0.0"], &["0.1.0"], &["v1.Else"], &["1"], &["1.0.0.0"], &["1.x"]] {
             let error = validate("gpu.example.com", versions).unwrap_err();
-            assert!(error.contains("v1.DRAPlugin"), "{error}");
+            assert!(error.contains("v1alpha3.Node") && error.contains("not versions"), "{error}");
         }
         for name in ["", "a b", "../x", &"a".repeat(64)] {
             assert!(validate(name, &["1.0.0"]).unwrap_err().contains("DNS subdomain"), "{name}");
         }
+    }
+
+    #[test]
+    fn drivers_whose_devices_must_be_prepared_are_rejected() {
+        let new: [&[&str]; 3] = [
+            &["v1.DRAPlugin", "v1beta1.DRAPlugin", "v1alpha1.DRAResourceHealth"],
+            &["v1beta1.DRAPlugin"],
+            &["v1alpha4.Node", "v1beta1.DRAPlugin"],
+        ];
+        for versions in new {
+            let error = validate("gpu.example.com", versions).unwrap_err();
+            assert!(error.contains(versions[0]) && error.contains("does not prepare devices"), "{error}");
+        }
+    }
+
+    #[test]
+    fn without_a_cluster_nothing_is_remembered_of_drivers_that_are_gone() {
+        let dra = Dra::new(WallClock::system());
+        dra.changed(PluginEvent::Rejected { name: "gpu.example.com".to_owned() });
+        dra.changed(PluginEvent::Rejected { name: "not a domain".to_owned() });
+        assert_eq!(dra.shared.with(|state| state.drivers.len()), 0);
     }
 }

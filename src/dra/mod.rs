@@ -1,6 +1,6 @@
 //! Devices of DRA drivers of the old kind, which report them to the kubelet, as ResourceSlices of this node: the stream of each
-//! driver, the translation of its messages, and the reconciler of the slices. Never touches a slice that a driver published by
-//! itself, nor a pod.
+//! driver, the translation of its messages, and the reconciler of the slices, which also deletes what drivers published that serve
+//! no pod here. Never touches a slice that a registered driver published by itself, nor a pod.
 //!
 //! Upstream's kubelet did this in Kubernetes 1.30 (KEP-4381); later drivers publish by themselves. `docs/dra.md` has the mapping.
 

@@ -1,4 +1,5 @@
-//! hostlet's slices on the API server, from lists, watches and responses, whichever is newest. Decides nothing.
+//! The slices of this node on the API server, from lists, watches and responses, whichever is newest: hostlet's, and those that
+//! drivers published by themselves. Decides nothing.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -18,14 +19,26 @@ struct Record {
     is_deleted: bool,
 }
 
-/// The slices of hostlet's pool on this node, of all drivers.
+/// A slice that a driver published by itself.
+#[derive(Clone, Debug)]
+struct OwnSlice {
+    driver: String,
+    uid: String,
+    since: Instant,
+    /// hostlet deleted it, and the watch has not shown that yet.
+    is_deleted: bool,
+}
+
+/// The slices of this node, of all drivers.
 #[derive(Debug)]
 pub(super) struct Observed {
     node: String,
     pool: String,
     version: Version,
-    /// By object name.
+    /// The slices of hostlet's pool by object name.
     records: BTreeMap<String, Record>,
+    /// The slices of other pools by object name.
+    own: BTreeMap<String, OwnSlice>,
     /// The list in progress: since when, and the names so far.
     listing: Option<(Instant, HashSet<String>)>,
     /// When the slices were last listed completely.
@@ -34,7 +47,15 @@ pub(super) struct Observed {
 
 impl Observed {
     pub(super) fn new(node: String, pool: String) -> Self {
-        Self { node, pool, version: Version::V1, records: BTreeMap::new(), listing: None, listed: None }
+        Self {
+            node,
+            pool,
+            version: Version::V1,
+            records: BTreeMap::new(),
+            own: BTreeMap::new(),
+            listing: None,
+            listed: None,
+        }
     }
 
     /// Another list begins, in this version of the API. Until it is complete, nothing is known for certain.
@@ -47,7 +68,7 @@ impl Observed {
         self.listed
     }
 
-    /// The drivers that have slices.
+    /// The drivers of which hostlet published slices.
     pub(super) fn drivers(&self) -> HashSet<String> {
         self.records
             .values()
@@ -56,13 +77,20 @@ impl Observed {
             .collect()
     }
 
-    /// The slices of a driver, by name.
+    /// Name and UID of each slice that a driver published by itself.
+    pub(super) fn own_of_driver(&self, driver: &str) -> Vec<(String, String)> {
+        let is_there = |(_, slice): &(&String, &OwnSlice)| slice.driver == driver && !slice.is_deleted;
+        self.own.iter().filter(is_there).map(|(name, slice)| (name.clone(), slice.uid.clone())).collect()
+    }
+
+    /// The slices of a driver that hostlet published, by name.
     pub(super) fn of_driver(&self, driver: &str) -> Vec<ObservedSlice> {
         let is_there = |record: &&Record| record.driver == driver && !record.is_deleted;
         self.records.values().filter(is_there).map(|record| record.slice.clone()).collect()
     }
 
-    /// Takes an event of the watch. Returns the drivers whose slices changed otherwise than by hostlet.
+    /// Takes an event of the watch. Returns the drivers that published slices by themselves, or whose slices of hostlet's pool
+    /// changed otherwise than by hostlet.
     pub(super) fn watched(&mut self, event: Event<Slice>, now: Instant) -> HashSet<String> {
         match event {
             Event::Init => self.listing = Some((now, HashSet::new())),
@@ -74,8 +102,11 @@ impl Observed {
             }
             Event::Apply(slice) => return self.store(slice, now).into_iter().collect(),
             Event::Delete(slice) => {
-                let record = self.records.remove(slice.metadata.name.as_deref().unwrap_or_default());
-                return record
+                let name = slice.metadata.name.as_deref().unwrap_or_default();
+                self.own.remove(name);
+                return self
+                    .records
+                    .remove(name)
                     .filter(|record| !record.is_deleted)
                     .map(|record| record.driver)
                     .into_iter()
@@ -85,21 +116,23 @@ impl Observed {
                 if let Some((began, names)) = self.listing.take() {
                     // What hostlet created meanwhile may be missing in the list.
                     self.records.retain(|name, record| names.contains(name) || record.since > began);
+                    self.own.retain(|name, slice| names.contains(name) || slice.since > began);
                 }
                 self.listed = Some(now);
-                let known = self.records.values().map(|record| record.driver.clone());
-                return known.collect();
+                let own = self.own.values().map(|slice| &slice.driver);
+                return self.records.values().map(|record| &record.driver).chain(own).cloned().collect();
             }
         }
         HashSet::new()
     }
 
-    /// Takes a slice from a response or the watch. Returns its driver if it is hostlet's and differs from what was known.
+    /// Takes a slice from a response or the watch. Returns its driver if it differs from what was known.
     pub(super) fn store(&mut self, slice: Slice, now: Instant) -> Option<String> {
-        let is_ours =
-            slice.spec.pool.name == self.pool && slice.spec.node_name.as_deref() == Some(&*self.node);
-        if !is_ours {
+        if slice.spec.node_name.as_deref() != Some(&*self.node) {
             return None;
+        }
+        if slice.spec.pool.name != self.pool {
+            return self.store_own(slice, now);
         }
         let driver = slice.spec.driver.clone();
         let slice = ObservedSlice::of(slice, self.version);
@@ -119,10 +152,25 @@ impl Observed {
         (is_changed && !is_deleted).then_some(driver)
     }
 
+    /// Takes a slice that a driver published by itself; its content is of no interest.
+    fn store_own(&mut self, slice: Slice, now: Instant) -> Option<String> {
+        let name = slice.metadata.name.unwrap_or_default();
+        let uid = slice.metadata.uid.unwrap_or_default();
+        if self.own.get(&name).is_some_and(|known| known.uid == uid) {
+            return None;
+        }
+        let driver = slice.spec.driver;
+        self.own.insert(name, OwnSlice { driver: driver.clone(), uid, since: now, is_deleted: false });
+        Some(driver)
+    }
+
     /// hostlet deleted a slice.
     pub(super) fn deleted(&mut self, name: &str) {
         if let Some(record) = self.records.get_mut(name) {
             record.is_deleted = true;
+        }
+        if let Some(slice) = self.own.get_mut(name) {
+            slice.is_deleted = true;
         }
     }
 
@@ -163,11 +211,6 @@ mod tests {
         let none = HashSet::new();
         assert_eq!(observed.watched(Event::Init, now), none);
         assert_eq!(observed.watched(Event::InitApply(slice("a", "1", 1)), now), d);
-        assert_eq!(
-            observed.watched(Event::InitApply(named("x", "1", 1, "n")), now),
-            none,
-            "the driver's own"
-        );
         assert_eq!(observed.listed(), None);
         assert_eq!(observed.watched(Event::InitDone, now), d);
         assert_eq!((observed.listed(), generations(&observed)), (Some(now), vec![1]));
@@ -181,6 +224,29 @@ mod tests {
         assert_eq!(observed.watched(Event::Delete(slice("a", "6", 2)), now), none);
         assert_eq!(observed.watched(Event::Apply(slice("b", "7", 2)), now), d);
         assert_eq!(observed.watched(Event::Delete(slice("b", "8", 2)), now), d, "somebody else deleted it");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slices_that_a_driver_published_by_itself_are_known_by_name() {
+        let now = Instant::now();
+        let mut observed = Observed::new("n".to_owned(), "n/hostlet".to_owned());
+        let (d, none) = (HashSet::from(["d".to_owned()]), HashSet::new());
+        let own = |version| named("x", version, 1, "n");
+        observed.watched(Event::Init, now);
+        assert_eq!(observed.watched(Event::InitApply(own("1")), now), d);
+        assert_eq!(observed.watched(Event::InitDone, now), d);
+        assert_eq!(observed.watched(Event::Apply(own("2")), now), none, "the same object");
+        assert_eq!(observed.own_of_driver("d"), [("x".to_owned(), "x".to_owned())]);
+        assert_eq!((generations(&observed), observed.drivers()), (vec![], none.clone()), "not hostlet's");
+        observed.deleted("x");
+        assert_eq!(
+            observed.watched(Event::Apply(own("3")), now),
+            none,
+            "what others write while it is deleted"
+        );
+        assert!(observed.own_of_driver("d").is_empty());
+        observed.watched(Event::Delete(own("4")), now);
+        assert_eq!(observed.watched(Event::Apply(own("5")), now), d, "it is there again");
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,4 +1,5 @@
-//! Makes the slices of the API server what the drivers said last. Retries forever; `plan` decides.
+//! Makes the slices of the API server what the drivers said last, and deletes those of drivers that serve no pod here. Retries
+//! forever; `plan` and [`Driver`] decide.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -108,33 +109,45 @@ impl Reconciler {
         }
     }
 
-    /// Removes all slices of hostlet's pool, then ends: an earlier run published them, and this one does not.
-    pub(super) async fn remove_all(self) {
+    /// Runs forever without publishing: removes the slices of hostlet's pool, which an earlier run published, and those of drivers
+    /// that are gone or rejected. Sends nothing while there is none of these.
+    pub(super) async fn run_without_publishing(self) {
+        loop {
+            self.remove_unserved().await;
+            self.dra.shared.registered.notified().await;
+        }
+    }
+
+    async fn remove_unserved(&self) {
         let mut backoff = None;
         loop {
             match self.served().await {
-                Ok(None) => return,
+                Ok(None) => {
+                    self.dra
+                        .shared
+                        .with(|state| state.drivers.retain(|_, driver| driver.serving().is_some()));
+                    return;
+                }
                 Ok(Some(version)) => {
                     self.follow_and_work(version).await;
-                    if self.is_empty() {
-                        // What was unknown besides its slices.
-                        self.dra
-                            .shared
-                            .with(|state| state.drivers.retain(|_, driver| driver.serving().is_some()));
+                    if self.is_done() {
                         return;
                     }
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "cannot look for ResourceSlices of an earlier run; trying again");
+                    tracing::debug!(%error, "cannot look for ResourceSlices; trying again");
                     sleep(pause(&OUTAGE, &mut backoff, error.retry_after())).await;
                 }
             }
         }
     }
 
-    fn is_empty(&self) -> bool {
+    /// Whether there is no slice of hostlet's pool, and no driver that is gone or rejected, whose slices must be watched.
+    fn is_done(&self) -> bool {
         let observed = self.observed.lock();
-        observed.listed().is_some() && observed.drivers().is_empty()
+        let is_empty = observed.listed().is_some() && observed.drivers().is_empty();
+        is_empty
+            && self.dra.shared.with(|state| state.drivers.values().all(|driver| driver.serving().is_some()))
     }
 
     /// The newest version that the server and hostlet know.
@@ -263,7 +276,7 @@ impl Reconciler {
                 }
                 continue;
             }
-            if !self.publishes && self.is_empty() {
+            if !self.publishes && self.is_done() {
                 return;
             }
             let resync = listed.map(|listed| listed + RESYNC);
@@ -323,28 +336,55 @@ impl Reconciler {
     /// Reconciles the slices of a driver. Breaks if the slices must be listed again first.
     async fn reconcile(&self, api: &SliceApi, owner: Option<&NodeOwner>, name: &str) -> ControlFlow<()> {
         let now = Instant::now();
-        let goal = self.dra.shared.driver(name, |driver| {
+        let plan = self.dra.shared.driver(name, |driver| {
             driver.pace.started(now);
-            driver.goal(now)
+            (driver.goal(now), driver.is_expired(now))
         });
-        let goal = if self.publishes { goal } else { Some(Goal::Nothing) };
-        let result = match goal {
-            None | Some(Goal::Leave) => Ok(()),
-            Some(Goal::Nothing) => self.write(api, owner, name, &Inventory::default()).await,
-            Some(Goal::Devices(inventory)) => self.write(api, owner, name, &inventory).await,
+        let Some((goal, is_expired)) = plan else { return ControlFlow::Continue(()) };
+        let goal = if self.publishes { goal } else { Goal::Nothing };
+        let mut result = match goal {
+            Goal::Leave => Ok(()),
+            Goal::Nothing => self.write(api, owner, name, &Inventory::default()).await,
+            Goal::Devices(inventory) => self.write(api, owner, name, &inventory).await,
         };
+        if result.is_ok() && is_expired {
+            result = self.wipe(api, name).await;
+        }
         self.record(name, result)
+    }
+
+    /// Deletes the slices that a driver published by itself: no instance of it serves pods here.
+    async fn wipe(&self, api: &SliceApi, name: &str) -> Result<(), SliceError> {
+        let slices = self.observed.lock().own_of_driver(name);
+        for (slice, uid) in &slices {
+            let result = api.delete(slice, uid).await;
+            self.dra.writes.count(name, "delete", result.is_err());
+            result?;
+            self.observed.lock().deleted(slice);
+        }
+        if !slices.is_empty() {
+            tracing::info!(
+                driver = name,
+                slices = slices.len(),
+                "deleted the ResourceSlices of a DRA driver that is not registered"
+            );
+            self.dra.shared.driver(name, |driver| driver.wiped(Instant::now()));
+        }
+        Ok(())
     }
 
     /// Records the result of a reconciliation.
     fn record(&self, name: &str, result: Result<(), SliceError>) -> ControlFlow<()> {
         let now = Instant::now();
-        let slices = self.observed.lock().of_driver(name).len();
+        let (slices, own_slices) = {
+            let observed = self.observed.lock();
+            (observed.of_driver(name).len(), observed.own_of_driver(name).len())
+        };
         let (mut is_new, mut must_list) = (false, false);
         let error = result.err();
         self.dra.shared.with(|state| {
             let Some(driver) = state.drivers.get_mut(name) else { return };
-            driver.slices = slices;
+            (driver.slices, driver.own_slices) = (slices, own_slices);
             let text = error.as_ref().map(ToString::to_string);
             is_new = text.is_some() && driver.publish_error != text;
             driver.publish_error = text;
@@ -355,7 +395,7 @@ impl Reconciler {
                     driver.pace.failed(now, error.retry_after(), rand::random());
                 }
             }
-            if error.is_none() && slices == 0 && driver.is_expired(now) {
+            if error.is_none() && driver.is_forgotten(now) {
                 state.drivers.remove(name);
             }
         });
@@ -473,7 +513,10 @@ impl Reconciler {
             Write::SetOwner { base } => {
                 ("update", None, api.set_owner(&observed[base], owner).await.map(Some))
             }
-            Write::Delete { base } => ("delete", None, api.delete(&observed[base]).await.map(|()| None)),
+            Write::Delete { base } => {
+                let slice = &observed[base];
+                ("delete", None, api.delete(&slice.name, &slice.uid).await.map(|()| None))
+            }
         };
         self.dra.writes.count(driver, verb, result.is_err());
         let mut known = self.observed.lock();

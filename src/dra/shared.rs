@@ -37,6 +37,8 @@ pub(super) type Drivers = BTreeMap<String, Driver>;
 pub(super) struct State {
     pub(super) drivers: Drivers,
     pub(super) publishing: Publishing,
+    /// Whether somebody deletes the slices of drivers that are gone: in a cluster, also without publishing.
+    pub(super) has_reconciler: bool,
 }
 
 /// The shared state. Clones share it.

@@ -225,13 +225,13 @@ impl SliceApi {
     }
 
     /// Deletes this slice, not another one of its name. A missing one counts as deleted.
-    pub(super) async fn delete(&self, observed: &ObservedSlice) -> Result<(), SliceError> {
-        let uid = Preconditions { uid: Some(observed.uid.clone()), resource_version: None };
+    pub(super) async fn delete(&self, name: &str, uid: &str) -> Result<(), SliceError> {
+        let uid = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
         let parameters = DeleteParams::default().preconditions(uid);
-        match self.slices.delete(&observed.name, &parameters).await {
+        match self.slices.delete(name, &parameters).await {
             Ok(_) => Ok(()),
             Err(error) if error_kind(&error) == ApiErrorKind::NotFound => Ok(()),
-            Err(error) => Err(SliceError::Delete { name: observed.name.clone(), error: Box::new(error) }),
+            Err(error) => Err(SliceError::Delete { name: name.to_owned(), error: Box::new(error) }),
         }
     }
 }

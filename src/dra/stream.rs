@@ -1,11 +1,13 @@
 //! The stream of one driver instance: opened, read, and opened again after it ended, until the instance says that it has none. Takes
 //! the latest message at most once a second.
 
+use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::FutureExt;
 use futures::stream::{BoxStream, StreamExt};
 use hostlet_proto::dra::NodeListAndWatchResourcesResponse;
 use tokio::time::Instant;
@@ -18,12 +20,17 @@ use crate::plugin::PluginInstance;
 use crate::telemetry::Changed;
 use crate::types::{Backoff, BackoffPolicy, WallClock, error_chain, one_line, sleep_until};
 
-/// Pauses before a stream is opened again; the constants of the kubelet of 1.30.
+/// Pauses before a stream that failed is opened again; the constants of the kubelet of 1.30, whose back-off is reset after twice
+/// the longest pause without a failure.
 const BACKOFF: BackoffPolicy = BackoffPolicy {
     initial: Duration::from_secs(5),
     max: Duration::from_secs(180),
-    reset_after: Duration::MAX,
+    reset_after: Duration::from_secs(360),
 };
+
+/// The pause after a driver ended its stream because it had said everything. It may also have been stopped in an orderly way, and
+/// be back at the same socket.
+const PAUSE_AFTER_END: Duration = Duration::from_secs(600);
 
 /// Maximum length of a driver's error message in a report, in bytes.
 const MESSAGE_MAX: usize = 300;
@@ -62,9 +69,12 @@ pub(super) enum StreamError {
         /// The driver's message.
         message: String,
     },
-    /// The driver ended the stream without an error.
-    #[error("the driver ended the stream")]
-    Ended,
+    /// The driver ended the stream without an error, and without a message.
+    #[error("the driver ended the stream before it sent a message")]
+    Empty,
+    /// hostlet itself failed.
+    #[error("reading the stream panicked")]
+    Panicked,
 }
 
 /// Opens streams.
@@ -93,51 +103,59 @@ impl StreamContext {
         let (mut backoff, mut reported) = (None, Changed::new());
         loop {
             self.set_link(&instance, Link::Connecting, None);
-            let error = match self.dial.open(&instance.endpoint).await {
-                Ok(messages) => {
-                    self.set_link(&instance, Link::Open, None);
-                    self.read(&instance, messages, &mut backoff).await
+            // A panic is a failure like any other: whatever the driver sent to cause it, it may send again at once.
+            let attempt = AssertUnwindSafe(self.attempt(&instance)).catch_unwind();
+            let until = match attempt.await.unwrap_or(Err(StreamError::Panicked)) {
+                Ok(()) => {
+                    let until = Instant::now() + jittered(PAUSE_AFTER_END);
+                    tracing::debug!(driver = instance.name, instance = %instance.id, "the driver ended its stream");
+                    self.set_link(&instance, Link::Ended(until), None);
+                    until
                 }
-                Err(error) => error,
+                Err(StreamError::Unimplemented) => {
+                    tracing::info!(
+                        driver = instance.name,
+                        instance = %instance.id,
+                        "the driver does not report its devices to the kubelet; it publishes ResourceSlices by itself, if any"
+                    );
+                    self.set_link(&instance, Link::Unsupported, None);
+                    self.say(&instance, Word::Unsupported);
+                    return;
+                }
+                Err(error) => {
+                    let now = Instant::now();
+                    let next = Backoff::next(backoff, &BACKOFF, now, now);
+                    backoff = Some(next);
+                    let until = now + jittered(next.delay);
+                    let error = one_line(&error_chain(&error), MESSAGE_MAX);
+                    if reported.see(error.clone()) {
+                        tracing::warn!(
+                            driver = instance.name,
+                            instance = %instance.id,
+                            error,
+                            "the stream of devices failed; opening it again in {:?}, and so on",
+                            until - now
+                        );
+                    }
+                    self.set_link(&instance, Link::Waiting(until), Some(error));
+                    until
+                }
             };
-            if let StreamError::Unimplemented = error {
-                tracing::info!(
-                    driver = instance.name,
-                    instance = %instance.id,
-                    "the driver does not report its devices to the kubelet; it publishes ResourceSlices by itself, if any"
-                );
-                self.set_link(&instance, Link::Unsupported, None);
-                self.say(&instance, Word::Unsupported);
-                return;
-            }
-            let now = Instant::now();
-            let next = Backoff::next(backoff, &BACKOFF, now, now);
-            backoff = Some(next);
-            // Jitter: drivers of many nodes may have failed at once.
-            let until = now + next.delay.mul_f64(rand::random_range(0.5..1.0));
-            let error = one_line(&error_chain(&error), MESSAGE_MAX);
-            if reported.see(error.clone()) {
-                tracing::warn!(
-                    driver = instance.name,
-                    instance = %instance.id,
-                    error,
-                    "the stream of devices ended; opening it again in {:?}, and so on",
-                    until - now
-                );
-            }
-            self.set_link(&instance, Link::Waiting(until), Some(error));
             tokio::time::sleep_until(until).await;
         }
     }
 
-    /// Reads messages until the stream ends. A message resets the back-off.
-    async fn read(
-        &self,
-        instance: &PluginInstance,
-        mut messages: Messages,
-        backoff: &mut Option<Backoff<Instant>>,
-    ) -> StreamError {
+    /// Opens the stream and reads it to its end.
+    async fn attempt(&self, instance: &PluginInstance) -> Result<(), StreamError> {
+        let messages = self.dial.open(&instance.endpoint).await?;
+        self.set_link(instance, Link::Open, None);
+        self.read(instance, messages).await
+    }
+
+    /// Reads messages until the stream ends. The end after a message is no error: the driver has said everything.
+    async fn read(&self, instance: &PluginInstance, mut messages: Messages) -> Result<(), StreamError> {
         let mut latest: Option<NodeListAndWatchResourcesResponse> = None;
+        let mut has_message = false;
         let mut next = Instant::now();
         loop {
             tokio::select! {
@@ -153,7 +171,7 @@ impl StreamContext {
                 // Cancel-safe: the stream keeps its state. Read all the time, so that nothing outdated waits in the driver.
                 message = messages.next() => match message {
                     Some(Ok(message)) => {
-                        *backoff = None;
+                        has_message = true;
                         latest = Some(message);
                     }
                     ended => {
@@ -161,7 +179,11 @@ impl StreamContext {
                         if let Some(message) = latest.take() {
                             self.take(instance, &message);
                         }
-                        return ended.and_then(Result::err).unwrap_or(StreamError::Ended);
+                        return match ended {
+                            Some(Err(error)) => Err(error),
+                            _ if has_message => Ok(()),
+                            _ => Err(StreamError::Empty),
+                        };
                     }
                 },
             }
@@ -205,4 +227,9 @@ impl StreamContext {
             }
         });
     }
+}
+
+/// A pause that differs by node: drivers of many nodes may have failed at once.
+fn jittered(pause: Duration) -> Duration {
+    pause.mul_f64(rand::random_range(0.5..1.0))
 }

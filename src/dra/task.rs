@@ -22,11 +22,11 @@ use crate::plugin::{InstanceId, PluginInstance};
 pub struct DraSettings {
     /// The node's name.
     pub node: String,
-    /// Whether slices are published. If not, those of an earlier run are removed.
+    /// Whether devices are published. If not, slices of an earlier run are removed.
     pub publishes: bool,
 }
 
-/// Publishes the devices of drivers as ResourceSlices.
+/// Publishes the devices of drivers as ResourceSlices, and removes those of drivers that serve no pod here.
 pub struct DraTask {
     dra: Dra,
     publishes: bool,
@@ -44,9 +44,12 @@ impl DraTask {
         node: watch::Receiver<Option<Arc<Node>>>,
         events: NodeEvents,
     ) -> Self {
-        if settings.publishes {
-            dra.shared.with(|state| state.publishing = Publishing::Unavailable);
-        }
+        dra.shared.with(|state| {
+            state.has_reconciler = true;
+            if settings.publishes {
+                state.publishing = Publishing::Unavailable;
+            }
+        });
         let publishes = settings.publishes;
         let reconciler = Reconciler::new(dra, settings, client, node, events.clone());
         Self { dra: dra.clone(), publishes, reconciler, dial: Arc::new(GrpcDial), events }
@@ -73,8 +76,7 @@ impl DraTask {
             if publishes {
                 tokio::join!(streams.run(), reconciler.run());
             } else {
-                reconciler.remove_all().await;
-                std::future::pending().await
+                reconciler.run_without_publishing().await;
             }
         };
         tokio::select! {
@@ -103,13 +105,9 @@ impl Streams {
             tokio::select! {
                 // Cancel-safe: a notification is consumed only when returned.
                 () = registered.notified() => {}
-                // Cancel-safe: a finished stream leaves the set only when returned. It ends only without support, or by a panic.
-                Some(ended) = self.streams.join_next_with_id() => {
-                    if let Err(error) = &ended && error.is_panic() {
-                        tracing::error!(%error, "the stream of a DRA driver failed; opening it again");
-                        self.running.retain(|_, (_, handle)| handle.id() != error.id());
-                    }
-                }
+                // Cancel-safe: a finished stream leaves the set only when returned. It ends only if its driver has no devices to
+                // report, or serves no more.
+                Some(_) = self.streams.join_next() => {}
             }
         }
     }

@@ -89,35 +89,124 @@ async fn a_thousand_updates_a_second_are_one_write_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_ends_is_opened_again_with_growing_pauses() {
+async fn a_stream_that_fails_is_opened_again_with_growing_pauses() {
     let all = devices(0..3, 1);
     let (daemon, socket) = with(&all).await;
-    for ends_well in [false, true] {
-        daemon.drivers.opened.lock().clear();
-        let began = Instant::now();
-        daemon.drivers.change(&socket, |script| {
-            script.cuts += 1;
-            script.ends_well = ends_well;
-        });
-        sleep(seconds(6)).await;
-        let opened = daemon.drivers.opened.lock().clone();
-        assert_eq!(opened.len(), 1, "ends well: {ends_well}");
-        assert!(opened[0].0 - began >= Duration::from_millis(2500));
-    }
+    daemon.drivers.opened.lock().clear();
+    let began = Instant::now();
+    daemon.drivers.change(&socket, |script| script.cuts += 1);
+    sleep(seconds(6)).await;
+    let opened = daemon.drivers.opened.lock().clone();
+    assert_eq!(opened.len(), 1);
+    assert!(opened[0].0 - began >= Duration::from_millis(2500));
     let began = Instant::now();
     daemon.drivers.opened.lock().clear();
     daemon.drivers.change(&socket, |script| script.is_down = true);
     sleep(seconds(3600)).await;
-    let opened: Vec<Instant> = daemon.drivers.opened.lock().iter().map(|(at, _)| *at).collect();
-    let pauses: Vec<u64> =
-        std::iter::once(&began).chain(&opened).zip(&opened).map(|(a, b)| (*b - *a).as_secs()).collect();
-    assert!(pauses[0] <= 5 && pauses.iter().skip(6).all(|pause| (89..=180).contains(pause)), "{pauses:?}");
+    let pauses = pauses(&daemon, began);
+    assert!(pauses[0] <= 10 && pauses.iter().skip(6).all(|pause| (89..=180).contains(pause)), "{pauses:?}");
     let report = daemon.dra.describe(DRIVER).unwrap();
     assert!(report["lastError"].is_string() && report["nextRetry"].is_string(), "{report}");
     assert_eq!(daemon.published(DRIVER).as_ref(), Ok(&all), "its slices remain");
     daemon.drivers.change(&socket, |script| script.is_down = false);
     daemon.drivers.say(&socket, message(&devices(0..4, 1), false));
     daemon.publishes(DRIVER, &devices(0..4, 1), seconds(200)).await;
+}
+
+/// The pauses before each opened stream, in seconds.
+fn pauses(daemon: &Daemon, began: Instant) -> Vec<u64> {
+    let opened: Vec<Instant> = daemon.drivers.opened.lock().iter().map(|(at, _)| *at).collect();
+    std::iter::once(&began).chain(&opened).zip(&opened).map(|(a, b)| (*b - *a).as_secs()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_has_said_everything_may_end_its_stream() {
+    let all = devices(0..3, 1);
+    let (daemon, socket) = with(&all).await;
+    daemon.drivers.opened.lock().clear();
+    let began = Instant::now();
+    daemon.drivers.change(&socket, |script| (script.cuts, script.ends_well) = (1, true));
+    sleep(seconds(100)).await;
+    let report = daemon.dra.describe(DRIVER).unwrap();
+    assert_eq!((&report["stream"], &report["lastError"]), (&json!("Ended"), &Value::Null));
+    sleep(MINUTE * 11).await;
+    let pauses = pauses(&daemon, began);
+    assert!(pauses.len() == 1 && pauses[0] >= 180, "{pauses:?}");
+    assert_eq!(daemon.published(DRIVER), Ok(all));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_ends_without_a_message_or_panics_is_opened_again_with_pauses() {
+    for is_poison in [false, true] {
+        let mut daemon = Daemon::new();
+        daemon.start();
+        let socket = daemon.register(DRIVER);
+        daemon.drivers.change(&socket, |script| {
+            (script.is_poison, script.ends_well, script.is_silent) = (is_poison, true, true);
+        });
+        sleep(seconds(3600)).await;
+        let opened = daemon.drivers.opened.lock().len();
+        assert!((20..60).contains(&opened), "opened {opened} times, panics: {is_poison}");
+        let report = daemon.dra.describe(DRIVER).unwrap();
+        let expected = if is_poison { "panicked" } else { "before it sent a message" };
+        assert!(report["lastError"].as_str().unwrap().contains(expected), "{report}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn slices_of_drivers_that_are_gone_are_deleted() {
+    for publishes in [true, false] {
+        let mut daemon = Daemon::new();
+        daemon.publishes = publishes;
+        let (of_gone, of_other_node) =
+            (daemon.put_own("gone.example.com", NODE), daemon.put_own(DRIVER, "node2"));
+        let of_registered = daemon.put_own(DRIVER, NODE);
+        daemon.start();
+        let socket = daemon.register(DRIVER);
+        sleep(seconds(20)).await;
+        assert!(daemon.has(&of_gone), "its driver may still register");
+        sleep(seconds(20)).await;
+        assert!(!daemon.has(&of_gone));
+        sleep(MINUTE * 30).await;
+        assert!(daemon.has(&of_registered) && daemon.has(&of_other_node));
+        daemon.deregister(&socket);
+        sleep(seconds(20)).await;
+        assert!(daemon.has(&of_registered), "it may be a restart");
+        sleep(seconds(20)).await;
+        assert!(!daemon.has(&of_registered) && daemon.has(&of_other_node));
+        assert_eq!(daemon.writes().len(), 2, "publishes: {publishes}");
+        if !publishes {
+            let requests = daemon.api.requests().len();
+            sleep(MINUTE * 60).await;
+            assert_eq!(daemon.api.requests().len(), requests, "it is idle");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_rejected_driver_publishes_is_deleted_whenever_it_comes_back() {
+    for publishes in [true, false] {
+        let mut daemon = Daemon::new();
+        daemon.publishes = publishes;
+        let slice = daemon.put_own(DRIVER, NODE);
+        daemon.start();
+        daemon.reject(DRIVER);
+        sleep(seconds(2)).await;
+        assert!(!daemon.has(&slice), "publishes: {publishes}");
+        for _ in 0..3 {
+            daemon.put_own(DRIVER, NODE);
+            sleep(seconds(20)).await;
+            assert!(daemon.has(&slice), "a driver that publishes again at once is no loop");
+            daemon.reject(DRIVER);
+            sleep(seconds(12)).await;
+            assert!(!daemon.has(&slice));
+        }
+        assert_eq!(daemon.writes().len(), 4);
+        daemon.register(DRIVER);
+        daemon.put_own(DRIVER, NODE);
+        sleep(MINUTE * 30).await;
+        assert!(daemon.has(&slice), "a later version of the driver is accepted");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -207,17 +296,15 @@ async fn nothing_is_written_while_publishing_is_off_and_old_slices_are_removed()
     assert_eq!(foreign_slices(&daemon), foreign);
 }
 
-/// Slices that hostlet must not touch: of the driver's own pool, and of another node.
+/// Slices that hostlet must not touch: of a registered driver's own pool, and of another node.
 fn foreign_slices(daemon: &Daemon) -> Vec<Value> {
-    for (name, node, pool) in [("own", NODE, NODE), ("elsewhere", "node2", "node2/hostlet")] {
-        let path = format!("{SLICES}/{name}");
-        if daemon.api.get::<Value>(&path).is_none() {
-            let spec = json!({"driver": DRIVER, "nodeName": node, "devices": [{"name": "own"}],
-                "pool": {"name": pool, "generation": 1, "resourceSliceCount": 1}});
-            daemon.api.put(&path, &json!({"metadata": {"name": name}, "spec": spec}));
+    let paths = [NODE, "node2"].map(|node| format!("{SLICES}/{node}-{DRIVER}"));
+    for (path, node) in paths.iter().zip([NODE, "node2"]) {
+        if !daemon.has(path) {
+            daemon.put_own(DRIVER, node);
         }
     }
-    ["own", "elsewhere"].map(|name| daemon.api.get(&format!("{SLICES}/{name}")).unwrap_or_default()).into()
+    paths.map(|path| daemon.api.get(&path).unwrap_or_default()).into()
 }
 
 #[tokio::test(start_paused = true)]
@@ -482,7 +569,7 @@ async fn perform(daemon: &mut Daemon, step: &Step) {
 
 async fn converges(steps: Vec<Step>) {
     let mut daemon = Daemon::new();
-    let foreign = foreign_slices(&daemon);
+    let elsewhere = daemon.put_own("gpu.example.com", "node2");
     daemon.start();
     for step in &steps {
         perform(&mut daemon, step).await;
@@ -524,7 +611,7 @@ async fn converges(steps: Vec<Step>) {
             assert_eq!(daemon.writes().len() - before, 1, "one device, one write");
         }
     }
-    assert_eq!(foreign_slices(&daemon), foreign, "slices of others were touched");
+    assert!(daemon.has(&elsewhere), "a slice of another node was touched");
 }
 
 proptest! {

@@ -67,10 +67,14 @@ pub(super) fn message(devices: &Devices, with_lists: bool) -> NodeListAndWatchRe
 pub(super) struct Script {
     /// Its socket refuses connections.
     pub(super) is_down: bool,
+    /// hostlet panics when it opens the stream.
+    pub(super) is_poison: bool,
     /// It does not have the method.
     pub(super) is_unsupported: bool,
     /// Open streams end when this changes, with an error or without.
     pub(super) cuts: usize,
+    /// Streams end at once.
+    pub(super) is_silent: bool,
     /// Whether they end without an error.
     pub(super) ends_well: bool,
     /// What it says, and how often it said something.
@@ -107,6 +111,7 @@ impl Dial for ScriptedDrivers {
             message: message.to_owned(),
         };
         let script = self.scripts.lock().get(endpoint).map(watch::Sender::subscribe);
+        assert!(!script.as_ref().is_some_and(|script| script.borrow().is_poison), "a panic of a test");
         let Some(script) = script.filter(|script| !script.borrow().is_down) else {
             return Err(failed("connection refused"));
         };
@@ -120,7 +125,7 @@ impl Dial for ScriptedDrivers {
                 if now.is_unsupported {
                     return Some((Err(StreamError::Unimplemented), (script, seen, true)));
                 }
-                if now.cuts != cuts || now.is_down {
+                if now.cuts != cuts || now.is_down || now.is_silent {
                     let error = StreamError::Failed { code: tonic::Code::Unknown, message: "cut".to_owned() };
                     return if now.ends_well { None } else { Some((Err(error), (script, seen, true))) };
                 }
@@ -217,6 +222,25 @@ impl Daemon {
         });
         self.instances.push(instance.clone());
         self.dra.changed(PluginEvent::Registered(instance));
+    }
+
+    /// Rejects an instance of this name.
+    pub(super) fn reject(&self, driver: &str) {
+        self.dra.changed(PluginEvent::Rejected { name: driver.to_owned() });
+    }
+
+    /// Puts a slice that a driver publishes by itself, on this node or another.
+    pub(super) fn put_own(&self, driver: &str, node: &str) -> String {
+        let path = format!("{SLICES}/{node}-{driver}");
+        let spec = json!({"driver": driver, "nodeName": node, "devices": [{"name": "own"}],
+            "pool": {"name": node, "generation": 1, "resourceSliceCount": 1}});
+        self.api.put(&path, &json!({"metadata": {"name": format!("{node}-{driver}")}, "spec": spec}));
+        path
+    }
+
+    /// Whether an object is there.
+    pub(super) fn has(&self, path: &str) -> bool {
+        self.api.get::<Value>(path).is_some()
     }
 
     /// Deregisters the instances with this socket.

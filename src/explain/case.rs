@@ -73,6 +73,17 @@ pub struct PullSoFar {
     pub pulls: usize,
 }
 
+/// A container that hostlet stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerKill {
+    /// Its name.
+    pub container: String,
+    /// When its stop began.
+    pub at: Timestamp,
+    /// Why, as its event says.
+    pub why: String,
+}
+
 /// The input of an explanation.
 #[derive(Clone, Debug)]
 pub struct ExplainInput<'a> {
@@ -102,6 +113,8 @@ pub struct ExplainInput<'a> {
     pub shutdown: Option<Timestamp>,
     /// Its failing probes.
     pub failing_probes: Vec<FailingProbe>,
+    /// The containers of it that hostlet stopped, oldest first, as far as that is still known.
+    pub kills: Vec<ContainerKill>,
     /// The last log line of failed containers, by name.
     pub log_ends: BTreeMap<String, String>,
     /// The credential providers for its images that failed when they were asked last, with their errors.

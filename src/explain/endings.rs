@@ -1,9 +1,12 @@
 //! How a container terminated, in words, and what to do about it.
 
+use std::time::Duration;
+
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ContainerStateTerminated;
 use nix::sys::signal::Signal;
 
-use super::case::ExplainInput;
+use super::case::{ContainerKill, ExplainInput};
 use super::causes::{OF_CONTAINER, find, innermost_message, of_log_end};
 use super::explanation::one_line;
 
@@ -21,24 +24,27 @@ pub(super) fn how_it_ended(case: &ExplainInput<'_>, name: &str, ended: &Containe
             None => "cannot be started".to_owned(),
         };
     }
-    let how = match (ended.reason.as_deref(), ended.exit_code) {
-        (Some("OOMKilled"), 0 | 137) => "was killed because it used more memory than its limit".to_owned(),
-        (Some("OOMKilled"), code) => {
+    let how = match (ended.reason.as_deref(), kill_of(case, name, ended), ended.exit_code) {
+        (Some("OOMKilled"), _, 0 | 137) => "was killed because it used more memory than its limit".to_owned(),
+        (Some("OOMKilled"), _, code) => {
             format!(
                 "ended with exit code {code} after the kernel killed one of its processes, because it used more \
                  memory than its limit"
             )
         }
-        (Some("ContainerStatusUnknown"), _) => {
+        (Some("ContainerStatusUnknown"), _, _) => {
             "has terminated while hostlet could not observe it, so its exit code is unknown".to_owned()
         }
-        (_, 0) => "ended by itself with exit code 0, which is success".to_owned(),
-        (_, 126) => "ended with exit code 126: its command cannot be executed".to_owned(),
-        (_, 127) => "ended with exit code 127: its command was not found".to_owned(),
-        (_, 137) => "was killed (exit code 137, SIGKILL), and not for its memory limit".to_owned(),
-        (_, 139) => "crashed (exit code 139, segmentation fault)".to_owned(),
-        (_, 143) => "was terminated (exit code 143, SIGTERM)".to_owned(),
-        (_, code) => match Signal::try_from(code - SIGNALED) {
+        (_, Some(kill), code) => {
+            format!("was stopped by hostlet (exit code {code}): {}", kill.why.trim_end_matches('.'))
+        }
+        (_, None, 0) => "ended by itself with exit code 0, which is success".to_owned(),
+        (_, None, 126) => "ended with exit code 126: its command cannot be executed".to_owned(),
+        (_, None, 127) => "ended with exit code 127: its command was not found".to_owned(),
+        (_, None, 137) => "was killed (exit code 137, SIGKILL), and not for its memory limit".to_owned(),
+        (_, None, 139) => "crashed (exit code 139, segmentation fault)".to_owned(),
+        (_, None, 143) => "was terminated (exit code 143, SIGTERM)".to_owned(),
+        (_, None, code) => match Signal::try_from(code - SIGNALED) {
             Ok(signal) => format!("was terminated by a signal (exit code {code}, {signal})"),
             Err(_) => format!("ended with exit code {code}"),
         },
@@ -65,36 +71,60 @@ pub(super) fn remedy_of_end(
     }
     let words =
         if message.trim().is_empty() { case.log_ends.get(name).map_or("", String::as_str) } else { message };
-    let known = match (ended.reason.as_deref(), ended.exit_code) {
-        (Some("OOMKilled"), _) => {
+    let known = match (ended.reason.as_deref(), kill_of(case, name, ended), ended.exit_code) {
+        (Some("OOMKilled"), _, _) => {
             Some(format!("raise resources.limits.memory of container {name}, or have it use less"))
         }
-        (Some("ContainerStatusUnknown"), _) => Some("nothing: it is created again".to_owned()),
-        (_, 0) => Some(
+        (Some("ContainerStatusUnknown"), _, _) => Some("nothing: it is created again".to_owned()),
+        (_, Some(kill), _) => remedy_of_kill(kill).map(str::to_owned),
+        (_, None, 0) => Some(
             "if it should terminate, set restartPolicy to OnFailure or Never; if it should keep running, its \
              program must not go into the background"
                 .to_owned(),
         ),
-        (_, _) if of_log_end(words).is_some() => of_log_end(words).map(str::to_owned),
-        (_, 126 | 127) => {
+        (_, None, _) if of_log_end(words).is_some() => of_log_end(words).map(str::to_owned),
+        (_, None, 126 | 127) => {
             Some(format!("check command and args of container {name} against what is in its image"))
         }
-        (_, 137) => Some(
+        (_, None, 137) => Some(format!(
             "someone killed it, or the kernel did because the whole host was out of memory (journalctl -k | \
              grep -i \"out of \
-             memory\"), or its own program did"
-                .to_owned(),
-        ),
-        (_, 143) => Some(
-            "another process or a user on this host terminated it; hostlet did not".to_owned(),
-        ),
-        (_, 132 | 134 | 135 | 136 | 139) => Some(
+             memory\"), or its own program did; {NO_RECORD}"
+        )),
+        (_, None, 143) => {
+            Some(format!("another process or a user on this host may have terminated it; {NO_RECORD}"))
+        }
+        (_, None, 132 | 134 | 135 | 136 | 139) => Some(
             "its program has a bug, or is built for another processor; a core dump helps its authors"
                 .to_owned(),
         ),
-        (_, _) => None,
+        (_, None, _) => None,
     };
     known.map_or_else(|| logs.clone(), |known| format!("{known}; {logs}"))
+}
+
+/// What is said of a container that something terminated.
+const NO_RECORD: &str = "hostlet has no record of stopping it, but remembers that only until it restarts";
+
+/// The stop by hostlet that a container ended with, if one is known. Times of a status are whole seconds.
+fn kill_of<'c>(
+    case: &'c ExplainInput<'_>,
+    name: &str,
+    ended: &ContainerStateTerminated,
+) -> Option<&'c ContainerKill> {
+    let earliest = ended.started_at.as_ref().map_or(Timestamp::MIN, |time| time.0);
+    let finished = ended.finished_at.as_ref().map_or(Timestamp::MAX, |time| time.0);
+    let latest = finished.saturating_add(Duration::from_secs(1)).unwrap_or(Timestamp::MAX);
+    let is_of_it = |kill: &&ContainerKill| kill.container == name && (earliest..=latest).contains(&kill.at);
+    case.kills.iter().rfind(is_of_it)
+}
+
+/// What to do about a container that hostlet stopped; `None` if only its log may help.
+fn remedy_of_kill(kill: &ContainerKill) -> Option<&'static str> {
+    kill.why.contains("probe").then_some(
+        "have its program answer the probe, or raise the probe's timeoutSeconds and failureThreshold; hostlet \
+         events shows what the probe found",
+    )
 }
 
 /// The remedy for an unknown cause.

@@ -4,8 +4,8 @@
 
 use serde_json::json;
 
-use super::testing::{Facts, OWN_FILE, problem};
-use super::{Explanation, Verdict, unknown};
+use super::testing::{Facts, OWN_FILE, at, problem};
+use super::{ContainerKill, Explanation, Verdict, unknown};
 use crate::source::ManifestProblem;
 
 /// Prefixes of runc's errors in containerd 1 and 2.
@@ -670,7 +670,7 @@ fn steps_that_only_an_event_reports() {
         (r#"configmap "nope" not found"#, "the ConfigMap of a volume does not exist", "optional: true"),
         (r#"secret "nope" not found"#, "the Secret of a volume does not exist", "optional: true"),
         (
-            "references non-existent config key: a",
+            "configmap references non-existent config key: a",
             "a key that its ConfigMap or Secret does not have",
             "add the key",
         ),
@@ -1124,7 +1124,7 @@ fn programs_that_end() {
         (137, "OOMKilled", "it used more memory than its limit", "limits.memory"),
         (9, "OOMKilled", "after the kernel killed one of its processes", "limits.memory"),
         (139, "Error", "segmentation fault", "has a bug"),
-        (143, "Error", "SIGTERM", "hostlet did not"),
+        (143, "Error", "SIGTERM", "hostlet has no record of stopping it"),
         (159, "Error", "terminated by a signal (exit code 159, SIGSYS)", "hostlet logs"),
         (255, "Error", "ended with exit code 255;", "hostlet logs"),
         (137, "ContainerStatusUnknown", "could not observe it", "created again"),
@@ -1132,6 +1132,36 @@ fn programs_that_end() {
         let ended = json!({"exitCode": code, "reason": reason});
         holds(&Facts::new().crashed(ended).explained(), ("", cause, remedy));
     }
+}
+
+#[test]
+fn a_container_that_hostlet_stopped_is_explained_by_the_reason() {
+    let liveness = "Container c failed liveness probe, will be restarted";
+    let facts = |code: i32, at_second: i64| {
+        let ended = json!({"exitCode": code, "reason": "Error",
+            "startedAt": at(100).to_string(), "finishedAt": at(200).to_string()});
+        let mut facts = Facts::new().crashed(ended);
+        let kill = |container: &str, second, why: &str| ContainerKill {
+            container: container.to_owned(),
+            at: at(second),
+            why: why.to_owned(),
+        };
+        facts.kills = vec![kill("other", 150, "not this one"), kill("c", at_second, liveness)];
+        facts
+    };
+    for code in [0, 2, 137, 143] {
+        let stopped = format!("was stopped by hostlet (exit code {code}): {liveness}");
+        facts(code, 195).says(Verdict::Wrong, &stopped, "failureThreshold");
+    }
+    // The status has whole seconds.
+    holds(&facts(143, 200).explained(), ("", "was stopped by hostlet", "failureThreshold"));
+    // Stops of the instances before and after it.
+    for second in [90, 202] {
+        holds(&facts(143, second).explained(), ("", "exit code 143, SIGTERM", "no record"));
+    }
+    let mut resized = facts(137, 195);
+    resized.kills[1].why = "Container c resize requires restart".to_owned();
+    holds(&resized.explained(), ("", "resize requires restart", "read its log"));
 }
 
 #[test]

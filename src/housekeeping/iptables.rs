@@ -264,6 +264,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+    use crate::sys::testing::skipped;
 
     fn script(dir: &Path, text: &str) -> PathBuf {
         let path = dir.join("iptables");
@@ -376,8 +377,7 @@ mod tests {
     #[tokio::test]
     async fn the_chains_return_after_a_flush() {
         let Some(Namespace(name)) = &Namespace::new() else {
-            eprintln!("skipped: needs root and iptables");
-            return;
+            return skipped("needs root, ip and iptables");
         };
         let dir = tempfile::tempdir().unwrap();
         let program = script(dir.path(), &format!("exec ip netns exec {name} iptables \"$@\""));

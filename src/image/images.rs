@@ -161,7 +161,8 @@ impl Images {
         let present = match request.policy {
             PullPolicy::Always => None,
             PullPolicy::IfNotPresent | PullPolicy::Never => {
-                let present = self.inner.service.image_status(&image).await.map_err(|e| {
+                let present = self.inner.service.image_status(&image, &request.sandbox.annotations).await;
+                let present = present.map_err(|e| {
                     let error = ImageError::Inspect { image: requested.to_owned(), message: e.to_string() };
                     reported(error, "InspectFailed", report)
                 })?;
@@ -238,7 +239,10 @@ impl Images {
         };
         let present = match request.policy {
             // Looked for only now: it decides nothing but whose the image is if the pull is cut short.
-            PullPolicy::Always => self.inner.service.image_status(image).await.ok().flatten(),
+            PullPolicy::Always => {
+                let present = self.inner.service.image_status(image, &request.sandbox.annotations).await;
+                present.ok().flatten()
+            }
             PullPolicy::IfNotPresent | PullPolicy::Never => present,
         };
         let intent = self.inner.records.begin(requested, present.as_ref()).await;

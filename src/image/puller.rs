@@ -138,8 +138,8 @@ impl Puller {
             }
             ticket.started(started);
             let Requested { image, logins } = &ticket.what;
-            let (reference, login) = pull_with(&*service, image, logins, sandbox).await?;
-            let image = inspect(&*service, image, &reference).await?;
+            let (reference, login) = pull_with(&*service, image, logins, &sandbox).await?;
+            let image = inspect(&*service, image, &reference, &sandbox.annotations).await?;
             drop(ticket);
             Ok(Pulled { image, login, took: started.elapsed() })
         }
@@ -153,10 +153,10 @@ async fn pull_with(
     service: &dyn ImageService,
     image: &str,
     logins: &[Login],
-    sandbox: PodSandboxConfig,
+    sandbox: &PodSandboxConfig,
 ) -> Result<(String, Option<usize>), PullError> {
     if logins.is_empty() {
-        let pulled = service.pull_image(image, None, Some(sandbox)).await;
+        let pulled = service.pull_image(image, None, Some(sandbox.clone())).await;
         return pulled
             .map(|reference| (reference, None))
             .map_err(|error| PullError::Runtime(error.to_string()));
@@ -180,9 +180,14 @@ async fn pull_with(
 }
 
 /// Inspects the pulled image: by the requested name, else by the reference that the runtime returned.
-async fn inspect(service: &dyn ImageService, image: &str, reference: &str) -> Result<ImageInfo, PullError> {
+async fn inspect(
+    service: &dyn ImageService,
+    image: &str,
+    reference: &str,
+    annotations: &HashMap<String, String>,
+) -> Result<ImageInfo, PullError> {
     for name in [image, reference] {
-        match service.image_status(name).await {
+        match service.image_status(name, annotations).await {
             Ok(Some(image)) => return Ok(image),
             Ok(None) => {}
             Err(e) => return Err(PullError::Inspect(e.to_string())),

@@ -39,8 +39,15 @@ struct State {
     pulls: Vec<String>,
     /// Their users; empty for anonymous ones.
     users: Vec<String>,
+    /// The annotations of all inspections.
+    annotations: Vec<HashMap<String, String>>,
     running: usize,
     most_running: usize,
+}
+
+/// The annotations of every pod.
+fn annotations() -> HashMap<String, String> {
+    [("example.com/decryption-key".to_owned(), "k".to_owned())].into()
 }
 
 struct Running<'a>(&'a Registry);
@@ -57,8 +64,13 @@ fn failed(operation: Operation, message: &str) -> CriError {
 
 #[async_trait]
 impl ImageService for Registry {
-    async fn image_status(&self, image: &str) -> Result<Option<ImageInfo>, CriError> {
-        let state = self.state.lock();
+    async fn image_status(
+        &self,
+        image: &str,
+        annotations: &HashMap<String, String>,
+    ) -> Result<Option<ImageInfo>, CriError> {
+        let mut state = self.state.lock();
+        state.annotations.push(annotations.clone());
         if state.inspection_fails {
             return Err(failed(Operation::ImageStatus, "disk on fire"));
         }
@@ -168,7 +180,7 @@ impl Bench {
                 pod: &pod,
                 image: &image,
                 policy,
-                sandbox: PodSandboxConfig::default(),
+                sandbox: PodSandboxConfig { annotations: annotations(), ..PodSandboxConfig::default() },
                 secrets: &secrets,
             };
             images.ensure(request, &mut |event| events.lock().push(event)).await
@@ -208,6 +220,17 @@ async fn a_missing_image_is_pulled_with_a_default_tag_and_then_found() {
 
     bench.ensure("p", "busybox", PullPolicy::Always).await.unwrap();
     assert_eq!(bench.pulls(), ["busybox:latest"; 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_runtime_gets_the_pods_annotations_with_the_image() {
+    let bench = Bench::new(UNLIMITED);
+    for policy in [PullPolicy::IfNotPresent, PullPolicy::Always, PullPolicy::Never] {
+        bench.ensure("p", "busybox", policy).await.unwrap();
+    }
+    let state = bench.registry.state.lock();
+    assert!(state.annotations.len() >= 3, "{:?}", state.annotations);
+    assert!(state.annotations.iter().all(|seen| *seen == annotations()), "{:?}", state.annotations);
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,7 +7,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
-use http::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE};
+use http::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, LOCATION};
 use http::{HeaderValue, Method, StatusCode};
 use http_body_util::BodyExt;
 use jiff::Timestamp;
@@ -39,7 +39,7 @@ use crate::tls::{ClientAuthorities, PrivateKey, certificate_request};
 use crate::types::WallClock;
 
 /// Each path with a method, the verb that it needs, and the subresources of which one is enough.
-const PATHS: [(&str, &str, &str, &[&str]); 42] = [
+const PATHS: [(&str, &str, &str, &[&str]); 45] = [
     ("GET", "/healthz", "get", &["healthz", "proxy"]),
     ("GET", "/healthz/ping", "get", &["healthz", "proxy"]),
     ("GET", "/healthz/log", "get", &["healthz", "proxy"]),
@@ -61,6 +61,9 @@ const PATHS: [(&str, &str, &str, &[&str]); 42] = [
     ("DELETE", "/metrics/slis", "delete", &["metrics"]),
     ("GET", "/logs/", "get", &["log"]),
     ("GET", "/logs/syslog", "get", &["log"]),
+    ("GET", "/logs", "get", &["log"]),
+    ("GET", "/stats/summary/", "get", &["stats"]),
+    ("POST", "/exec/ns/pod/c/", "create", &["proxy"]),
     ("GET", "/logs/../exec/ns/pod/c", "get", &["log"]),
     ("GET", "/containerLogs/ns/pod/c", "get", &["proxy"]),
     ("POST", "/checkpoint/ns/pod/c", "create", &["checkpoint"]),
@@ -248,6 +251,46 @@ async fn a_path_answers_with_each_of_its_rights_and_no_other() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn a_slash_at_the_end_of_a_path_changes_nothing_where_the_stock_kubelet_ignores_it() {
+    let api = Api::new(StreamingVerbs::Create);
+    let rights: Vec<String> = SUBRESOURCES
+        .iter()
+        .flat_map(|subresource| ["get", "create"].map(|verb| format!("robot {verb} host1/{subresource}")))
+        .collect();
+    api.reviews.permit(&rights.iter().map(String::as_str).collect::<Vec<_>>());
+    for (method, path) in [
+        ("GET", "/pods"),
+        ("GET", "/runningpods"),
+        ("GET", "/allocatedPods"),
+        ("GET", "/allocatedPods/ns/pod"),
+        ("GET", "/allocatedPods/ns/pod/uid"),
+        ("GET", "/stats/summary"),
+        ("GET", "/containerLogs/ns/pod/c"),
+        ("POST", "/checkpoint/ns/pod/c"),
+        ("GET", "/exec/ns/pod/c"),
+        ("POST", "/exec/ns/pod/uid/c"),
+        ("GET", "/attach/ns/pod/c"),
+        ("POST", "/attach/ns/pod/uid/c"),
+        ("GET", "/portForward/ns/pod"),
+        ("POST", "/portForward/ns/pod/uid"),
+        ("POST", "/run/ns/pod/c"),
+        ("POST", "/run/ns/pod/uid/c"),
+    ] {
+        let expected = api.ask(method, path, token("Bearer good")).await;
+        assert_ne!(expected.1, "404 page not found\n", "{path}");
+        let found = api.ask(method, &format!("{path}/"), token("Bearer good")).await;
+        assert_eq!(found, expected, "{method} {path}/");
+    }
+    for path in ["/healthz/", "/metrics/", "/metrics/cadvisor/", "/configz/", "/statusz/"] {
+        let (status, _) = api.ask("GET", path, token("Bearer good")).await;
+        assert_eq!(status, StatusCode::NOT_FOUND, "{path}");
+    }
+    let moved = send(&api.app, "GET", "/logs?query=kubelet", token("Bearer good")).await;
+    assert_eq!(moved.status(), StatusCode::MOVED_PERMANENTLY);
+    assert_eq!(moved.headers()[LOCATION], "/logs/?query=kubelet");
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! Forms of answers that several endpoints share, and their methods. As go-restful and Go's HTTP library write them, so that clients see
 //! upstream's.
 
+use axum::Router;
 use axum::handler::Handler;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
@@ -24,6 +25,18 @@ pub(super) fn text(status: StatusCode, text: impl Into<String>) -> Response {
 /// A text as a line (Go's `http.Error`).
 pub(super) fn line(status: StatusCode, text: &str) -> Response {
     (status, TEXT, format!("{text}\n")).into_response()
+}
+
+/// Routers of go-restful.
+pub(super) trait Restful<S> {
+    /// Adds a route. go-restful takes a path with a slash at the end for the one without, other than Go's HTTP library.
+    fn restful(self, path: &str, endpoint: MethodRouter<S>) -> Self;
+}
+
+impl<S: Clone + Send + Sync + 'static> Restful<S> for Router<S> {
+    fn restful(self, path: &str, endpoint: MethodRouter<S>) -> Self {
+        self.route(path, endpoint.clone()).route(&format!("{path}/"), endpoint)
+    }
 }
 
 /// An endpoint with GET alone. go-restful's routes do not answer HEAD, other than those of Go's HTTP library, which answer every method.

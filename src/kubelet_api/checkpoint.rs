@@ -14,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 
-use super::answers::{only_post, text};
+use super::answers::{Restful, only_post, text};
 use crate::cri::{ContainerState, CriError, RuntimeService};
 use crate::pleg::Cache;
 use crate::status::StatusCache;
@@ -55,16 +55,13 @@ impl Checkpoints {
     /// The endpoint.
     pub(super) fn routes(self) -> Router {
         Router::new()
-            .route("/checkpoint/{namespace}/{pod}/{container}", only_post(checkpoint))
+            .restful("/checkpoint/{namespace}/{pod}/{container}", only_post(checkpoint))
             .with_state(self)
     }
 
     /// The pod with this name, if one of its containers is named `container`; otherwise why not.
     fn pod(&self, namespace: &str, name: &str, container: &str) -> Result<PodRef, CheckpointError> {
-        let all = self.status_cache.all();
-        let is_this = |pod: &PodRef| (&*pod.namespace, &*pod.name) == (namespace, name);
-        let found = all.iter().find(|entry| is_this(&entry.pod.reference));
-        let entry = found.ok_or(CheckpointError::NoPod)?;
+        let entry = self.status_cache.named(namespace, name).ok_or(CheckpointError::NoPod)?;
         match entry.pod.kind_of(container) {
             Some(_) => Ok(entry.pod.reference.clone()),
             None => Err(CheckpointError::NoContainer(container.to_owned())),

@@ -15,12 +15,12 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::answers::{json, only_get, text};
+use super::answers::{Restful, json, only_get, text};
 use crate::admission::RejectedPod;
 use crate::cri::ContainerState;
 use crate::pleg::Cache;
 use crate::source::api::ApiState;
-use crate::status::{PodStatusEntry, StatusCache};
+use crate::status::{LifecycleSummary, PodStatusEntry, StatusCache};
 use crate::types::PodRef;
 
 /// What the lists are made of.
@@ -41,24 +41,20 @@ pub struct PodLists {
 impl PodLists {
     /// `/pods`.
     pub(super) fn routes(self) -> Router {
-        Router::new().route("/pods", only_get(pods)).route("/pods/", only_get(pods)).with_state(self)
+        Router::new().restful("/pods", only_get(pods)).with_state(self)
     }
 
     /// `/runningpods/` and `/allocatedPods`, which are part of the debugging handlers.
     pub(super) fn debugging_routes(self) -> Router {
         let allocated = if self.has_allocated { self.clone().allocated_routes() } else { Router::new() };
-        Router::new()
-            .route("/runningpods", only_get(running_pods))
-            .route("/runningpods/", only_get(running_pods))
-            .with_state(self)
-            .merge(allocated)
+        Router::new().restful("/runningpods", only_get(running_pods)).with_state(self).merge(allocated)
     }
 
     fn allocated_routes(self) -> Router {
         Router::new()
-            .route("/allocatedPods", only_get(allocated_pods))
-            .route("/allocatedPods/{namespace}/{pod}", only_get(allocated_pod))
-            .route("/allocatedPods/{namespace}/{pod}/{uid}", only_get(allocated_pod_by_uid))
+            .restful("/allocatedPods", only_get(allocated_pods))
+            .restful("/allocatedPods/{namespace}/{pod}", only_get(allocated_pod))
+            .restful("/allocatedPods/{namespace}/{pod}/{uid}", only_get(allocated_pod_by_uid))
             .with_state(self)
     }
 
@@ -133,7 +129,8 @@ async fn pods(State(lists): State<PodLists>) -> Response {
 }
 
 async fn allocated_pods(State(lists): State<PodLists>) -> Response {
-    let (admitted, none) = (lists.admitted(), PodStatus::default());
+    let (mut admitted, none) = (lists.admitted(), PodStatus::default());
+    admitted.retain(is_active);
     list(&admitted.iter().map(|entry| item(entry.pod.object(), &none)).collect::<Vec<_>>())
 }
 
@@ -149,13 +146,21 @@ async fn allocated_pod_by_uid(
 }
 
 fn allocated(lists: &PodLists, namespace: &str, name: &str, uid: Option<&str>) -> Response {
-    let is_this = |entry: &&PodStatusEntry| {
-        let pod = &entry.pod.reference;
-        (&*pod.namespace, &*pod.name) == (namespace, name) && uid.is_none_or(|uid| pod.uid.as_str() == uid)
-    };
-    match lists.admitted().iter().find(is_this) {
+    let found = lists.status_cache.named(namespace, name);
+    let is_it = |entry: &PodStatusEntry| uid.is_none_or(|uid| entry.pod.reference.uid.as_str() == uid);
+    match found.filter(|entry| is_it(entry) && is_active(entry)) {
         Some(entry) => json(&Pod { status: Some(PodStatus::default()), ..Pod::clone(entry.pod.object()) }),
         None => text(StatusCode::NOT_FOUND, "pod not found"),
+    }
+}
+
+/// Whether a pod still has its resources: it is not completed, or terminates at this moment.
+fn is_active(entry: &PodStatusEntry) -> bool {
+    let is_completed = matches!(entry.status.phase.as_deref(), Some("Succeeded" | "Failed"));
+    match entry.lifecycle {
+        LifecycleSummary::Active => !is_completed,
+        LifecycleSummary::Terminating => true,
+        LifecycleSummary::Terminated => false,
     }
 }
 

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::super::testing::{Bench, ask, object, web};
 use super::*;
+use crate::pod::AdmittedPod;
 use crate::source::api::ApiPod;
 
 fn lists(bench: &Bench, api: ApiState) -> PodLists {
@@ -48,6 +49,42 @@ async fn pods_have_the_spec_of_their_source_and_the_latest_status() {
     assert_eq!((one["kind"].as_str(), one["metadata"]["name"].as_str()), (Some("Pod"), Some("web")));
     let (status, _, text) = ask(lists.debugging_routes(), "GET", "/allocatedPods/default/web/uid-2").await;
     assert_eq!((status, text.as_str()), (404, "pod not found"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_active_pods_are_allocated_and_of_one_name_the_one_that_stays() {
+    let bench = Bench::new().await;
+    let report = |name: &str, uid: &str, phase: &str, lifecycle| {
+        let mut pod = web();
+        (pod.metadata.name, pod.metadata.uid) = (Some(name.to_owned()), Some(uid.to_owned()));
+        let is_terminating = lifecycle != LifecycleSummary::Active;
+        bench.status_cache.report(PodStatusEntry {
+            pod: AdmittedPod::new(pod),
+            status: Arc::new(PodStatus { phase: Some(phase.to_owned()), ..PodStatus::default() }),
+            terminating_since: is_terminating.then_some(jiff::Timestamp::UNIX_EPOCH),
+            lifecycle,
+            has_released: false,
+        });
+    };
+    report("done", "uid-2", "Succeeded", LifecycleSummary::Active);
+    report("ended", "uid-3", "Running", LifecycleSummary::Terminated);
+    report("ending", "uid-4", "Failed", LifecycleSummary::Terminating);
+    for n in 0..20 {
+        report("web", &format!("old-{n}"), "Running", LifecycleSummary::Terminating);
+    }
+    let lists = lists(&bench, ApiState::default());
+    let all = object(lists.clone().debugging_routes(), "/allocatedPods").await;
+    let names: Vec<_> =
+        all["items"].as_array().unwrap().iter().map(|item| &item["metadata"]["name"]).collect();
+    assert_eq!((names.len(), names[0].as_str()), (22, Some("ending")), "{names:?}");
+    for (path, uid) in [("web", Some("uid-1")), ("ending", Some("uid-4")), ("done", None), ("ended", None)] {
+        let path = format!("/allocatedPods/default/{path}");
+        let (status, _, text) = ask(lists.clone().debugging_routes(), "GET", &path).await;
+        match uid {
+            Some(uid) => assert!(status == 200 && text.contains(&format!("\"uid\":\"{uid}\"")), "{text}"),
+            None => assert_eq!((status, text.as_str()), (404, "pod not found"), "{path}"),
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

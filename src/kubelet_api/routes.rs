@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::any;
 use http::StatusCode;
@@ -11,6 +11,7 @@ use http::StatusCode;
 use super::answers::line;
 use super::container_logs::{self, ContainerLogParts};
 use super::guard::{Guard, check};
+use super::gzip::compress;
 use super::healthz::{self, Healthz};
 use super::metrics::{RequestMetrics, ServerType, measure};
 use super::pages::NodePages;
@@ -53,12 +54,16 @@ pub struct EndpointParts {
 impl EndpointParts {
     /// The endpoints that only read, which are also on the port without credentials. Upstream adds no new ones.
     fn open(&self) -> Router {
+        let scraped = Router::new()
+            .merge(self.healthz.slis.clone().routes())
+            .merge(self.scraped.clone().routes())
+            .merge(stats::metrics_routes(self.stats.clone()))
+            .layer(from_fn(compress));
         Router::new()
             .merge(healthz::routes(self.healthz.clone()))
-            .merge(self.healthz.slis.clone().routes())
             .merge(self.pods.clone().routes())
-            .merge(self.scraped.clone().routes())
             .merge(stats::routes(self.stats.clone()))
+            .merge(scraped)
     }
 
     /// The endpoints of `enableDebuggingHandlers`, which need credentials.

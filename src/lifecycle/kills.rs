@@ -2,18 +2,14 @@
 //! should have terminated. Pure: `now` is an argument; delivers nothing itself.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use super::KillRequest;
-use crate::pod::PodKill;
+use crate::pod::{PodKill, patience};
 use crate::types::PodUid;
-
-/// The least time before a killed pod counts as overdue, whatever its grace period (upstream `killPodNow`).
-const MIN_OVERDUE: Duration = Duration::from_secs(10);
 
 /// A kill that was delivered to a lifecycle.
 #[derive(Debug)]
@@ -103,8 +99,7 @@ impl Kills {
     /// and a half grace periods, 10 s at least (upstream `killPodNow`).
     pub(super) fn delivered(&mut self, uid: &PodUid, grace_seconds: Option<i64>, now: Instant) {
         let (Some(delivered), Some(grace)) = (self.delivered.get_mut(uid), grace_seconds) else { return };
-        let grace = Duration::from_secs(grace.max(0).unsigned_abs());
-        delivered.overdue = Some(now + grace.saturating_add(grace / 2).max(MIN_OVERDUE).min(MAX_OVERDUE));
+        delivered.overdue = Some(now + patience(grace));
     }
 
     /// When the next pod becomes overdue.
@@ -125,7 +120,3 @@ impl Kills {
         overdue
     }
 }
-
-/// The longest time before a killed pod counts as overdue: a grace period is external input, and a huge one would overflow
-/// an [`Instant`].
-const MAX_OVERDUE: Duration = Duration::from_secs(365 * 24 * 3600);

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::testing::{Node, pod, pod_with};
-use crate::cri::fake::{Exec, Happened, Script, What};
+use crate::cri::fake::{Exec, Happened, OnTerm, Script, What};
 use crate::cri::{ExecOutput, Operation, Version};
 use crate::pod::AdmittedPod;
 
@@ -122,6 +122,101 @@ async fn a_failed_post_start_hook_stops_its_container_and_is_reported() {
     assert_eq!(node.events_of("u", "FailedPostStartHook"), 1);
     assert_eq!(node.running("u"), []);
     node.until("it is restarted", 2 * SOON, |node| starts(node).len() >= 2).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pre_stop_hook_that_is_out_of_time_ends_with_its_container() {
+    // The hook fails in the two seconds that its container has left, or runs until that has ended.
+    for seconds in [4, 60] {
+        let mut node = Node::new();
+        let output = ExecOutput { exit_code: 1, ..ExecOutput::default() };
+        node.runtime.script_exec(&["hook"], Exec { takes: seconds * SECOND, output });
+        node.runtime.script("a", Script::forever().on_term(OnTerm::Ignores));
+        let hook = json!({"preStop": {"exec": {"command": ["hook"]}}});
+        let pod = with_hooks(&pod("p", "u", &["a"]), 0, hook);
+        node.want([edited(&pod, |pod| {
+            pod.spec.as_mut().unwrap().termination_grace_period_seconds = Some(3)
+        })]);
+        node.until("it runs", SOON, |node| is_running(node, "a")).await;
+        node.want([]);
+        node.until("it is gone", SOON, |node| !node.has("u")).await;
+        assert_eq!(node.events_of("u", "FailedPreStopHook"), 1, "{seconds} s");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finished_container_that_was_removed_from_the_runtime_does_not_run_again() {
+    let mut node = Node::new();
+    node.runtime.script("init", Script::exits(SECOND, 0));
+    node.runtime.script("done", Script::exits(SECOND, 3));
+    let pod =
+        with_inits(&pod_with("p", "u", "Never", &["done", "on"]), json!([{"name": "init", "image": "img"}]));
+    node.want([pod.clone()]);
+    let code = |node: &Node| status_of(node, "done").and_then(|it| Some(it.state?.terminated?.exit_code));
+    node.until("one is done", SOON, |node| code(node) == Some(3) && is_running(node, "on")).await;
+    let started = starts(&node);
+    for container in node.containers().into_iter().filter(|container| !container.runs) {
+        node.runtime.remove_behind_back(&container.id);
+    }
+    sleep(3 * SOON).await;
+    assert_eq!((starts(&node), code(&node)), (started.clone(), Some(3)));
+    node.sync_store();
+    node.stop().await;
+    node.boot();
+    node.want([pod]);
+    node.until("the next daemon knows", SOON, |node| code(node) == Some(3) && is_running(node, "on")).await;
+    sleep(3 * SOON).await;
+    assert_eq!((starts(&node), code(&node)), (started, Some(3)));
+    assert_eq!(node.phase("u").as_deref(), Some("Running"));
+    // In another sandbox, nothing of that counts.
+    for sandbox in node.runtime.wire_sandboxes() {
+        node.runtime.kill_sandbox(&sandbox.id.as_str().into());
+    }
+    node.until("it ends", SOON, |node| node.phase("u").as_deref() == Some("Failed")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn changed_definitions_are_no_crashes() {
+    let mut node = Node::new();
+    node.want([pod("p", "u", &["a"])]);
+    node.until("it runs", SOON, |node| is_running(node, "a")).await;
+    for attempt in 1..7 {
+        let changed = edited(&pod("p", "u", &["a"]), |pod| {
+            let env = json!([{"name": "VERSION", "value": attempt.to_string()}]);
+            pod.spec.as_mut().unwrap().containers[0].env = serde_json::from_value(env).unwrap();
+        });
+        node.want([changed]);
+        node.until("it is replaced", SOON, |node| node.running("u") == [("a".to_owned(), attempt)]).await;
+    }
+    let running = node.containers().into_iter().find(|container| container.runs).unwrap();
+    node.runtime.exit_container(&running.id.as_str().into(), 1);
+    node.until("the first crash is restarted at once", 5 * SECOND, |node| {
+        node.running("u") == [("a".to_owned(), 7)]
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn requested_restarts_are_no_crashes() {
+    let mut node = Node::new();
+    node.want([pod("p", "u", &["a"])]);
+    let newest = |node: &Node| node.containers().pop().unwrap();
+    let runs = |node: &Node, attempt| node.running("u") == [("a".to_owned(), attempt)];
+    node.until("it runs", SOON, |node| is_running(node, "a")).await;
+    for attempt in 1..7 {
+        node.restart("u", &newest(&node).id).await;
+        node.until("it is replaced", SOON, |node| runs(node, attempt)).await;
+    }
+    node.runtime.exit_container(&newest(&node).id.as_str().into(), 1);
+    node.until("the first crash is restarted at once", 5 * SECOND, |node| runs(node, 7)).await;
+    node.runtime.exit_container(&newest(&node).id.as_str().into(), 1);
+    node.until("the second one waits", 5 * SECOND, |node| {
+        waits_for(node, "a").as_deref() == Some("CrashLoopBackOff")
+    })
+    .await;
+    // A request does not wait for that.
+    node.restart("u", &newest(&node).id).await;
+    node.until("it is started on request", 5 * SECOND, |node| runs(node, 8)).await;
 }
 
 #[tokio::test(start_paused = true)]

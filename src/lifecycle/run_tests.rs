@@ -10,6 +10,8 @@ use tokio::time::{Instant, sleep};
 use super::testing::{Node, STARTS, pod, pod_with, seen_at};
 use crate::cri::Operation;
 use crate::cri::fake::{Fault, OnTerm, Rule, Run, Script};
+use crate::pod::DesiredPods;
+use crate::source::{ManifestOrigin, SourceState, StaticPod};
 use crate::status::Activity;
 use crate::types::{CONFIG_SOURCE_ANNOTATION, PodRef, PodUid, QuietPeriod};
 use crate::worker::{Content, Outcome, PodSyncer, RuntimeAccess, Work, WorkerContext, WorkerState};
@@ -47,6 +49,54 @@ async fn a_pod_starts_with_each_call_once_and_in_order() {
     assert_eq!(node.phase("u1").as_deref(), Some("Running"));
     let statuses = node.status("u1").unwrap().container_statuses.clone().unwrap();
     assert!(statuses.iter().all(|s| s.ready && s.restart_count == 0), "{statuses:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_static_pod_that_was_removed_and_added_again_at_once_starts_again() {
+    let mut node = Node::new();
+    let web = pod("web", "u1", &["a"]);
+    node.want([seen_at(&web, 1)]);
+    node.until("it runs", SECOND, |n| n.running("u1").len() == 1).await;
+    // The removal itself was never published.
+    node.want([seen_at(&web, 2)]);
+    node.until("it runs again", MINUTE, |n| n.running("u1") == [("a".to_owned(), 1)]).await;
+    assert_eq!(node.calls_of("u1", Operation::StopContainer).len(), 1);
+    let restarts = |n: &Node| Some(n.status("u1")?.container_statuses.as_ref()?.first()?.restart_count);
+    node.until("its status counts it", SECOND, |n| restarts(n) == Some(1)).await;
+    // Another definition with the same UID is none.
+    let changed =
+        seen_at(&web, 2).edited(|pod| pod.metadata.labels = Some([("a".into(), "b".into())].into()));
+    node.want([changed]);
+    sleep(MINUTE).await;
+    assert_eq!(node.calls_of("u1", Operation::StopContainer).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_static_pod_changed_while_no_daemon_ran_waits_for_no_other_source() {
+    let mut node = Node::new();
+    let (old, new) = (pod("web", "u1", &["a"]), pod("web", "u2", &["a"]));
+    let of_api = pod("api", "u3", &["a"]).edited(|pod| {
+        let source = (CONFIG_SOURCE_ANNOTATION.to_owned(), "api".to_owned());
+        pod.metadata.annotations.get_or_insert_default().extend([source]);
+    });
+    let all = [old.clone(), of_api];
+    node.want(all.clone());
+    let runs = |n: &Node, uid: &str| n.running(uid).len() == 1;
+    node.until("both run", SECOND, |n| runs(n, "u1") && runs(n, "u3")).await;
+    let origin = ManifestOrigin::File("/m/web.yaml".into());
+    let manifest = StaticPod { pod: old.object().clone(), origin, unsupported: Vec::new() };
+    let manifests = SourceState { ready: true, pods: vec![Arc::new(manifest)], problems: Vec::new() };
+    node.note(&manifests, &DesiredPods { ready: true, pods: all.to_vec(), ..DesiredPods::default() });
+    node.sync_store();
+    node.stop().await;
+    // The API server does not answer: it may be that very pod.
+    node.set_desired(false, [new]);
+    node.boot();
+    node.until("the new one runs", MINUTE, |n| runs(n, "u2")).await;
+    assert!(node.running("u1").is_empty() && runs(&node, "u3"));
+    let (stop, start) =
+        (node.calls_of("u1", Operation::StopContainer), node.calls_of("u2", Operation::RunSandbox));
+    assert!(stop[0].at <= start[0].at, "one after the other");
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,9 +5,9 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::testing::{Node, pod};
-use crate::cri::Operation;
 use crate::cri::fake::{Fault, Rule};
 use crate::cri::wire::PodSandboxState;
+use crate::cri::{Operation, RuntimeStatus};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -54,6 +54,53 @@ async fn a_sandbox_that_dies_repeatedly_is_recreated_with_back_off() {
     let before = made(&node);
     dies(&node);
     node.until("a lasting one is replaced at once", 2 * SECOND, |n| made(n) == before + 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_creates_no_sandbox_holds_back_no_other() {
+    // As after a reboot: the sandbox is dead, and something that the next one needs comes back later.
+    let stop_fails = Rule::new(Operation::StopSandbox, Fault::fail("the network plugin is not there"));
+    for is_of_network in [true, false] {
+        let mut node = Node::new();
+        node.want([pod("web", "u1", &["c"])]);
+        node.until("it runs", 5 * SECOND, |n| n.running("u1").len() == 1).await;
+        match is_of_network {
+            true => drop(node.status.send_replace(Some(RuntimeStatus::default()))),
+            false => node.runtime.faults().add(stop_fails.clone()),
+        }
+        for sandbox in node.runtime.wire_sandboxes() {
+            node.runtime.kill_sandbox(&sandbox.id.as_str().into());
+        }
+        sleep(40 * SECOND).await;
+        assert_eq!(node.calls_of("u1", Operation::RunSandbox).len(), 1);
+        assert_eq!(node.events_of("u1", "BackOff"), 0);
+        node.set_runtime_ready();
+        node.runtime.faults().clear();
+        // The ordinary pause of a failed step.
+        let pause = if is_of_network { 3 * SECOND } else { 17 * SECOND };
+        node.until("it runs again", pause, |n| n.running("u1").len() == 1).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_absurd_memory_limit_is_named_where_the_start_fails() {
+    let mut node = Node::new();
+    let killed = "OCI runtime create failed: runc create failed: signal: killed";
+    node.runtime.faults().add(Rule::new(Operation::RunSandbox, Fault::fail(killed)));
+    let tiny = pod("web", "u1", &["c"]).edited(|pod| {
+        let limits = serde_json::json!({"limits": {"memory": "100m"}});
+        pod.spec.as_mut().unwrap().containers[0].resources = serde_json::from_value(limits).unwrap();
+    });
+    node.want([tiny]);
+    let says = |n: &Node| {
+        let conditions = n.status("u1").and_then(|status| status.conditions.clone()).unwrap_or_default();
+        conditions
+            .into_iter()
+            .filter_map(|it| it.message)
+            .any(|it| it.contains("limits.memory: 100m of container c"))
+    };
+    node.until("its status names it", 5 * SECOND, says).await;
+    assert!(node.events_of("u1", "FailedCreatePodSandBox") > 0);
 }
 
 #[tokio::test(start_paused = true)]

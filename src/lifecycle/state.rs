@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use crate::gate::Urgency;
-use crate::pod::{AdmittedPod, PodPhase, StatusOverride};
+use crate::pod::{AdmittedPod, PodPhase, RestartPolicy, StatusOverride};
 use crate::types::PodRef;
 use crate::worker::{Content, DEADLINE_EXCEEDED, Outcome, PAST_DEADLINE, Work};
 
@@ -178,6 +178,7 @@ impl PodLifecycle {
                         if kind == UpdateKind::Create =>
                     {
                         self.restart_requested = true;
+                        self.keep_for_restart();
                         return Transition::Stay;
                     }
                     LifecyclePhase::Waiting
@@ -208,6 +209,17 @@ impl PodLifecycle {
             // Nothing runs, so the kill is complete; it does not change the cleanup.
             LifecyclePhase::Terminated { .. } => Transition::Advance,
             LifecyclePhase::Finished => Transition::Stay,
+        }
+    }
+
+    /// A static pod that runs again with the same UID continues the attempts of its containers, as upstream, if nothing was removed
+    /// yet. Only if all of them start again whatever their end: of another pod, an end that is kept would count as its result.
+    fn keep_for_restart(&mut self) {
+        let restarts = |spec: &AdmittedPod| spec.is_static && spec.restart_policy == RestartPolicy::Always;
+        if matches!(self.phase, LifecyclePhase::Terminating { .. })
+            && self.spec.as_deref().is_some_and(restarts)
+        {
+            self.content = Content::Keep;
         }
     }
 

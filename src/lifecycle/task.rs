@@ -24,7 +24,7 @@ use crate::pleg::PlegHandle;
 use crate::pod::{AdmittedPod, DesiredPods, PodEvents};
 use crate::status::{StatusCache, StatusHandle};
 use crate::telemetry::{Heartbeat, Metrics};
-use crate::types::{ContainerId, PodEvent, PodRef, PodUid, sleep_until};
+use crate::types::{CONFIG_SEEN_ANNOTATION, ContainerId, PodEvent, PodRef, PodUid, sleep_until};
 use crate::worker::{Outcome, PodSyncer, Report, Retry};
 
 /// Pause between two passes of housekeeping when nothing requests one earlier: the kubelet's container GC period.
@@ -36,15 +36,24 @@ const HOUSEKEEPING_DELAY: Duration = Duration::from_millis(200);
 /// Pause before housekeeping tries again while sources or the runtime have not been listed yet.
 const UNREADY_RETRY: Duration = Duration::from_secs(1);
 
+/// What the table knows while the host is swept.
+#[derive(Clone, Debug, Default)]
+pub struct KnownPods {
+    /// The pods that a source names, that have a lifecycle, or of which the runtime may have something.
+    pub pods: HashSet<PodUid>,
+    /// The containers that run.
+    pub running: HashSet<ContainerId>,
+}
+
 /// Cleans up the host around the pods.
 #[async_trait]
 pub trait Janitor: Send + Sync + 'static {
     /// The pods with directories, logs or cgroups on the host. As slow as the disk.
     async fn found(&self) -> HashSet<PodUid>;
 
-    /// Removes what the host has of `removed` pods, and dangling log links except those of `running` containers.
-    /// Errors are logged; the next pass tries again.
-    async fn remove(&self, removed: HashSet<PodUid>, running: HashSet<ContainerId>);
+    /// Removes what the host has of hostlet's own among the `unknown` pods, and dangling log links. Reports the others, which
+    /// somebody else may use. Errors are logged; the next pass tries again.
+    async fn remove(&self, unknown: HashSet<PodUid>, known: KnownPods);
 
     /// Updates what pods share (the QoS cgroups) for this set of active pods.
     async fn share(&self, active: Vec<Arc<AdmittedPod>>);
@@ -326,6 +335,7 @@ impl PodTable {
                 self.update(UpdateKind::Remove, pod);
             }
         }
+        self.remove_superseded(&desired_pods.pods);
         let adopted = std::mem::take(&mut self.adopted);
         let (renamed, adopted) = adopted.into_iter().partition(|(uid, pod)| {
             desired_pods.pods.iter().any(|new| new.reference.uid == *uid && is_renamed(pod, new))
@@ -354,6 +364,11 @@ impl PodTable {
                     self.update(UpdateKind::Remove, old);
                     self.update(UpdateKind::Create, pod);
                 }
+                Some(old) if is_added_again(&old, &pod) => {
+                    tracing::info!(pod = %reference, uid = %reference.uid, "pod was removed from its source and added again");
+                    self.update(UpdateKind::Remove, old);
+                    self.update(UpdateKind::Create, pod);
+                }
                 Some(old) if !Arc::ptr_eq(&old, &pod) => {
                     tracing::info!(pod = %reference, uid = %reference.uid, "pod changed by its source");
                     self.update(UpdateKind::Update, pod);
@@ -364,6 +379,22 @@ impl PodTable {
         self.deliver_kills();
         self.is_share_due = true;
         self.request_housekeeping();
+    }
+
+    /// Removes the static pods of an earlier daemon whose source now defines another pod of that name. Does not wait for the other
+    /// sources: one of them may be the API server, and this pod its successor.
+    fn remove_superseded(&mut self, new: &[Arc<AdmittedPod>]) {
+        let uids: HashSet<&PodUid> = new.iter().map(|pod| &pod.reference.uid).collect();
+        let names: HashSet<String> =
+            new.iter().filter(|pod| pod.is_static).map(|pod| pod.reference.full_name()).collect();
+        let is_superseded = |uid: &PodUid, pod: &AdmittedPod| {
+            pod.is_static && !uids.contains(uid) && names.contains(&pod.reference.full_name())
+        };
+        let superseded = self.adopted.extract_if(.., |uid, pod| is_superseded(uid, pod));
+        for (uid, pod) in superseded.collect::<Vec<_>>() {
+            tracing::info!(pod = %pod.reference, %uid, "pod was changed by its source while hostlet was not running");
+            self.update(UpdateKind::Remove, pod);
+        }
     }
 
     /// Delivers each requested kill to its pod's lifecycle, unless delivered in its present form. A pod without a lifecycle
@@ -443,20 +474,25 @@ impl PodTable {
         self.deliver_kills();
     }
 
-    /// Second step of a sweep: removes what it found of pods that are neither known nor desired nor in the runtime.
+    /// Second step of a sweep: hands over what it found of pods that are neither known nor desired nor in the runtime.
     fn remove_leftovers(&mut self, found: HashSet<PodUid>) {
         let cache = self.pleg.cache();
-        let is_known = |uid: &PodUid| self.lifecycles.phase(uid).is_some() || self.desired.contains_key(uid);
-        let mut removed = found;
-        removed.retain(|uid| !is_known(uid) && !cache.may_have(uid));
-        let mut running = HashSet::new();
+        let mut known = KnownPods {
+            pods: self.lifecycles.all().map(|(pod, _)| pod.uid.clone()).collect(),
+            running: HashSet::new(),
+        };
+        known.pods.extend(self.desired.keys().cloned());
         for pod in cache.pods() {
             if let Ok(status) = cache.get(&pod) {
                 let containers = status.containers.iter().filter(|c| c.state == ContainerState::Running);
-                running.extend(containers.map(|c| c.id.clone()));
+                known.running.extend(containers.map(|c| c.id.clone()));
             }
+            known.pods.insert(pod.uid);
         }
-        self.sweep.remove(removed, running);
+        let is_known = |uid: &PodUid| known.pods.contains(uid) || cache.may_have(uid);
+        let (used, unknown): (Vec<PodUid>, Vec<PodUid>) = found.into_iter().partition(is_known);
+        known.pods.extend(used);
+        self.sweep.remove(unknown.into_iter().collect(), known);
     }
 
     /// Terminates and removes pods in the runtime that have no lifecycle.
@@ -490,6 +526,12 @@ impl PodTable {
         let effects = self.lifecycles.update(PodUpdate { kind: UpdateKind::Kill, subject, kill: None });
         self.carry_out(effects);
     }
+}
+
+/// Whether a static pod was removed from its source and added again, unchanged: it is a new pod of the same UID.
+fn is_added_again(old: &AdmittedPod, new: &AdmittedPod) -> bool {
+    let seen = |pod: &AdmittedPod| pod.metadata.annotations.as_ref()?.get(CONFIG_SEEN_ANNOTATION).cloned();
+    old.is_static && new.is_static && seen(old) != seen(new)
 }
 
 /// Whether two pods of one UID have different names. A pod's name cannot change, so they are different pods.

@@ -12,6 +12,7 @@ mod metrics;
 mod observe;
 mod own;
 mod pace;
+mod pod_cidr;
 mod pressure;
 mod register;
 mod request;
@@ -22,6 +23,7 @@ mod task;
 mod task_tests;
 #[cfg(test)]
 pub(crate) mod testing;
+mod unserved;
 
 pub use addresses::NodeAddresses;
 pub use description::{NodeDescriber, NodeDescription};
@@ -33,7 +35,10 @@ pub use lease::LeaseTask;
 pub use metrics::{register_identity, register_process, register_start};
 pub use observe::{AddressObserver, HostObserver, OomKill, OomObserver, OomReports, observe_runtime};
 pub use own::{OwnNode, OwnNodeWatch};
+pub use pod_cidr::PodCidrTask;
 pub use pressure::{Pressure, Pressures};
+pub use register::FormerDevices;
 pub use settings::NodeSettings;
 pub use status::overdrawn;
 pub use task::StatusTask;
+pub use unserved::NO_RELIEF;

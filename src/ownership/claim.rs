@@ -65,6 +65,14 @@ impl KnownClaim {
         }
     }
 
+    /// The sockets of the runtimes on which hostlet is known to have run.
+    pub fn sockets(&self) -> Vec<&Path> {
+        match self {
+            Self::Read(claim) => claim.runtimes.iter().map(|runtime| &*runtime.socket).collect(),
+            Self::Missing | Self::Unreadable { .. } => Vec::new(),
+        }
+    }
+
     /// The record with this runtime; `None` if it has it.
     pub fn with(&self, socket: &Path, now: Timestamp) -> Option<Claim> {
         let mut claim = match self {
@@ -125,6 +133,7 @@ mod tests {
         known.with(&at("run/b.sock"), now).unwrap().write(&file).unwrap();
         let known = KnownClaim::read(&file);
         assert!(known.names(&at("run/a.sock")) && known.names(&at("run/b.sock")));
+        assert_eq!(known.sockets(), [at("run/a.sock"), at("run/b.sock")].map(|path| real_socket(&path)));
     }
 
     #[test]

@@ -43,6 +43,11 @@ pub enum PluginEvent {
     Registered(Arc<PluginInstance>),
     /// A plugin instance is gone: its registration socket was removed or replaced.
     Deregistered(Arc<PluginInstance>),
+    /// The handler rejected an instance that is not registered. Repeated with each attempt to register it.
+    Rejected {
+        /// The name that it states.
+        name: String,
+    },
 }
 
 /// Why a handler does not accept a plugin, for the plugin's author: names what is wrong and what would be accepted.

@@ -323,13 +323,18 @@ impl Registrations {
             // Only a claim is accepted.
             (Verdict::Accepted, Ok(()), None) => Vec::new(),
             (Verdict::Accepted, Err(error), _) => socket.fail(&attempt.socket, &error.into(), waiting),
-            (Verdict::Rejected(failure), told, _) => {
+            (Verdict::Rejected(failure), told, claim) => {
                 let phase = match (failure.kind(), told) {
                     (FailureKind::Unsupported, Ok(())) => Phase::Unsupported,
                     (FailureKind::Unsupported, Err(_)) => waiting,
                     (FailureKind::Unreachable | FailureKind::Rejected, _) => waiting,
                 };
-                socket.fail(&attempt.socket, &failure, phase)
+                let mut effects = socket.fail(&attempt.socket, &failure, phase);
+                if let (Failure::Rejected(_), Some(claim)) = (&failure, claim) {
+                    effects
+                        .push(Effect::Changed(claim.plugin_type, PluginEvent::Rejected { name: claim.name }));
+                }
+                effects
             }
         }
     }

@@ -63,6 +63,8 @@ struct Node {
     registered: BTreeMap<PathBuf, InstanceId>,
     ids: BTreeSet<InstanceId>,
     reports: Vec<(PathBuf, String)>,
+    /// Names of plugins that were rejected.
+    rejected: Vec<String>,
 }
 
 impl Node {
@@ -80,6 +82,7 @@ impl Node {
             registered: BTreeMap::new(),
             ids: BTreeSet::new(),
             reports: Vec::new(),
+            rejected: Vec::new(),
         }
     }
 
@@ -144,6 +147,7 @@ impl Node {
                 Effect::Changed(_, PluginEvent::Deregistered(instance)) => {
                     assert_eq!(self.registered.remove(&instance.socket), Some(instance.id));
                 }
+                Effect::Changed(_, PluginEvent::Rejected { name }) => self.rejected.push(name),
                 Effect::Failed(_) => {}
                 Effect::Report { socket, error, .. } => self.reports.push((socket, error)),
             }
@@ -311,6 +315,7 @@ fn a_rejected_plugin_is_told_why_and_tried_again() {
     let told = node.register(0, good("bad-gpu")).unwrap();
     assert_eq!(told, (false, "bad-gpu with 1.0.0 is not accepted".to_owned()));
     assert_eq!(node.reports, [(Node::path(0), told.1)]);
+    assert_eq!(node.rejected, ["bad-gpu"]);
     let next = node.view(0).next_retry.unwrap();
     assert_eq!(next, node.clocks().wall + Duration::from_millis(500));
 

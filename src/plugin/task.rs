@@ -260,18 +260,22 @@ impl Plugins {
 
     fn changed(&self, plugin_type: &str, event: PluginEvent) {
         let event_of_node = match &event {
+            // The failed attempt is reported, once.
+            PluginEvent::Rejected { .. } => None,
             PluginEvent::Registered(instance) => {
                 let (name, endpoint) = (&instance.name, instance.endpoint.display());
                 info!(name, plugin_type, %endpoint, versions = instance.versions.join(" "), "registered a plugin");
                 self.counts.registered();
-                NodeEvent::plugin_registered(plugin_type, name, &instance.socket)
+                Some(NodeEvent::plugin_registered(plugin_type, name, &instance.socket))
             }
             PluginEvent::Deregistered(instance) => {
                 info!(name = instance.name, plugin_type, "a plugin is no longer registered");
-                NodeEvent::plugin_deregistered(plugin_type, &instance.name, &instance.socket)
+                Some(NodeEvent::plugin_deregistered(plugin_type, &instance.name, &instance.socket))
             }
         };
-        (self.settings.events)(event_of_node);
+        if let Some(event) = event_of_node {
+            (self.settings.events)(event);
+        }
         if let Some(handler) = self.settings.handlers.get(plugin_type) {
             handler.changed(event);
         }

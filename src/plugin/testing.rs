@@ -14,11 +14,12 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    /// The events so far, as `+name id` and `-name id`.
+    /// The events so far, as `+name id`, `-name id` and `!name`.
     pub(super) fn events(&self) -> Vec<String> {
         let text = |event: &PluginEvent| match event {
             PluginEvent::Registered(plugin) => format!("+{} {}", plugin.name, plugin.id),
             PluginEvent::Deregistered(plugin) => format!("-{} {}", plugin.name, plugin.id),
+            PluginEvent::Rejected { name } => format!("!{name}"),
         };
         self.events.lock().iter().map(text).collect()
     }

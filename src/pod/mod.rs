@@ -29,7 +29,7 @@ pub use desired::DesiredPods;
 pub use events::PodEvents;
 pub use external_volumes::{ExternalVolume, ExternalVolumes};
 pub use identity::{Rank, is_critical, is_static, pod_ref, pod_uid, seen_at};
-pub use kill::PodKill;
+pub use kill::{PodKill, patience};
 pub use mounts::{absolute_mount_path, recursive_read_only};
 pub use node_selector::matches_node_selector;
 pub use phase::PodPhase;

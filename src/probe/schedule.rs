@@ -150,10 +150,8 @@ impl Schedule {
         let mut present = Vec::with_capacity(instances.len());
         for seen in instances {
             let same = old.iter().position(|old| old.seen.id == seen.id);
-            present.push(match same.map(|index| old.swap_remove(index)) {
-                Some(instance) => Instance { seen, ..instance },
-                None => self.instance(&uid, &pod, seen, known, &mut chance),
-            });
+            let slots = same.map(|index| old.swap_remove(index).slots).unwrap_or_default();
+            present.push(self.instance(&pod, seen, slots, known, &mut chance));
         }
         for slot in old.iter().flat_map(|gone| &gone.slots) {
             self.owners.remove(&slot.key);
@@ -163,22 +161,28 @@ impl Schedule {
         self.pods.insert(uid, watched);
     }
 
+    /// An instance with the probes that its container has now: those that it had go on, also if the definition was edited.
     fn instance(
         &mut self,
-        uid: &PodUid,
         pod: &AdmittedPod,
         seen: SeenInstance,
+        mut slots: Vec<Slot>,
         known: &PodProbes,
         chance: &mut impl FnMut() -> f64,
     ) -> Instance {
+        let spec = pod.container(&seen.container).map(|container| container.spec);
+        let has = |kind: ProbeKind| spec.is_some_and(|spec| kind.of(spec).is_some());
+        for gone in slots.extract_if(.., |slot| !has(slot.kind)) {
+            self.owners.remove(&gone.key);
+        }
         let is_adopted = seen.running_since.is_some_and(|since| since < self.began.wall);
         let shown = ContainerProbes { started: seen.started, ready: seen.ready, failed: None };
         // Only for an instance that an earlier daemon probed may its status say more.
         let earlier = known.0.get(&seen.id).copied().or(is_adopted.then_some(shown)).unwrap_or_default();
-        let mut slots = Vec::new();
-        let spec = pod.container(&seen.container).map(|container| container.spec);
-        for kind in ProbeKind::ALL.into_iter().filter(|kind| spec.is_some_and(|spec| kind.of(spec).is_some()))
-        {
+        for kind in ProbeKind::ALL.into_iter().filter(|kind| has(*kind)) {
+            if slots.iter().any(|slot| slot.kind == kind) {
+                continue;
+            }
             let success = |holds: bool| holds.then_some(Verdict::Success);
             let result = match kind {
                 _ if earlier.failed == Some(kind) => Some(Verdict::Failure),
@@ -188,7 +192,7 @@ impl Schedule {
             };
             self.last_key += 1;
             let key = ProbeKey(self.last_key);
-            self.owners.insert(key, uid.clone());
+            self.owners.insert(key, pod.reference.uid.clone());
             let first_wait = if is_adopted { 0.5 + chance() / 2.0 } else { 1.0 };
             let is_new = kind == ProbeKind::Readiness && !is_adopted && result.is_none();
             slots.push(Slot {

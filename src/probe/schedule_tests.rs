@@ -235,6 +235,21 @@ fn an_adopted_instance_keeps_its_findings_and_is_probed_soon() {
 }
 
 #[test]
+fn a_running_instance_has_the_probes_of_its_edited_definition() {
+    let mut bench = Bench::new();
+    let instances = [("a", 0, Some(BEGAN))];
+    let before = pod(|container| container.liveness_probe = probe(0, 10, 3));
+    bench.see(seen(&before, false, &instances));
+    assert_eq!(bench.step(true), (0.0, vec![Liveness]));
+    let after = pod(|container| container.readiness_probe = probe(0, 10, 3));
+    bench.time = 5.0;
+    bench.see(seen(&after, false, &instances));
+    assert_eq!(bench.step(true), (5.0, vec![Readiness]));
+    assert!(bench.found("a-0").ready);
+    assert_eq!(bench.step(true), (15.0, vec![Readiness]), "the other one is gone");
+}
+
+#[test]
 fn a_run_longer_than_its_period_is_followed_at_once_and_delays_no_other() {
     let pod = pod(|container| container.readiness_probe = probe(0, 2, 1));
     let mut bench = Bench::new();

@@ -6,16 +6,23 @@ use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
-
 use crate::config::Config;
 use crate::cri::RuntimeService;
 use crate::cri_config::pod_dirs;
 use crate::housekeeping::{Family, IPTABLES, has_iptables_chains};
-use crate::ownership::runtime_pods;
-use crate::store::{Store, Table};
+use crate::log::LogLayout;
+use crate::ownership::{
+    KnownClaim, OtherKubelet, kubelet_listener, other_kubelets, recorded_pods, runtime_pods,
+};
+use crate::shutdown::shutdown_files;
+use crate::store::Store;
 use crate::sys::{HostDirs, checkpoints_dir, common_dirs};
 use crate::types::{PodRef, PodUid, error_chain};
+
+/// Where other kubelets are looked for.
+const PROC: &str = "/proc";
+/// The host's configuration.
+const ETC: &str = "/etc";
 
 /// What a purge depends on.
 #[derive(Clone, Debug)]
@@ -24,14 +31,21 @@ pub struct PurgeFacts {
     pub daemon_runs: bool,
     /// The pods that hostlet recorded; or why they are unknown.
     pub recorded: Result<BTreeMap<PodUid, PodRef>, Unknown>,
+    /// The runtime that the configuration names.
+    pub socket: PathBuf,
+    /// The runtimes on which hostlet ran pods, if that is recorded and this one is not among them.
+    pub elsewhere: Vec<PathBuf>,
+    /// Other kubelets that run on the runtime, or from the root directory; or why they are unknown.
+    pub other_kubelets: Result<Vec<OtherKubelet>, Unknown>,
     /// The pods of the runtime; or why they are unknown.
     pub in_runtime: Result<BTreeSet<PodRef>, Unknown>,
-    /// The pods with a directory on this host.
-    pub with_directory: BTreeSet<PodUid>,
+    /// The pods with a directory or logs on this host.
+    pub with_files: BTreeSet<PodUid>,
     /// hostlet's own files that exist.
     pub own_files: Vec<PathBuf>,
-    /// The checkpoints of containers, if nothing in the root directory shows another kubelet that may have made them.
-    pub checkpoints: Option<PathBuf>,
+    /// What every kubelet makes by these names (checkpoints of containers, records of shutdowns), if nothing in the root directory
+    /// shows another kubelet that may have made them.
+    pub common_files: Vec<PathBuf>,
     /// Whether the host has the iptables chains that hostlet makes.
     pub has_chains: bool,
 }
@@ -45,7 +59,11 @@ pub struct Unknown(pub String);
 pub async fn purge_facts(config: &Config, dirs: &HostDirs, runtime: &dyn RuntimeService) -> PurgeFacts {
     let unknown = |error: &dyn std::error::Error| Unknown(error_chain(error));
     let store = dirs.store();
-    let recorded = Store::read(&store).map(|store| recorded(&store)).map_err(|error| unknown(&error));
+    let recorded = Store::read(&store).map(|store| recorded_pods(&store)).map_err(|error| unknown(&error));
+    let socket = config.runtime.runtime_socket.clone();
+    let claim = KnownClaim::read(&dirs.claim());
+    let elsewhere = if claim.names(&socket) { Vec::new() } else { claim.sockets() };
+    let others = other_kubelets(PROC.as_ref(), &socket).map_err(|error| unknown(&error));
     let in_runtime = runtime_pods(runtime).await.map_err(|error| unknown(&error));
     let own = [store.parent().map(Into::into), Some(dirs.claim()), Some(config.socket.clone())];
     let mut has_chains = false;
@@ -55,26 +73,38 @@ pub async fn purge_facts(config: &Config, dirs: &HostDirs, runtime: &dyn Runtime
     let own_files: Vec<PathBuf> =
         own.into_iter().flatten().filter(|path| path.symlink_metadata().is_ok()).collect();
     PurgeFacts {
-        checkpoints: own_checkpoints(&dirs.root, &own_files),
+        common_files: common_files(&dirs.root, ETC.as_ref(), &own_files),
         has_chains,
         daemon_runs: UnixStream::connect(&config.socket).is_ok(),
         recorded,
+        elsewhere: elsewhere.into_iter().map(Path::to_owned).collect(),
+        socket,
+        other_kubelets: others.map(|found| found.into_iter().chain(kubelet_listener(&dirs.root)).collect()),
         in_runtime,
-        with_directory: pod_dirs(&dirs.root).unwrap_or_default().into_iter().collect(),
+        with_files: pods_with_files(dirs),
         own_files,
     }
 }
 
-/// The checkpoints in a root directory that has only these files beside them and what every kubelet creates.
-fn own_checkpoints(root: &Path, own_files: &[PathBuf]) -> Option<PathBuf> {
-    let (all, checkpoints) = (remains(root), checkpoints_dir(root));
+fn pods_with_files(dirs: &HostDirs) -> BTreeSet<PodUid> {
+    let logs = LogLayout { pod_logs_dir: dirs.pod_logs.clone(), containers_dir: dirs.container_logs.clone() };
+    let logs = logs.pods().unwrap_or_default().into_iter().map(|(uid, _)| uid);
+    pod_dirs(&dirs.root).unwrap_or_default().into_iter().chain(logs).collect()
+}
+
+/// Checkpoints and the records of shutdowns, if the root directory has only these and the given files, beside what every kubelet
+/// creates.
+fn common_files(root: &Path, etc: &Path, own_files: &[PathBuf]) -> Vec<PathBuf> {
+    let all = remains(root);
+    let checkpoints = Some(checkpoints_dir(root)).filter(|path| all.contains(path));
+    let common: Vec<PathBuf> = checkpoints.into_iter().chain(shutdown_files(root, etc)).collect();
     let is_ours = |path: &PathBuf| {
-        *path == checkpoints
+        common.contains(path)
             || *path == root.join("pods")
             || own_files.contains(path)
             || is_unused(root, path)
     };
-    (all.contains(&checkpoints) && all.iter().all(is_ours)).then_some(checkpoints)
+    if all.iter().all(is_ours) { common } else { Vec::new() }
 }
 
 /// Whether a path is an empty directory that every kubelet creates in its root directory.
@@ -100,37 +130,39 @@ pub fn iptables(config: &Config) -> Vec<(PathBuf, Family)> {
     programs.map(|(program, family)| (program.into(), family)).collect()
 }
 
-/// The pods in the store. A row that cannot be read still proves that its pod is hostlet's.
-fn recorded(store: &Store) -> BTreeMap<PodUid, PodRef> {
-    let rows: BTreeMap<String, Value> = store.all(Table::AdmittedPods).into_iter().collect();
-    let keys = store.keys(Table::AdmittedPods).into_iter();
-    let of = |uid: String| {
-        let metadata = rows.get(&uid).map(|row| &row["pod"]["metadata"]);
-        let text = |name: &str| metadata.and_then(|m| m[name].as_str()).unwrap_or("unknown");
-        (PodUid::from(uid.as_str()), PodRef::new(text("namespace"), text("name"), &uid))
-    };
-    keys.map(of).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn checkpoints_beside_files_of_another_kubelet_may_be_its_own() {
+    fn common_files_beside_files_of_another_kubelet_may_be_its_own() {
         let root = tempfile::tempdir().unwrap();
         let at = |path: &str| root.path().join(path);
-        let found = || own_checkpoints(root.path(), &[at("hostlet")]);
+        let found = || common_files(root.path(), &at("plugins/none"), &[at("hostlet")]);
         for path in ["hostlet", "plugins", "device-plugins", "pods/uid"] {
             fs::create_dir_all(at(path)).unwrap();
         }
-        assert_eq!(found(), None);
+        assert!(found().is_empty());
         fs::create_dir(at("checkpoints")).unwrap();
-        assert_eq!(found(), Some(at("checkpoints")));
+        fs::write(at("graceful_node_shutdown_state"), "{}").unwrap();
+        assert_eq!(found(), [at("checkpoints"), at("graceful_node_shutdown_state")]);
         for path in ["plugins/driver", "pki", "config.yaml"] {
             fs::create_dir(at(path)).unwrap();
-            assert_eq!(found(), None, "{path}");
+            assert!(found().is_empty(), "{path}");
             fs::remove_dir(at(path)).unwrap();
         }
+    }
+
+    #[test]
+    fn the_raised_delay_of_logind_is_a_common_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, etc) = (dir.path().join("kubelet"), dir.path().join("etc"));
+        let file = etc.join("systemd/logind.conf.d/99-kubelet.conf");
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::create_dir(&root).unwrap();
+        fs::write(&file, "# Kubelet logind override\n[Login]\nInhibitDelayMaxSec=30\n").unwrap();
+        assert_eq!(common_files(&root, &etc, &[]), std::slice::from_ref(&file));
+        fs::write(root.join("config.yaml"), "").unwrap();
+        assert!(common_files(&root, &etc, &[]).is_empty(), "a stock kubelet may have raised it");
     }
 }

@@ -156,7 +156,8 @@ impl Purger {
             }
             if !gone.is_empty() {
                 let errors = logs.remove_pods(&gone).failed.into_iter();
-                let errors = errors.chain(logs.remove_dangling_links(&running).failed);
+                let errors =
+                    errors.chain(logs.remove_dangling_links(&running, |uid| gone.contains(uid)).failed);
                 failed.extend(errors.map(|error| PurgeError::Logs(error_chain(&error))));
             }
             failed
@@ -242,6 +243,7 @@ mod tests {
             files: vec![at("kubelet/hostlet"), at("kubelet/hostlet-claim.json")],
             has_chains: false,
             foreign: vec![theirs.clone()],
+            other_kubelets: Vec::new(),
         };
         let purger = purger(&fake, dir.path());
         for _ in 0..2 {
@@ -296,6 +298,7 @@ mod tests {
             files: vec![at("kubelet/hostlet")],
             has_chains: false,
             foreign: Vec::new(),
+            other_kubelets: Vec::new(),
         };
         let failed = purger(&fake, dir.path()).perform(&plan).await;
         let texts: Vec<String> = failed.iter().map(|error| error_chain(error)).collect();

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::facts::PurgeFacts;
+use crate::ownership::OtherKubelet;
 use crate::types::{PodRef, PodUid};
 
 /// Why nothing is removed.
@@ -22,6 +23,25 @@ pub enum Obstacle {
          again"
     )]
     StoreUnreadable(String),
+    /// The recorded pods run on another runtime, and this one cannot tell whether they are gone.
+    #[error(
+        "hostlet's pods ran on {}, and its configuration names {}: purge with the configuration that the daemon had \
+         (--config FILE, with containerRuntimeEndpoint)",
+        joined(claimed), socket.display()
+    )]
+    OtherRuntime {
+        /// Where they ran.
+        claimed: Vec<PathBuf>,
+        /// The runtime of the configuration.
+        socket: PathBuf,
+    },
+    /// Another kubelet may have taken the pods over.
+    #[error("whether another kubelet has hostlet's pods is unknown: {0}")]
+    KubeletsUnknown(String),
+}
+
+fn joined(sockets: &[PathBuf]) -> String {
+    sockets.iter().map(|socket| socket.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
 /// A purge.
@@ -35,8 +55,10 @@ pub struct PurgePlan {
     pub files: Vec<PathBuf>,
     /// Whether the iptables chains are removed. A kubelet that has pods here needs them.
     pub has_chains: bool,
-    /// Pods of the runtime that hostlet did not record. They are left alone.
+    /// Pods of the runtime that are not hostlet's. They are left alone.
     pub foreign: Vec<PodRef>,
+    /// Other kubelets that run here: every pod is theirs, also one that hostlet started once.
+    pub other_kubelets: Vec<OtherKubelet>,
 }
 
 impl PurgePlan {
@@ -55,14 +77,22 @@ pub fn purge_plan(facts: PurgeFacts) -> Result<PurgePlan, Obstacle> {
         Ok(recorded) => recorded,
         // Without any pod it does not matter whose they are.
         Err(why)
-            if facts.in_runtime.as_ref().is_ok_and(|pods| pods.is_empty())
-                && facts.with_directory.is_empty() =>
+            if facts.in_runtime.as_ref().is_ok_and(|pods| pods.is_empty()) && facts.with_files.is_empty() =>
         {
             tracing::debug!(%why, "the store cannot be read, and there are no pods");
             Default::default()
         }
         Err(why) => return Err(Obstacle::StoreUnreadable(why.to_string())),
     };
+    let other_kubelets = match facts.other_kubelets {
+        Ok(others) => others,
+        Err(_) if recorded.is_empty() => Vec::new(),
+        Err(why) => return Err(Obstacle::KubeletsUnknown(why.to_string())),
+    };
+    let recorded = if other_kubelets.is_empty() { recorded } else { Default::default() };
+    if !recorded.is_empty() && !facts.elsewhere.is_empty() {
+        return Err(Obstacle::OtherRuntime { claimed: facts.elsewhere, socket: facts.socket });
+    }
     let in_runtime = match facts.in_runtime {
         Ok(pods) => pods,
         Err(_) if recorded.is_empty() => Default::default(),
@@ -70,17 +100,17 @@ pub fn purge_plan(facts: PurgeFacts) -> Result<PurgePlan, Obstacle> {
     };
     let (pods, foreign): (Vec<PodRef>, Vec<PodRef>) =
         in_runtime.into_iter().partition(|pod| recorded.contains_key(&pod.uid));
-    // Another kubelet may have made them, if hostlet has no files here.
-    let has_chains = facts.has_chains && foreign.is_empty() && !facts.own_files.is_empty();
-    // It may have made the checkpoints, if another kubelet had a pod here, or hostlet has no files.
-    let has_only_ours =
-        foreign.is_empty() && facts.with_directory.iter().all(|uid| recorded.contains_key(uid));
+    let is_alone = foreign.is_empty() && other_kubelets.is_empty();
+    let has_only_ours = is_alone && facts.with_files.iter().all(|uid| recorded.contains_key(uid));
     let mut files = facts.own_files;
-    if has_only_ours && !files.is_empty() {
-        files.extend(facts.checkpoints);
+    // Another kubelet may have made all of these, if it has a pod here, or hostlet has no files.
+    let may_be_ours = has_only_ours && !files.is_empty();
+    let has_chains = facts.has_chains && may_be_ours;
+    if may_be_ours {
+        files.extend(facts.common_files);
     }
     let uids = recorded.into_keys().collect();
-    Ok(PurgePlan { pods, uids, files, has_chains, foreign })
+    Ok(PurgePlan { pods, uids, files, has_chains, foreign, other_kubelets })
 }
 
 #[cfg(test)]
@@ -97,9 +127,12 @@ mod tests {
             daemon_runs: false,
             recorded: Ok(recorded.iter().map(|name| (pod(name).uid, pod(name))).collect()),
             in_runtime: Ok(in_runtime.iter().map(|name| pod(name)).collect()),
-            with_directory: Default::default(),
+            with_files: Default::default(),
             own_files: vec!["/var/lib/kubelet/hostlet".into()],
-            checkpoints: None,
+            socket: "/run/a.sock".into(),
+            elsewhere: Vec::new(),
+            other_kubelets: Ok(Vec::new()),
+            common_files: Vec::new(),
             has_chains: true,
         }
     }
@@ -116,23 +149,54 @@ mod tests {
     }
 
     #[test]
-    fn checkpoints_are_removed_if_no_other_kubelet_was_here() {
+    fn common_files_are_removed_if_no_other_kubelet_was_here() {
         let with = |facts: PurgeFacts| {
             let checkpoints = PathBuf::from("/var/lib/kubelet/checkpoints");
-            let plan = purge_plan(PurgeFacts { checkpoints: Some(checkpoints.clone()), ..facts }).unwrap();
-            plan.files.contains(&checkpoints)
+            let facts = PurgeFacts { common_files: vec![checkpoints.clone()], ..facts };
+            purge_plan(facts).unwrap().files.contains(&checkpoints)
         };
         assert!(with(facts(&["a"], &["a"])));
-        assert!(with(PurgeFacts { with_directory: [pod("a").uid].into(), ..facts(&["a"], &[]) }));
+        assert!(with(PurgeFacts { with_files: [pod("a").uid].into(), ..facts(&["a"], &[]) }));
         assert!(!with(facts(&["a"], &["a", "theirs"])));
-        assert!(!with(PurgeFacts { with_directory: [pod("theirs").uid].into(), ..facts(&["a"], &[]) }));
+        assert!(!with(PurgeFacts { with_files: [pod("theirs").uid].into(), ..facts(&["a"], &[]) }));
         assert!(!with(PurgeFacts { own_files: Vec::new(), ..facts(&[], &[]) }));
+    }
+
+    #[test]
+    fn pods_that_another_kubelet_took_over_are_left() {
+        let taken =
+            PurgeFacts { other_kubelets: Ok(vec![OtherKubelet::Process(7)]), ..facts(&["a"], &["a"]) };
+        let plan = purge_plan(PurgeFacts { common_files: vec!["/checkpoints".into()], ..taken }).unwrap();
+        assert_eq!((plan.pods, plan.uids, plan.has_chains), (Vec::new(), Vec::new(), false));
+        assert_eq!(plan.foreign, [pod("a")]);
+        assert_eq!(plan.files, [PathBuf::from("/var/lib/kubelet/hostlet")]);
+        let unknown = |recorded: &[&str]| PurgeFacts {
+            other_kubelets: Err(Unknown("no /proc".to_owned())),
+            ..facts(recorded, &[])
+        };
+        assert_eq!(purge_plan(unknown(&["a"])), Err(Obstacle::KubeletsUnknown("no /proc".to_owned())));
+        assert!(purge_plan(unknown(&[])).is_ok());
+    }
+
+    #[test]
+    fn pods_of_another_runtime_are_not_taken_for_gone() {
+        let other = |recorded: &[&str]| PurgeFacts {
+            elsewhere: vec!["/run/crio.sock".into()],
+            ..facts(recorded, &[])
+        };
+        let obstacle = purge_plan(other(&["a"])).unwrap_err();
+        assert!(matches!(obstacle, Obstacle::OtherRuntime { .. }), "{obstacle}");
+        let text = obstacle.to_string();
+        assert!(text.contains("ran on /run/crio.sock") && text.contains("names /run/a.sock"), "{text}");
+        assert_eq!(purge_plan(other(&[])).unwrap().files.len(), 1, "no pod is left anywhere");
     }
 
     #[test]
     fn the_chains_are_left_to_another_kubelet() {
         assert!(purge_plan(facts(&["a"], &["a"])).unwrap().has_chains);
         assert!(!purge_plan(facts(&["a"], &["a", "theirs"])).unwrap().has_chains);
+        let of_another_runtime = PurgeFacts { with_files: [pod("theirs").uid].into(), ..facts(&["a"], &[]) };
+        assert!(!purge_plan(of_another_runtime).unwrap().has_chains);
         let never_here = PurgeFacts { own_files: Vec::new(), ..facts(&[], &[]) };
         assert!(!purge_plan(never_here).unwrap().has_chains);
     }
@@ -152,7 +216,7 @@ mod tests {
         };
         assert!(matches!(purge_plan(lost(&["any"])), Err(Obstacle::StoreUnreadable(_))));
         assert!(purge_plan(lost(&[])).is_ok());
-        let with_directory = PurgeFacts { with_directory: [pod("a").uid].into(), ..lost(&[]) };
-        assert!(matches!(purge_plan(with_directory), Err(Obstacle::StoreUnreadable(_))));
+        let with_files = PurgeFacts { with_files: [pod("a").uid].into(), ..lost(&[]) };
+        assert!(matches!(purge_plan(with_files), Err(Obstacle::StoreUnreadable(_))));
     }
 }

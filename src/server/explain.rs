@@ -15,12 +15,13 @@ use tokio_util::sync::CancellationToken;
 use super::{ControlServer, PullsView};
 use crate::cri::{Call, CallSubject, ContainerState};
 use crate::explain::{
-    Disposition, ExplainInput, Explanation, HungCall, PodName, explain as explained, matches_pod_name,
-    not_read_yet, unknown,
+    ContainerKill, Disposition, ExplainInput, Explanation, HungCall, PodName, explain as explained,
+    matches_pod_name, not_read_yet, unknown,
 };
 use crate::log::log_end;
 use crate::pod::view::PodView;
 use crate::pod::{pod_ref, pod_uid};
+use crate::publish::recent::RecentEvent;
 use crate::source::{ManifestOrigin, ManifestProblem};
 use crate::status::{Doing, PodStatusEntry};
 use crate::sys::file_work;
@@ -168,12 +169,16 @@ impl ControlServer {
             node_problem: self.node_problem(),
             shutdown: self.shutdown.borrow().since,
             failing_probes: self.failing_probes.of(&pod.uid),
+            kills: kills(&self.events.after(0), &pod),
             log_ends,
             provider_failures,
             preload_dir: self.preload.as_ref().map(|(directory, _)| &**directory),
             archives: &archives,
             now,
         });
+        let foreign = self.foreign.borrow();
+        explanation.also.extend(foreign.as_ref().map(|foreign| format!("On this node {foreign}.")));
+        drop(foreign);
         explanation.also.extend(self.shims.borrow().as_ref().map(|shims| format!("On this node {shims}.")));
         explanation
     }
@@ -242,5 +247,41 @@ impl ControlServer {
             logs.into_iter().filter_map(line).collect()
         });
         read.await.unwrap_or_default()
+    }
+}
+
+/// The containers of a pod that hostlet stopped, from its recent events.
+fn kills(events: &[RecentEvent], pod: &PodRef) -> Vec<ContainerKill> {
+    let of_pod = events.iter().filter(|event| {
+        event.reason == "Killing"
+            && event.namespace.as_deref() == Some(&pod.namespace)
+            && event.name == *pod.name
+    });
+    let kill = |event: &RecentEvent| {
+        let container = event.container.clone()?;
+        Some(ContainerKill { container, at: event.last, why: event.message.clone() })
+    };
+    of_pod.filter_map(kill).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pod::{ContainerKind, ContainerRef};
+    use crate::publish::recent::RecentEvents;
+    use crate::types::{PodEvent, WallClock};
+
+    #[test]
+    fn events_say_which_containers_hostlet_stopped() {
+        let recent = RecentEvents::new(WallClock::system());
+        let sink = recent.of_pods(Arc::new(|_, _, _| {}));
+        let web = PodRef::new("default", "web", "u");
+        let c = ContainerRef { kind: ContainerKind::Main, name: "c".to_owned() };
+        let killing = PodEvent::normal("Killing", "Container c failed liveness probe, will be restarted");
+        sink(&web, Some(&c), &PodEvent::normal("Started", "Started"));
+        sink(&web, Some(&c), &killing);
+        sink(&PodRef::new("default", "other", "v"), Some(&c), &killing);
+        let [kill] = kills(&recent.after(0), &web).try_into().unwrap();
+        assert_eq!((kill.container.as_str(), &*kill.why), ("c", &*killing.message));
     }
 }

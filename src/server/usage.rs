@@ -133,6 +133,7 @@ mod tests {
             network: Vec::new(),
             kubelet: None,
             runtime: None,
+            misc: None,
             all_pods: None,
             pods: vec![
                 pod("a", Some(unit(None, 5, Some(50))), vec![unit(Some(1), 1, None)]),

@@ -103,9 +103,20 @@ fn write(file: &Path, content: &str) -> io::Result<()> {
     replace_file(file, content.as_bytes(), 0o644)
 }
 
+/// The beginning of the file.
+const CONTENT: &str = "# Kubelet logind override\n[Login]\nInhibitDelayMaxSec=";
+
 /// Upstream's content of the file.
 fn content(needed: Duration) -> String {
-    format!("# Kubelet logind override\n[Login]\nInhibitDelayMaxSec={}\n", needed.as_secs())
+    format!("{CONTENT}{}\n", needed.as_secs())
+}
+
+/// The file below `etc`, if a kubelet wrote it and nobody has added to it.
+pub(super) fn raised_delay(etc: &Path) -> Option<PathBuf> {
+    let path = etc.join(FILE);
+    let text = std::fs::read_to_string(&path).ok()?;
+    let seconds = text.strip_prefix(CONTENT)?.trim_end();
+    seconds.bytes().all(|byte| byte.is_ascii_digit()).then_some(path)
 }
 
 #[cfg(test)]
@@ -140,8 +151,21 @@ mod tests {
         assert_eq!(granted, Granted { delay: Duration::from_secs(370), shortage: None });
         let text = fs::read_to_string(etc.path().join(FILE)).unwrap();
         assert_eq!(text, "# Kubelet logind override\n[Login]\nInhibitDelayMaxSec=370\n");
+        assert_eq!(raised_delay(etc.path()), Some(etc.path().join(FILE)));
         let names: Vec<_> = fs::read_dir(etc.path().join("systemd/logind.conf.d")).unwrap().collect();
         assert_eq!(names.len(), 1, "{names:?}");
+    }
+
+    #[test]
+    fn a_file_that_a_person_edited_is_theirs() {
+        let etc = tempfile::tempdir().unwrap();
+        assert_eq!(raised_delay(etc.path()), None);
+        write(
+            &etc.path().join(FILE),
+            "# Kubelet logind override\n[Login]\nInhibitDelayMaxSec=5\nKillUserProcesses=yes\n",
+        )
+        .unwrap();
+        assert_eq!(raised_delay(etc.path()), None);
     }
 
     #[tokio::test(start_paused = true)]

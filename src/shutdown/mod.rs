@@ -3,6 +3,7 @@
 
 mod bus;
 mod delay;
+mod files;
 mod inhibitor;
 mod link;
 mod logind;
@@ -16,6 +17,7 @@ mod testing;
 mod view;
 
 pub use bus::SystemBus;
+pub use files::shutdown_files;
 pub use logind::{InhibitLock, Logind, LogindError, LogindSession, SessionEvent};
 pub use periods::ShutdownPeriods;
 pub use reports::Reports;

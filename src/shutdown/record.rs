@@ -53,6 +53,11 @@ impl ShutdownTimes {
     }
 }
 
+/// The file of the times in this root directory.
+pub(super) fn state_file(root_dir: &Path) -> PathBuf {
+    root_dir.join(FILE)
+}
+
 /// The file of the times; none if they are not recorded.
 #[derive(Clone, Debug)]
 pub(super) struct TimesFile(Option<PathBuf>);
@@ -60,7 +65,7 @@ pub(super) struct TimesFile(Option<PathBuf>);
 impl TimesFile {
     /// The file in this root directory.
     pub(super) fn new(root_dir: &Path, is_recorded: bool) -> Self {
-        Self(is_recorded.then(|| root_dir.join(FILE)))
+        Self(is_recorded.then(|| state_file(root_dir)))
     }
 
     /// The recorded times. A file that cannot be read counts as none.

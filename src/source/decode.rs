@@ -370,6 +370,63 @@ mod tests {
         assert_eq!(volumes[0].secret.as_ref().unwrap().default_mode, Some(256));
     }
 
+    /// What `kubectl create --dry-run=client -o yaml` makes of the same text.
+    #[test]
+    fn yaml_is_read_like_by_the_kubelet() {
+        let text = r#"
+apiVersion: v1
+kind: Pod
+metadata:
+  name: q
+  annotations: &notes {owner: a}
+  labels: {yes: a, 1: b, 1.5: c, 010: d, 1e3: e, 2024-01-01: f, "on": g, <<: *notes}
+spec:
+  securityContext: {runAsUser: 01750, runAsGroup: 1_000, fsGroup: 0x3e8}
+  hostNetwork: no
+  enableServiceLinks: Off
+  initContainers:
+  - &base
+    name: base
+    image: a
+    env: &env [{name: FIRST, value: "1"}]
+  containers:
+  - <<: [*base, {workingDir: /tmp, image: not-this-one}]
+    name: c
+    env: *env
+    securityContext: {readOnlyRootFilesystem: yes, privileged: off}
+    tty: n
+    ports: [{containerPort: 8e1}, {containerPort: 80.0, protocol: UDP}]
+"#;
+        let pod = decode_pod(text.as_bytes()).unwrap();
+        let labels = pod.metadata.labels.unwrap();
+        let labels: Vec<(&str, &str)> =
+            labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let expected = [
+            ("1", "b"),
+            ("1.5", "c"),
+            ("1000", "e"),
+            ("2024-01-01", "f"),
+            ("8", "d"),
+            ("on", "g"),
+            ("owner", "a"),
+        ];
+        assert_eq!(labels[..7], expected);
+        assert_eq!(labels[7], ("true", "a"));
+        let spec = pod.spec.unwrap();
+        let context = spec.security_context.unwrap();
+        assert_eq!(
+            (context.run_as_user, context.run_as_group, context.fs_group),
+            (Some(1000), Some(1000), Some(1000))
+        );
+        assert_eq!((spec.host_network, spec.enable_service_links), (Some(false), Some(false)));
+        let container = &spec.containers[0];
+        assert_eq!((container.name.as_str(), container.image.as_deref()), ("c", Some("a")));
+        assert_eq!((container.working_dir.as_deref(), container.tty), (Some("/tmp"), Some(false)));
+        assert_eq!(container.env.as_ref().unwrap()[0].value.as_deref(), Some("1"));
+        let ports: Vec<i32> = container.ports.iter().flatten().map(|port| port.container_port).collect();
+        assert_eq!(ports, [80, 80]);
+    }
+
     #[test]
     fn other_content_is_rejected_with_the_remedy() {
         let error = |text: &str| decode_pod(text.as_bytes()).unwrap_err();

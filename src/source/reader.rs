@@ -1,5 +1,6 @@
 //! Maintains the static pods, and the objects beside them, from passes over the manifest files. A file that becomes invalid keeps
-//! what it defined; equal content changes nothing. No I/O.
+//! what it defined; equal content changes nothing, unless the file was deleted in between: that ends its pod, as upstream, and a new
+//! one begins, first seen later. No I/O.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -67,6 +68,8 @@ struct Conflict {
 struct KnownFile {
     /// Digest of the last parsed content, and who could read it.
     content: Option<([u8; 16], FileAccess)>,
+    /// Whether the file was deleted since the pod was read.
+    was_deleted: bool,
     /// The pod of the last valid content.
     pod: Option<Arc<StaticPod>>,
     /// The objects of the last valid content.
@@ -93,6 +96,14 @@ impl Reader {
             files: adopted.iter().filter(of_node).filter_map(known).collect(),
             listing: None,
             conflicts: BTreeMap::new(),
+        }
+    }
+
+    /// These files were deleted. What the next pass finds in their place is new, even if it is equal.
+    pub(super) fn forget(&mut self, deleted: &BTreeSet<PathBuf>) {
+        for (_, known) in self.files.iter_mut().filter(|(file, _)| deleted.contains(*file)) {
+            known.content = None;
+            known.was_deleted = true;
         }
     }
 
@@ -227,6 +238,7 @@ impl KnownFile {
             return false;
         }
         self.content = Some(content);
+        let was_deleted = std::mem::take(&mut self.was_deleted);
         let origin = ManifestOrigin::File(context.file.to_owned());
         match read_manifest(bytes, context, now) {
             Err(error) => {
@@ -239,12 +251,16 @@ impl KnownFile {
                     Some(text) => set_problem(&mut self.problem, &origin, None, text, now),
                 };
                 let same = match (&self.pod, &read.pod) {
-                    (Some(known), Some(read)) => is_same_pod(known, read),
+                    (Some(known), Some(read)) => !was_deleted && is_same_pod(known, read),
                     (None, None) => true,
                     (Some(_), None) | (None, Some(_)) => false,
                 };
                 if !same {
-                    self.pod = read.pod.map(Arc::new);
+                    let known = self.pod.take().filter(|_| !was_deleted);
+                    self.pod = read.pod.map(|read| match known {
+                        Some(known) => Arc::new(as_first_seen(read, &known)),
+                        None => Arc::new(read),
+                    });
                 }
                 let same_objects = self.objects == read.objects;
                 self.objects = read.objects;
@@ -262,6 +278,16 @@ pub(super) fn is_same_pod(known: &StaticPod, read: &StaticPod) -> bool {
         pod
     }
     without_seen(&known.pod) == without_seen(&read.pod)
+}
+
+/// The pod; if it has the UID of the known one, it is that pod with another definition, which was first seen earlier.
+pub(super) fn as_first_seen(mut pod: StaticPod, known: &StaticPod) -> StaticPod {
+    let seen = known.pod.metadata.annotations.as_ref().and_then(|all| all.get(CONFIG_SEEN_ANNOTATION));
+    if let Some(seen) = seen.filter(|_| pod.pod.metadata.uid == known.pod.metadata.uid) {
+        let annotations = Arc::make_mut(&mut pod.pod).metadata.annotations.get_or_insert_default();
+        annotations.insert(CONFIG_SEEN_ANNOTATION.to_owned(), seen.clone());
+    }
+    pod
 }
 
 /// Records a problem; an unchanged one keeps its start time. Returns whether it changed.

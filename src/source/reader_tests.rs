@@ -51,6 +51,43 @@ fn equal_content_changes_nothing() {
     assert_eq!(*seen, at(5).to_string());
 }
 
+fn seen(reader: &Reader) -> String {
+    reader.state().pods[0].pod.metadata.annotations.as_ref().unwrap()[CONFIG_SEEN_ANNOTATION].clone()
+}
+
+#[test]
+fn a_file_that_was_deleted_and_written_again_defines_a_new_pod() {
+    let mut reader = Reader::new("n", true, &[]);
+    let deleted = BTreeSet::from([PathBuf::from("a"), PathBuf::from("other")]);
+    reader.apply(listed([("a", bytes(&pod("a", "x")))]), at(1));
+    let uid = reader.state().pods[0].pod.metadata.uid.clone();
+    reader.forget(&deleted);
+    assert!(reader.apply(listed([("a", bytes(&pod("a", "x")))]), at(2)));
+    assert_eq!((seen(&reader), reader.state().pods[0].pod.metadata.uid.clone()), (at(2).to_string(), uid));
+    assert!(!reader.apply(listed([("a", bytes(&pod("a", "x")))]), at(3)), "once");
+    // What is broken in its place keeps the pod, as any broken file.
+    reader.forget(&deleted);
+    reader.apply(listed([("a", bytes(b"{half"))]), at(4));
+    assert_eq!(seen(&reader), at(2).to_string());
+    // A file that is gone is gone.
+    reader.forget(&deleted);
+    assert!(reader.apply(listed([]), at(5)));
+    assert!(names(&reader).is_empty());
+}
+
+#[test]
+fn a_changed_definition_with_a_fixed_uid_is_the_same_pod() {
+    let fixed = |image: &str| {
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: a, uid: u}}, spec: {{containers: [{{name: c, image: {image}}}]}}}}"
+        )
+    };
+    let mut reader = Reader::new("n", true, &[]);
+    reader.apply(listed([("a", bytes(fixed("x").as_bytes()))]), at(1));
+    assert!(reader.apply(listed([("a", bytes(fixed("y").as_bytes()))]), at(2)));
+    assert_eq!(seen(&reader), at(1).to_string());
+}
+
 const CONFIG: &[u8] = b"{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {k: v}}";
 
 fn object_names(reader: &Reader) -> Vec<String> {

@@ -118,7 +118,7 @@ async fn read_files(
     };
     // Events have absolute paths. Without a working directory, the path stays relative and only events are lost.
     let path = std::path::absolute(&path).unwrap_or(path);
-    let changed = Arc::new(Changes::default());
+    let changed = Arc::new(Changes::with_deletions());
     let (objects, node_name) = (config.objects, config.node_name);
     let fresh = |known: &[StaticPod]| Disk::new(&path, &changed, &node_name, objects.is_some(), known);
     let mut disk = Some(fresh(adopted));
@@ -163,6 +163,7 @@ struct Disk {
     path: PathBuf,
     files: Files,
     watch: Watch,
+    changes: Arc<Changes>,
     reader: Reader,
 }
 
@@ -181,12 +182,15 @@ impl Disk {
         };
         let known: Vec<StaticPod> = known.iter().filter(is_here).cloned().collect();
         let reader = Reader::new(node_name, is_alone, &known);
-        Self { path: path.to_owned(), files: Files::default(), watch, reader }
+        let (path, changes) = (path.to_owned(), Arc::clone(changed));
+        Self { path, files: Files::default(), watch, changes, reader }
     }
 
     /// Sets up the watch before reading, so that no change is missed. Returns whether anything changed.
     fn read(mut self, now: Timestamp) -> (Self, bool) {
         self.watch.renew();
+        // Before reading: what is deleted later is a change for the next pass.
+        self.reader.forget(&self.changes.take_deleted());
         let changed = self.reader.apply(self.files.read(&self.path, now), now);
         (self, changed)
     }

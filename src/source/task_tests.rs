@@ -98,6 +98,23 @@ async fn events_alone_keep_the_state_current() {
 }
 
 #[tokio::test]
+async fn a_file_that_is_deleted_and_written_again_at_once_is_a_new_pod() {
+    let root = tempfile::tempdir().unwrap();
+    let at = |name: &str| root.path().join(name);
+    fs::write(at("a.yaml"), pod("a", "one")).unwrap();
+    let mut source = Source::start(Some(root.path()), FOREVER);
+    let first = source.until_pods(&["one"]).await;
+    fs::remove_file(at("a.yaml")).unwrap();
+    fs::write(at("a.yaml"), pod("a", "one")).unwrap();
+    let seen = |state: &SourceState| {
+        state.pods.first().and_then(|pod| pod.pod.metadata.annotations.clone()).unwrap_or_default()
+    };
+    let before = seen(&first);
+    let again = source.until(|state| state.pods.len() == 1 && seen(state) != before).await;
+    assert_eq!(again.pods[0].pod.metadata.uid, first.pods[0].pod.metadata.uid);
+}
+
+#[tokio::test]
 async fn a_half_written_file_delays_no_other_and_is_valid_when_complete() {
     let root = tempfile::tempdir().unwrap();
     let mut source = Source::start(Some(root.path()), FOREVER);

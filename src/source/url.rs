@@ -9,7 +9,7 @@ use http::Uri;
 use jiff::Timestamp;
 
 use super::answer::{AnswerContext, read_answer};
-use super::reader::{is_same_pod, set_problem};
+use super::reader::{as_first_seen, is_same_pod, set_problem};
 use super::state::{ManifestOrigin, ManifestProblem, SourceState, StaticPod};
 use crate::api::FetchError;
 use crate::pod::pod_uid;
@@ -92,9 +92,10 @@ impl UrlReader {
     /// An unchanged pod stays the same object.
     fn set(&mut self, pods: Vec<StaticPod>) -> bool {
         let known: HashMap<_, _> = self.pods.iter().map(|known| (pod_uid(&known.pod), known)).collect();
-        let kept = |read: StaticPod| {
-            let same = known.get(&pod_uid(&read.pod)).filter(|known| is_same_pod(known, &read));
-            same.map_or_else(|| Arc::new(read), |known| Arc::clone(known))
+        let kept = |read: StaticPod| match known.get(&pod_uid(&read.pod)) {
+            Some(known) if is_same_pod(known, &read) => Arc::clone(known),
+            Some(known) => Arc::new(as_first_seen(read, known)),
+            None => Arc::new(read),
         };
         let pods: Vec<_> = pods.into_iter().map(kept).collect();
         let is_unchanged = self.ready && pods.len() == self.pods.len();

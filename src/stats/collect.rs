@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -14,14 +14,17 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::accounting::{Accounting, Reader};
-use super::node_usage::{ContainerUsage, NodeUsage, PodUsage, SandboxUsage, TaskCount, UnitUsage};
+use super::handle::SystemPaths;
+use super::node_usage::{
+    ContainerUsage, NodeFilesystem, NodeUsage, PodUsage, SandboxUsage, TaskCount, UnitUsage,
+};
 use super::parse;
 use super::rates::Rates;
 use super::usage::{Detail, Device, NetworkDevice};
-use crate::cgroup::{CgroupError, CgroupVersion, Cgroups};
+use crate::cgroup::{CgroupError, Cgroups, own_cgroup};
 use crate::cri::{ContainerState, ContainerStatus};
 use crate::pleg::PodStatus;
-use crate::sys::{FilesystemUsage, filesystem_usage};
+use crate::sys::filesystem_usage;
 use crate::types::PodUid;
 
 /// The path of the cgroup of the whole host.
@@ -36,7 +39,7 @@ pub(super) struct Host {
     pub(super) memory: u64,
     pub(super) swap: u64,
     pub(super) booted_at: Timestamp,
-    pub(super) runtime_cgroup: Option<String>,
+    pub(super) system: SystemPaths,
 }
 
 /// Number of pods from which on a second thread is worth its start.
@@ -89,8 +92,10 @@ impl<'a> Measurement<'a> {
         };
         let own = part.reader.proc_text("self/cgroup").map(str::to_owned);
         let own = own.and_then(|text| own_cgroup(&text, self.host.cgroups.version()));
-        let kubelet = own.and_then(|path| part.unit(&path));
-        let runtime = self.host.runtime_cgroup.as_deref().and_then(|path| part.unit(path));
+        let mut configured = |path: &Option<String>| path.as_deref().and_then(|path| part.unit(path));
+        let SystemPaths { kubelet, runtime, misc } = &self.host.system;
+        let (kubelet, runtime, misc) = (configured(kubelet), configured(runtime), configured(misc));
+        let kubelet = kubelet.or_else(|| part.unit(&own?));
         let all_pods_path = self.host.cgroups.all_pods_path();
         let outside = match all_pods_path {
             Some(_) => BTreeMap::new(),
@@ -103,11 +108,7 @@ impl<'a> Measurement<'a> {
         pods.sort_by(|a, b| (&a.pod.namespace, &a.pod.name).cmp(&(&b.pod.namespace, &b.pod.name)));
         let (devices, filesystem) = match self.detail {
             Detail::CpuAndMemory | Detail::Summary => (BTreeMap::new(), None),
-            Detail::All => {
-                let devices = part.devices();
-                let filesystem = self.filesystem(&devices);
-                (devices, filesystem)
-            }
+            Detail::All => part.disks(),
         };
         self.rates.lock().finish();
         Ok(NodeUsage {
@@ -116,6 +117,7 @@ impl<'a> Measurement<'a> {
             network,
             kubelet,
             runtime,
+            misc,
             all_pods,
             pods,
             devices,
@@ -153,15 +155,6 @@ impl<'a> Measurement<'a> {
             }
             pods
         })
-    }
-
-    /// The filesystem of the daemon's directory, with the name of its device.
-    fn filesystem(&self, devices: &BTreeMap<Device, String>) -> Option<(String, FilesystemUsage)> {
-        let number = fs::metadata(&self.host.root_dir).ok()?.dev();
-        let part = |part: u64| u32::try_from(part).ok();
-        let device = Device { major: part(major(number))?, minor: part(minor(number))? };
-        let name = devices.get(&device).map(|name| format!("/dev/{name}")).unwrap_or_default();
-        Some((name, filesystem_usage(&self.host.root_dir).ok()?))
     }
 }
 
@@ -227,9 +220,21 @@ impl Part<'_, '_> {
         self.reader.proc_text(file).map(parse::network_devices)
     }
 
-    fn devices(&mut self) -> BTreeMap<Device, String> {
+    /// The names of block devices, and the filesystem of the daemon's directory.
+    fn disks(&mut self) -> (BTreeMap<Device, String>, Option<NodeFilesystem>) {
+        let root_dir = &self.of.host.root_dir;
         let text = self.reader.proc_text("diskstats").unwrap_or_default();
-        parse::disks(text).map(|(device, name)| (device, name.to_owned())).collect()
+        let mut names = BTreeMap::new();
+        let number = device_of(root_dir);
+        let (mut device, mut disk) = (String::new(), None);
+        for (found, name, activity) in parse::disks(text) {
+            if Some(found) == number {
+                (device, disk) = (format!("/dev/{name}"), Some(activity));
+            }
+            names.insert(found, name.to_owned());
+        }
+        let usage = filesystem_usage(root_dir).ok();
+        (names, usage.map(|usage| NodeFilesystem { device, usage, disk }))
     }
 
     fn tasks(&mut self) -> TaskCount {
@@ -238,6 +243,13 @@ impl Part<'_, '_> {
         let limits = [number("sys/kernel/pid_max"), number("sys/kernel/threads-max")];
         TaskCount { current, max: limits.into_iter().flatten().min() }
     }
+}
+
+/// The device that the filesystem at `path` is on.
+fn device_of(path: &Path) -> Option<Device> {
+    let number = fs::metadata(path).ok()?.dev();
+    let part = |part: u64| u32::try_from(part).ok();
+    Some(Device { major: part(major(number))?, minor: part(minor(number))? })
 }
 
 fn container_usage(container: &ContainerStatus, unit: Option<UnitUsage>) -> ContainerUsage {
@@ -260,21 +272,6 @@ fn id_in(name: &str) -> &str {
     }
 }
 
-/// The cgroup in `/proc/<pid>/cgroup` (cgroups(7)); `None` if it is that of the whole host, or on v1 not the same for CPU and memory.
-fn own_cgroup(text: &str, version: CgroupVersion) -> Option<String> {
-    let of = |controller: &str| {
-        text.lines().find_map(|line| {
-            let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
-            controllers.split(',').any(|name| name == controller).then_some(path)
-        })
-    };
-    let path = match version {
-        CgroupVersion::V1 => of("cpu").filter(|path| of("memory") == Some(path)),
-        CgroupVersion::V2 => of(""),
-    };
-    path.filter(|path| *path != ROOT && !path.contains("..")).map(str::to_owned)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -288,22 +285,5 @@ mod tests {
         for helper in ["crio-conmon-9be25294.scope", "crio-conmon-9be25294"] {
             assert_ne!(id_in(helper), "9be25294");
         }
-    }
-
-    #[test]
-    fn the_own_cgroup_is_one_that_accounts_for_the_daemon_alone() {
-        let v2 = |text: &str| own_cgroup(text, CgroupVersion::V2);
-        assert_eq!(
-            v2("0::/system.slice/hostlet.service\n").as_deref(),
-            Some("/system.slice/hostlet.service")
-        );
-        assert_eq!(v2("0::/\n"), None);
-        assert_eq!(v2("0::/../outside\n"), None);
-        assert_eq!(v2(""), None);
-        let v1 = |text: &str| own_cgroup(text, CgroupVersion::V1);
-        let same = "4:memory:/system.slice/a\n3:cpu,cpuacct:/system.slice/a\n0::/b\n";
-        assert_eq!(v1(same).as_deref(), Some("/system.slice/a"));
-        assert_eq!(v1("4:memory:/system.slice/a\n3:cpu,cpuacct:/\n"), None);
-        assert_eq!(v1("0::/b\n"), None);
     }
 }

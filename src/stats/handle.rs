@@ -40,10 +40,21 @@ pub struct UsageSettings {
     pub swap: u64,
     /// When the host booted.
     pub booted_at: Timestamp,
-    /// The runtime's cgroup (`--runtime-cgroups`).
-    pub runtime_cgroup: Option<String>,
+    /// The cgroups of the host's own processes, as far as they are configured.
+    pub system: SystemPaths,
     /// The wall clock.
     pub clock: WallClock,
+}
+
+/// Paths of cgroups that are no pod's; `None` if they are not configured.
+#[derive(Clone, Debug, Default)]
+pub struct SystemPaths {
+    /// The daemon's own (`kubeletCgroups`).
+    pub kubelet: Option<String>,
+    /// The runtime's (`--runtime-cgroups`).
+    pub runtime: Option<String>,
+    /// That of other processes of the host (`systemCgroups`).
+    pub misc: Option<String>,
 }
 
 type Measured = Result<Arc<NodeUsage>, Arc<MeasureError>>;
@@ -70,19 +81,10 @@ struct Source {
 impl UsageStats {
     /// The handle. Nothing is measured before somebody asks.
     pub fn new(settings: UsageSettings) -> Self {
-        let UsageSettings {
-            cgroups,
-            observed,
-            proc,
-            root_dir,
-            memory,
-            swap,
-            booted_at,
-            runtime_cgroup,
-            clock,
-        } = settings;
+        let UsageSettings { cgroups, observed, proc, root_dir, memory, swap, booted_at, system, clock } =
+            settings;
         let accounting = Accounting::of(&cgroups);
-        let host = Host { cgroups, accounting, proc, root_dir, memory, swap, booted_at, runtime_cgroup };
+        let host = Host { cgroups, accounting, proc, root_dir, memory, swap, booted_at, system };
         let source = Source { host, observed, clock, rates: Mutex::default(), no_runtime: Once::new() };
         Self(Arc::new(Shared { source: Arc::new(source), recent: Recent::new(AGE) }))
     }
@@ -111,7 +113,7 @@ impl Source {
         let mut rates = self.rates.lock();
         let measurement = Measurement::new(&self.host, &mut rates, detail, self.clock.now());
         let usage = measurement.measure(&self.observed.last_known())?;
-        if let (Some(cgroup), None) = (&self.host.runtime_cgroup, &usage.runtime) {
+        if let (Some(cgroup), None) = (&self.host.system.runtime, &usage.runtime) {
             self.no_runtime.call_once(|| {
                 tracing::warn!(
                     cgroup,

@@ -11,7 +11,7 @@ use tokio::time::{advance, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::testing::{FakeHost, run};
-use super::{Detail, UsageSettings, UsageStats};
+use super::{Detail, SystemPaths, UsageSettings, UsageStats};
 use crate::cgroup::CgroupVersion;
 use crate::cri::fake::FakeRuntime;
 use crate::pleg::{Cache, Pleg};
@@ -19,7 +19,7 @@ use crate::types::{PodRef, WallClock};
 
 const KUBELET: &str = "/system.slice/hostlet.service";
 
-fn stats(host: &FakeHost, observed: Cache, runtime_cgroup: Option<&str>) -> UsageStats {
+fn stats(host: &FakeHost, observed: Cache, system: SystemPaths) -> UsageStats {
     UsageStats::new(UsageSettings {
         cgroups: host.cgroups.clone(),
         observed,
@@ -28,7 +28,7 @@ fn stats(host: &FakeHost, observed: Cache, runtime_cgroup: Option<&str>) -> Usag
         memory: 1 << 30,
         swap: 0,
         booted_at: Timestamp::UNIX_EPOCH,
-        runtime_cgroup: runtime_cgroup.map(str::to_owned),
+        system,
         clock: WallClock::system(),
     })
 }
@@ -36,7 +36,11 @@ fn stats(host: &FakeHost, observed: Cache, runtime_cgroup: Option<&str>) -> Usag
 #[tokio::test(start_paused = true)]
 async fn the_runtime_in_the_cgroup_of_the_daemon_has_the_same_rate() {
     let host = FakeHost::new(CgroupVersion::V2);
-    let stats = stats(&host, Cache::default(), Some(KUBELET));
+    let stats = stats(
+        &host,
+        Cache::default(),
+        SystemPaths { runtime: Some(KUBELET.to_owned()), ..SystemPaths::default() },
+    );
     for seconds in 0..30 {
         host.set(KUBELET, "cpu.stat", &format!("usage_usec {}\n", seconds * 1_000_000));
         let usage = stats.usage(Detail::All).await.unwrap();
@@ -44,6 +48,35 @@ async fn the_runtime_in_the_cgroup_of_the_daemon_has_the_same_rate() {
         assert_eq!(rates, [(seconds > 0).then_some(1_000_000_000 / 2); 2], "{seconds}");
         advance(Duration::from_secs(2)).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn configured_cgroups_of_the_host_are_measured() {
+    for version in [CgroupVersion::V1, CgroupVersion::V2] {
+        let host = FakeHost::new(version);
+        for path in ["/kubelet", "/system"] {
+            host.add_cgroup(path);
+        }
+        let system = SystemPaths {
+            kubelet: Some("/kubelet".to_owned()),
+            runtime: Some("/gone".to_owned()),
+            misc: Some("/system".to_owned()),
+        };
+        for detail in [Detail::CpuAndMemory, Detail::All] {
+            let usage = stats(&host, Cache::default(), system.clone()).usage(detail).await.unwrap();
+            let paths = [&usage.kubelet, &usage.runtime, &usage.misc]
+                .map(|unit| unit.as_ref().map(|unit| &*unit.path));
+            assert_eq!(paths, [Some("/kubelet"), None, Some("/system")], "{version}");
+        }
+    }
+    let host = FakeHost::new(CgroupVersion::V2);
+    let system = SystemPaths { kubelet: Some("/gone".to_owned()), ..SystemPaths::default() };
+    let usage = stats(&host, Cache::default(), system).usage(Detail::All).await.unwrap();
+    assert_eq!(
+        usage.kubelet.as_ref().map(|unit| &*unit.path),
+        Some(KUBELET),
+        "where it is until it is moved"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -60,7 +93,8 @@ async fn containers_are_found_where_the_runtime_has_them_if_pods_have_no_cgroups
         sleep(Duration::from_secs(3)).await;
         let paths = [format!("/k8s.io/{sandbox}"), format!("/k8s.io/{app}"), format!("/{side}")];
         paths.iter().for_each(|path| host.add_cgroup(path));
-        let usage = stats(&host, handle.cache().clone(), None).usage(Detail::All).await.unwrap();
+        let usage =
+            stats(&host, handle.cache().clone(), SystemPaths::default()).usage(Detail::All).await.unwrap();
         let [found] = &usage.pods[..] else { panic!("{:?}", usage.pods) };
         let containers = found.containers.iter().map(|container| &container.unit);
         let units = [&found.sandbox.unit].into_iter().chain(containers);
@@ -88,7 +122,8 @@ async fn many_pods_are_measured_by_two_threads_and_sorted() {
     let (pleg, handle) = Pleg::new(Arc::new(fake.clone()), StdRng::seed_from_u64(1));
     tasks.spawn(pleg.run(CancellationToken::new()));
     sleep(Duration::from_secs(3)).await;
-    let usage = stats(&host, handle.cache().clone(), None).usage(Detail::Summary).await.unwrap();
+    let usage =
+        stats(&host, handle.cache().clone(), SystemPaths::default()).usage(Detail::Summary).await.unwrap();
     let names: Vec<&str> = usage.pods.iter().map(|pod| &*pod.pod.name).collect();
     let expected: Vec<String> = (0..40).map(|number| format!("web-{number:02}")).collect();
     assert_eq!(names, expected);

@@ -35,12 +35,14 @@ mod usage;
 pub use disk::{ContainerDisk, DiskSettings, DiskUsage, ImageUsage, LayerUsage};
 pub use disk_task::{DiskStats, DiskStatsTask};
 pub use error::MeasureError;
-pub use handle::{UsageSettings, UsageStats};
-pub use node_usage::{ContainerUsage, NodeUsage, PodUsage, SandboxUsage, TaskCount, UnitUsage};
+pub use handle::{SystemPaths, UsageSettings, UsageStats};
+pub use node_usage::{
+    ContainerUsage, NodeFilesystem, NodeUsage, PodUsage, SandboxUsage, TaskCount, UnitUsage,
+};
 pub use places::{PodPlaces, VolumePlace};
 pub use storage::{ContainerStorage, ContainersStorage, PodStorage, VolumeUsage};
 pub use task::{StorageSettings, StorageStats, StorageStatsTask};
 pub use usage::{
-    CgroupUsage, CpuUsage, Detail, Device, DeviceIo, IoUsage, MemoryUsage, NetworkDevice, Pressure,
-    PressureAverages, ProcessUsage, UsageLimits,
+    CgroupUsage, CpuUsage, Detail, Device, DeviceIo, DiskActivity, IoUsage, MemoryUsage, NetworkDevice,
+    OtherBytes, Pressure, PressureAverages, ProcessUsage, UsageLimits,
 };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::usage::{CgroupUsage, Device, NetworkDevice};
+use super::usage::{CgroupUsage, Device, DiskActivity, NetworkDevice};
 use crate::sys::FilesystemUsage;
 use crate::types::{ContainerId, PodRef, SandboxId};
 
@@ -83,6 +83,17 @@ pub struct TaskCount {
     pub max: Option<u64>,
 }
 
+/// The filesystem of the daemon's directory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeFilesystem {
+    /// The name of its device, such as `/dev/vda`; empty if that is no disk.
+    pub device: String,
+    /// How full it is.
+    pub usage: FilesystemUsage,
+    /// What its disk did.
+    pub disk: Option<DiskActivity>,
+}
+
 /// What everything on the node uses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeUsage {
@@ -96,6 +107,8 @@ pub struct NodeUsage {
     pub kubelet: Option<UnitUsage>,
     /// The runtime's cgroup, if it is configured.
     pub runtime: Option<UnitUsage>,
+    /// The cgroup of other processes of the host, if it is configured.
+    pub misc: Option<UnitUsage>,
     /// The cgroup of all pods.
     pub all_pods: Option<UnitUsage>,
     /// The pods that the runtime has, sorted by namespace and name.
@@ -104,6 +117,6 @@ pub struct NodeUsage {
     pub devices: BTreeMap<Device, String>,
     /// The processes and threads of the host.
     pub tasks: TaskCount,
-    /// The filesystem of the daemon's directory, with the name of its device, which is empty if that is no disk.
-    pub filesystem: Option<(String, FilesystemUsage)>,
+    /// The filesystem of the daemon's directory.
+    pub filesystem: Option<NodeFilesystem>,
 }

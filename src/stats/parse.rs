@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::usage::{Device, DeviceIo, NetworkDevice, Pressure, PressureAverages};
+use super::usage::{Device, DeviceIo, DiskActivity, NetworkDevice, OtherBytes, Pressure, PressureAverages};
 
 /// The number in a file that has nothing else; `max` is the largest one.
 pub fn number(text: &str) -> Option<u64> {
@@ -75,27 +75,49 @@ pub fn io_stat(text: &str) -> Vec<DeviceIo> {
     text.lines().filter_map(line).collect()
 }
 
-/// `blkio.throttle.io_service_bytes_recursive` and `…io_serviced_recursive` of cgroup v1, both `8:0 Read 1`.
+/// Where the value of a kind of operation belongs.
+type Field = for<'a> fn(&'a mut DeviceIo, &str) -> Option<&'a mut u64>;
+
+/// A file of bytes and one of operations of cgroup v1's `blkio`, both `8:0 Read 1`.
 pub fn blkio(bytes: &str, operations: &str) -> Vec<DeviceIo> {
     let mut all: BTreeMap<Device, DeviceIo> = BTreeMap::new();
-    let mut add = |text: &str, field: fn(&mut DeviceIo, bool) -> &mut u64| {
+    let mut add = |text: &str, field: Field| {
         for line in text.lines() {
             let mut words = line.split_whitespace();
             let (Some(name), Some(kind), Some(value)) = (words.next(), words.next(), words.next()) else {
                 continue;
             };
-            let is_read = match kind {
-                "Read" => true,
-                "Write" => false,
-                _ => continue,
-            };
             let (Some(device), Ok(value)) = (device(name), value.parse()) else { continue };
-            *field(all.entry(device).or_insert(DeviceIo::of(device)), is_read) = value;
+            if let Some(field) = field(all.entry(device).or_insert(DeviceIo::of(device)), kind) {
+                *field = value;
+            }
         }
     };
-    add(bytes, |io, is_read| if is_read { &mut io.read_bytes } else { &mut io.written_bytes });
-    add(operations, |io, is_read| if is_read { &mut io.reads } else { &mut io.writes });
+    add(bytes, |io, kind| match kind {
+        "Read" => Some(&mut io.read_bytes),
+        "Write" => Some(&mut io.written_bytes),
+        kind => {
+            let others = io.others.get_or_insert(OtherBytes::default());
+            match kind {
+                "Sync" => Some(&mut others.sync),
+                "Async" => Some(&mut others.r#async),
+                "Discard" => Some(&mut others.discard),
+                "Total" => Some(&mut others.total),
+                _ => None,
+            }
+        }
+    });
+    add(operations, |io, kind| match kind {
+        "Read" => Some(&mut io.reads),
+        "Write" => Some(&mut io.writes),
+        _ => None,
+    });
     all.into_values().collect()
+}
+
+/// Whether a file of cgroup v1's `blkio` is about any device: without one it has a total at most.
+pub fn has_devices(text: &str) -> bool {
+    text.lines().any(|line| line.split_once(' ').is_some_and(|(name, _)| device(name).is_some()))
 }
 
 /// Network devices that are not counted, by the start of their names: the other ends of pods' devices, and those that never leave
@@ -146,12 +168,28 @@ pub fn network_devices(text: &str) -> Vec<NetworkDevice> {
     text.lines().skip(2).filter_map(line).collect()
 }
 
-/// The names of block devices in `/proc/diskstats` (Documentation/admin-guide/iostats.rst).
-pub fn disks(text: &str) -> impl Iterator<Item = (Device, &str)> {
+/// The block devices in `/proc/diskstats` with their names and what they did (Documentation/admin-guide/iostats.rst).
+pub fn disks(text: &str) -> impl Iterator<Item = (Device, &str, DiskActivity)> {
     text.lines().filter_map(|line| {
         let mut words = line.split_whitespace();
         let device = Device { major: words.next()?.parse().ok()?, minor: words.next()?.parse().ok()? };
-        Some((device, words.next()?))
+        let name = words.next()?;
+        let mut next = || words.next().and_then(|word| word.parse().ok()).unwrap_or_default();
+        // In the order of the columns.
+        let activity = DiskActivity {
+            reads: next(),
+            reads_merged: next(),
+            sectors_read: next(),
+            reading: next(),
+            writes: next(),
+            writes_merged: next(),
+            sectors_written: next(),
+            writing: next(),
+            in_progress: next(),
+            busy: next(),
+            weighted: next(),
+        };
+        Some((device, name, activity))
     })
 }
 

@@ -1,7 +1,7 @@
 //! Texts as kernels write them, and broken ones.
 
 use super::parse::*;
-use super::usage::{Device, DeviceIo, Pressure};
+use super::usage::{Device, DeviceIo, DiskActivity, OtherBytes, Pressure};
 
 const DISK: Device = Device { major: 8, minor: 0 };
 
@@ -32,7 +32,7 @@ fn pressure_with_and_without_full_lines() {
 
 #[test]
 fn devices_of_v2() {
-    let io = DeviceIo { device: DISK, read_bytes: 1, written_bytes: 2, reads: 3, writes: 4 };
+    let io = DeviceIo { read_bytes: 1, written_bytes: 2, reads: 3, writes: 4, ..DeviceIo::of(DISK) };
     let text = "8:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=5 dios=6\n254:1 \n7:0\nx:0 rbytes=1\n";
     let none = DeviceIo { device: Device { major: 254, minor: 1 }, ..DeviceIo::of(DISK) };
     assert_eq!(io_stat(text), [io, none]);
@@ -40,11 +40,13 @@ fn devices_of_v2() {
 
 #[test]
 fn devices_of_v1() {
-    let bytes = "8:0 Read 1\n8:0 Write 2\n8:0 Total 3\n8:16 Write 7\nTotal 10\n";
+    let bytes = "8:0 Read 1\n8:0 Write 2\n8:0 Sync 4\n8:0 Async 5\n8:0 Discard 6\n8:0 Total 3\n8:16 Write 7\nTotal 10\n";
     let operations = "8:0 Read 3\n8:0 Write 4\nbroken\n8:0 Read\n";
-    let io = DeviceIo { device: DISK, read_bytes: 1, written_bytes: 2, reads: 3, writes: 4 };
+    let io = DeviceIo { read_bytes: 1, written_bytes: 2, reads: 3, writes: 4, ..DeviceIo::of(DISK) };
     let other = DeviceIo { written_bytes: 7, ..DeviceIo::of(Device { major: 8, minor: 16 }) };
-    assert_eq!(blkio(bytes, operations), [io, other]);
+    let others = Some(OtherBytes { sync: 4, r#async: 5, discard: 6, total: 3 });
+    assert_eq!(blkio(bytes, operations), [DeviceIo { others, ..io }, other]);
+    assert!(has_devices(bytes) && !has_devices("Total 0\n") && !has_devices(""));
 }
 
 #[test]
@@ -64,9 +66,23 @@ fn network_devices_without_those_that_stay_on_the_host() {
 
 #[test]
 fn facts_of_the_host() {
-    let text = "   8       0 sda 1 2 3\n   8       1 sda1 1\n 259 0\n";
+    let text = "   8       0 sda 1 2 3 4 5 6 7 8 9 10 11 12 13\n   8       1 sda1 1\n 259 0\n";
     let found: Vec<_> = disks(text).collect();
-    assert_eq!(found, [(DISK, "sda"), (Device { major: 8, minor: 1 }, "sda1")]);
+    let activity = DiskActivity {
+        reads: 1,
+        reads_merged: 2,
+        sectors_read: 3,
+        reading: 4,
+        writes: 5,
+        writes_merged: 6,
+        sectors_written: 7,
+        writing: 8,
+        in_progress: 9,
+        busy: 10,
+        weighted: 11,
+    };
+    let partition = DiskActivity { reads: 1, ..DiskActivity::default() };
+    assert_eq!(found, [(DISK, "sda", activity), (Device { major: 8, minor: 1 }, "sda1", partition)]);
     assert_eq!(running_tasks("0.00 0.01 0.05 3/226 9999\n"), Some(226));
     assert_eq!(running_tasks("0.00 0.01\n"), None);
     let limits =

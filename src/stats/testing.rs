@@ -1,10 +1,12 @@
 //! Test fixtures: a host of plain files with procfs and cgroups of either version, and pods on the fake runtime.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use nix::sys::stat::{major, minor};
 use tempfile::TempDir;
 
 use crate::cgroup::{CgroupSettings, CgroupVersion, Cgroups};
@@ -87,12 +89,11 @@ const V2: [(&str, &str); 18] = [
     ),
 ];
 
-const PROC: [(&str, &str); 8] = [
+const PROC: [(&str, &str); 7] = [
     ("meminfo", "MemTotal:        1048576 kB\nMemFree: 1 kB\nSwapTotal: 2048 kB\nSwapFree: 1024 kB\n"),
     ("loadavg", "0.10 0.20 0.30 2/345 6789\n"),
     ("sys/kernel/pid_max", "32768\n"),
     ("sys/kernel/threads-max", "190000\n"),
-    ("diskstats", " 254       0 vda 100 0 800 10 200 0 1600 20 0 30 30 0 0 0 0 0 0\n"),
     ("self/net/dev", NET_DEV),
     ("4711/net/dev", NET_DEV),
     (
@@ -109,6 +110,18 @@ Inter-|   Receive                                                |  Transmit
   eth0: 1000000    2000    1    2    0     0          0         0   500000    1500    3    4    0     0       0          0
 veth12:       5       5    0    0    0     0          0         0        5       5    0    0    0     0       0          0
 ";
+
+/// A disk, and the device of this directory.
+fn disk_stats(directory: &Path) -> String {
+    let number = fs::metadata(directory).unwrap().dev();
+    let activity = "100 1 800 1500 200 2 1600 2500 3 3500 4500 0 0 0 0 0 0";
+    let mut text = format!(" 254       0 vda {activity}\n");
+    let (major, minor) = (major(number), minor(number));
+    if (major, minor) != (254, 0) {
+        text.push_str(&format!(" {major} {minor} root {activity}\n"));
+    }
+    text
+}
 
 /// A host of plain files.
 pub(crate) struct FakeHost {
@@ -145,6 +158,11 @@ impl FakeHost {
         write(&proc.join("self/mountinfo"), &mounts);
         for (file, text) in PROC {
             write(&proc.join(file), text);
+        }
+        write(&proc.join("diskstats"), &disk_stats(dir.path()));
+        fs::create_dir_all(proc.join("4711/fd")).unwrap();
+        for (number, target) in ["/dev/null", "socket:[17]", "pipe:[3]"].iter().enumerate() {
+            std::os::unix::fs::symlink(target, proc.join(format!("4711/fd/{number}"))).unwrap();
         }
         match version {
             CgroupVersion::V1 => {

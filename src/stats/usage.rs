@@ -20,13 +20,45 @@ pub struct DeviceIo {
     pub written_bytes: u64,
     pub reads: u64,
     pub writes: u64,
+    /// What v1 counts besides.
+    pub others: Option<OtherBytes>,
 }
 
 impl DeviceIo {
     /// Nothing of this device.
     pub(super) fn of(device: Device) -> Self {
-        Self { device, read_bytes: 0, written_bytes: 0, reads: 0, writes: 0 }
+        Self { device, read_bytes: 0, written_bytes: 0, reads: 0, writes: 0, others: None }
     }
+}
+
+/// Bytes by other kinds of operations than reads and writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are the kernel's")]
+pub struct OtherBytes {
+    pub sync: u64,
+    pub r#async: u64,
+    pub discard: u64,
+    pub total: u64,
+}
+
+/// What a disk of the host did since the boot. Times are in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(
+    missing_docs,
+    reason = "each is the column of the same name in Documentation/admin-guide/iostats.rst"
+)]
+pub struct DiskActivity {
+    pub reads: u64,
+    pub reads_merged: u64,
+    pub sectors_read: u64,
+    pub reading: u64,
+    pub writes: u64,
+    pub writes_merged: u64,
+    pub sectors_written: u64,
+    pub writing: u64,
+    pub in_progress: u64,
+    pub busy: u64,
+    pub weighted: u64,
 }
 
 /// What a network device received and sent.
@@ -177,6 +209,10 @@ pub struct ProcessUsage {
     pub first: Option<u32>,
     /// Its soft limit of open files, -1 without limit.
     pub open_files_limit: Option<i64>,
+    /// Number of open file descriptors of all of them; `None` if counting them takes too long.
+    pub descriptors: Option<u64>,
+    /// Number of those that are sockets; `None` if counting them takes too long.
+    pub sockets: Option<u64>,
     /// Threads of the cgroup and those below it.
     pub threads: u64,
     /// Their limit; 0 without one.
@@ -198,7 +234,7 @@ pub struct CgroupUsage {
     pub limits: UsageLimits,
     /// Block devices; with [`Detail::Summary`] only waiting for them, with [`Detail::CpuAndMemory`] empty.
     pub io: IoUsage,
-    /// Processes; with [`Detail::Summary`] without limits and threads, with [`Detail::CpuAndMemory`] empty.
+    /// Processes; with [`Detail::Summary`] without limits, threads and open files, with [`Detail::CpuAndMemory`] empty.
     pub processes: ProcessUsage,
 }
 

@@ -112,11 +112,13 @@ pub(super) fn conditions(
             type_: type_.to_owned(),
         });
     }
-    let disruption = input.status_override.and_then(|status| status.disruption.as_deref());
-    if let Some(message) = disruption.filter(|_| !conditions.iter().any(|c| c.type_ == DISRUPTION_TARGET)) {
+    if let Some(message) = input.status_override.and_then(|status| status.disruption.as_deref()) {
+        // That of another component may be over.
+        let before = conditions.extract_if(.., |condition| condition.type_ == DISRUPTION_TARGET).next();
+        let since = before.filter(|before| before.status == "True").and_then(|it| it.last_transition_time);
         conditions.push(PodCondition {
             last_probe_time: None,
-            last_transition_time: Some(whole_seconds(input.now)),
+            last_transition_time: Some(since.unwrap_or_else(|| whole_seconds(input.now))),
             message: Some(message.to_owned()),
             observed_generation: pod.metadata.generation.filter(|generation| *generation != 0),
             reason: Some(TERMINATION_BY_KUBELET.to_owned()),

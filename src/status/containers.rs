@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::conditions::restarts_all;
+use super::finished::NOT_LOCATED;
 use super::input::{LifecycleSummary, StatusInput};
 use super::restart::Restarts;
 use crate::cri::{ContainerState, ContainerStatus, LinuxUser};
@@ -29,7 +30,7 @@ const CREATING: &str = "ContainerCreating";
 const INITIALIZING: &str = "PodInitializing";
 
 /// Whether this is the reason of a container that has not started, and has not failed to.
-pub(super) fn is_default_reason(reason: &str) -> bool {
+pub fn is_default_reason(reason: &str) -> bool {
     [CREATING, INITIALIZING].contains(&reason)
 }
 
@@ -165,7 +166,7 @@ impl OneContainer<'_> {
             ContainerState::Exited => ended(self.terminated(seen, container_id.clone())),
             ContainerState::Unknown if was_running => {
                 restart_count = restart_count.saturating_add(1);
-                let lost = unlocated("The container could not be located when the pod was terminated");
+                let lost = unlocated(NOT_LOCATED);
                 let restarting = restarts_all(self.input).then(|| RESTARTING_ALL.to_owned());
                 ended(ContainerStateTerminated { reason: restarting.or(lost.reason), ..lost })
             }
@@ -400,7 +401,7 @@ fn ended(terminated: ContainerStateTerminated) -> ApiState {
     ApiState { terminated: Some(terminated), ..ApiState::default() }
 }
 
-fn unlocated(message: &str) -> ContainerStateTerminated {
+pub(super) fn unlocated(message: &str) -> ContainerStateTerminated {
     ContainerStateTerminated {
         exit_code: UNKNOWN_EXIT_CODE,
         reason: Some(STATUS_UNKNOWN.to_owned()),

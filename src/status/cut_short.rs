@@ -9,6 +9,7 @@
 
 use jiff::Timestamp;
 
+use super::finished::NOT_LOCATED;
 use crate::cri::{ContainerState, ContainerStatus};
 use crate::pleg::PodStatus;
 
@@ -83,7 +84,7 @@ fn lost(container: &ContainerStatus) -> ContainerStatus {
         state: ContainerState::Exited,
         exit_code: UNKNOWN_EXIT_CODE,
         reason: "ContainerStatusUnknown".to_owned(),
-        message: "The container could not be located when the pod was terminated".to_owned(),
+        message: NOT_LOCATED.to_owned(),
         ..container.clone()
     }
 }

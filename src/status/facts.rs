@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{ImagePull, LifecycleSummary};
-use crate::cri::SandboxStatus;
+use crate::cri::{ContainerStatus, SandboxStatus};
 use crate::pleg::PodStatus;
 use crate::pod::resources::Actuated;
 use crate::pod::{StatusOverride, WaitingReason};
@@ -66,6 +66,8 @@ pub struct PodFacts {
     pub post_starting: BTreeSet<ContainerId>,
     /// Containers whose start was requested, and the response lost (see [`with_actual_outcomes`](super::with_actual_outcomes)).
     pub lost_starts: BTreeSet<ContainerId>,
+    /// Finished containers that do not run again, and that the runtime no longer has.
+    pub removed: Vec<ContainerStatus>,
     /// What is enforced of its resources while a resize is under way.
     pub actuated: Option<Arc<Actuated>>,
     /// How many allocated resizes the worker has taken up.

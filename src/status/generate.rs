@@ -9,6 +9,7 @@ use super::conditions::conditions;
 use super::containers::{
     ephemeral_container_statuses, init_container_statuses, main_container_statuses, whole_seconds,
 };
+use super::finished::end_all;
 use super::input::{LifecycleSummary, StatusInput};
 use super::phase::phase;
 use super::restart::Restarts;
@@ -20,10 +21,19 @@ use crate::pod::{ContainerKind, PodPhase};
 /// The pod's status as of now.
 pub fn generate(input: &StatusInput<'_>) -> ApiPodStatus {
     let pod = input.pod;
-    let init_statuses = init_container_statuses(input);
-    let statuses = main_container_statuses(input);
+    let mut init_statuses = init_container_statuses(input);
+    let mut statuses = main_container_statuses(input);
     let all: Vec<ContainerStatus> = init_statuses.iter().chain(&statuses).cloned().collect();
     let (phase, reason, message) = outcome(input, &all);
+    // The end that a kill gives to the pod says nothing about containers that still run.
+    let of_conditions = match input.lifecycle {
+        LifecycleSummary::Terminating if input.status_override.is_some() => own_phase(input, &all),
+        LifecycleSummary::Active | LifecycleSummary::Terminating | LifecycleSummary::Terminated => phase,
+    };
+    let conditions = conditions(input, &all, of_conditions);
+    if input.lifecycle == LifecycleSummary::Terminated {
+        end_all(pod, &mut init_statuses, &mut statuses);
+    }
     let resources = whole_resources(input.pod);
     let enforced = input.actuated.and_then(|actuated| actuated.pod);
     let actual = enforced.map_or_else(|| resources.clone(), |enforced| enforced.shown_in(&resources));
@@ -32,7 +42,7 @@ pub fn generate(input: &StatusInput<'_>) -> ApiPodStatus {
     let previous = input.previous.cloned().unwrap_or_default();
     ApiPodStatus {
         allocated_resources: resources.requests.clone(),
-        conditions: Some(conditions(input, &all, phase)),
+        conditions: Some(conditions),
         container_statuses: Some(statuses),
         ephemeral_container_statuses: list(ephemeral_container_statuses(input), |status| status),
         host_ip: input.host_ips.first().map(IpAddr::to_string),
@@ -91,12 +101,17 @@ fn outcome(
         (Some(terminal), _) if terminal.is_terminal() => kept(terminal),
         (_, Some(status)) => (status.phase, Some(status.reason.clone()), Some(status.message.clone())),
         (_, None) => {
-            let restarts = Restarts { pod, starting: input.starting };
-            let phase = phase(restarts, statuses, input.lifecycle, is_initialized(input));
+            let phase = own_phase(input, statuses);
             let over = input.lifecycle == LifecycleSummary::Terminated && !pod.is_static;
             kept(if over && !phase.is_terminal() { PodPhase::Failed } else { phase })
         }
     }
+}
+
+/// The phase that follows from the containers.
+fn own_phase(input: &StatusInput<'_>, statuses: &[ContainerStatus]) -> PodPhase {
+    let restarts = Restarts { pod: input.pod, starting: input.starting };
+    phase(restarts, statuses, input.lifecycle, is_initialized(input))
 }
 
 /// Whether a main container was created in the present sandbox.

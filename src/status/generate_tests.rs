@@ -105,7 +105,8 @@ fn an_override_ends_the_pod_with_its_words() {
     scene.status_override = evicted();
     let status = scene.step();
     assert_eq!((status.phase.as_deref(), status.reason.as_deref()), (Some("Failed"), Some("Evicted")));
-    assert_eq!(status.conditions.unwrap()[2].reason.as_deref(), Some("PodFailed"));
+    let ready = |status: &ApiPodStatus| status.conditions.as_ref().unwrap()[2].clone();
+    assert_eq!(ready(&status).status, "True", "it still runs");
 
     scene.lifecycle = LifecycleSummary::Terminated;
     scene.status_override = None;
@@ -113,6 +114,10 @@ fn an_override_ends_the_pod_with_its_words() {
     let after = scene.step();
     assert_eq!((after.phase.as_deref(), after.reason.as_deref()), (Some("Failed"), Some("Evicted")));
     assert_eq!(after.message.as_deref(), Some("The node was low on memory."));
+    assert_eq!(
+        (ready(&after).status.as_str(), ready(&after).reason.as_deref()),
+        ("False", Some("PodFailed"))
+    );
 }
 
 #[test]
@@ -134,6 +139,58 @@ fn a_terminated_pod_of_the_api_server_is_in_a_terminal_phase() {
     assert_eq!(end(vec![exited("c", 0, 0)]), "Succeeded");
     assert_eq!(end(vec![exited("c", 0, 137)]), "Failed");
     assert_eq!(end(Vec::new()), "Failed");
+}
+
+#[test]
+fn no_container_of_a_finished_pod_waits() {
+    type Statuses = Option<Vec<ContainerStatus>>;
+    let codes = |statuses: &Statuses| -> Vec<Option<i32>> {
+        let ended = |status: &ContainerStatus| Some(status.state.as_ref()?.terminated.as_ref()?.exit_code);
+        statuses.iter().flatten().map(ended).collect()
+    };
+    let end = |inits: &[(&str, bool)], containers| {
+        let scene = Scene { lifecycle: LifecycleSummary::Terminated, ..Scene::of("Never", containers) };
+        let mut scene = from_api(
+            inits.iter().fold(scene, |scene, (name, is_sidecar)| scene.with_init(name, *is_sidecar)),
+        );
+        scene.step();
+        let status = scene.step();
+        (codes(&status.init_container_statuses), codes(&status.container_statuses))
+    };
+    let created = || vec![container("c", 0, ContainerState::Created)];
+    assert_eq!(end(&[], Vec::new()), (vec![], vec![Some(137)]));
+    assert_eq!(end(&[], created()), (vec![], vec![Some(137)]));
+    assert_eq!(end(&[], vec![exited("c", 0, 3)]), (vec![], vec![Some(3)]));
+    // Not initialized: main containers never had a turn. Upstream takes the first init container for started.
+    assert_eq!(end(&[("i", false), ("j", false)], Vec::new()), (vec![Some(137), None], vec![None]));
+    assert_eq!(
+        end(&[("i", false), ("j", false)], vec![exited("i", 0, 0)]),
+        (vec![Some(0), None], vec![None])
+    );
+    assert_eq!(end(&[("i", false)], vec![exited("i", 0, 0)]), (vec![Some(0)], vec![Some(137)]));
+}
+
+#[test]
+fn a_killed_pod_replaces_a_stale_disruption_target() {
+    for (value, is_kept) in [("False", false), ("True", true)] {
+        let mut scene = Scene::of("Always", vec![container("c", 0, ContainerState::Running)]);
+        let stale = serde_json::json!({"type": "DisruptionTarget", "status": value, "reason": "EvictionByEvictionAPI",
+            "lastTransitionTime": "2020-01-01T00:00:00Z"});
+        scene.previous.get_or_insert_default().conditions =
+            Some(vec![serde_json::from_value(stale).unwrap()]);
+        scene.lifecycle = LifecycleSummary::Terminating;
+        scene.status_override =
+            evicted().map(|status| StatusOverride { disruption: Some("m".into()), ..status });
+        let conditions = scene.step().conditions.unwrap();
+        let all: Vec<_> = conditions.iter().filter(|it| it.type_ == "DisruptionTarget").collect();
+        assert_eq!(all.len(), 1);
+        assert_eq!(
+            (all[0].status.as_str(), all[0].reason.as_deref()),
+            ("True", Some("TerminationByKubelet"))
+        );
+        let since = all[0].last_transition_time.as_ref().unwrap().0.as_second();
+        assert_eq!(since == 1_577_836_800, is_kept, "{value}");
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod conditions;
 mod containers;
 mod cut_short;
 mod facts;
+mod finished;
 mod generate;
 mod handle;
 mod input;
@@ -31,7 +32,7 @@ pub use cache::{PodStatusEntry, StatusCache};
 pub use conditions::{
     DISRUPTION_TARGET, READY_TO_START, RESIZE_PENDING, TERMINATION_BY_KUBELET, cause_in, is_owned_condition,
 };
-pub use containers::whole_seconds;
+pub use containers::{is_default_reason, whole_seconds};
 pub use cut_short::{is_unclear, with_actual_outcomes};
 pub use facts::{PodFacts, PodProgress};
 pub use generate::generate;

@@ -89,11 +89,21 @@ impl PodState {
             let observed = Arc::make_mut(&mut observed);
             observed.containers.retain(|container| !facts.post_starting.contains(&container.id));
         }
+        let is_missing = |ended: &&ContainerStatus| observed.container(&ended.name).is_none();
+        let missing: Vec<ContainerStatus> = facts.removed.iter().filter(is_missing).cloned().collect();
+        if !missing.is_empty() {
+            Arc::make_mut(&mut observed).containers.extend(missing);
+        }
         let unseen = facts.made_sandbox.as_ref();
         if let Some(made) = unseen.filter(|made| observed.sandboxes.iter().all(|seen| seen.id != made.id)) {
             replace_sandbox(Arc::make_mut(&mut observed), made.clone());
         }
         Some(observed)
+    }
+
+    /// Whether its worker has observed it.
+    pub(super) fn is_known(&self) -> bool {
+        self.pod.is_some() && self.facts.is_some()
     }
 
     /// The terminated containers whose termination messages were not read yet. Forgets the messages of removed containers.

@@ -181,31 +181,39 @@ impl StatusTask {
     fn compute(&mut self, uid: &PodUid) {
         let Some(entry) = self.pods.get_mut(uid).filter(|entry| !entry.is_reading) else { return };
         entry.due = None;
-        if let Some(observed) = entry.state.observed(&self.sources.observed) {
-            let unread = entry.state.unread(&observed);
-            if !unread.is_empty() {
-                entry.is_reading = true;
-                self.start_reading(uid, &observed.pod, unread);
-                return;
+        let Some(observed) = entry.state.observed(&self.sources.observed) else {
+            // While it cannot be inspected, termination messages may be unread: whoever waits removes their containers. An
+            // inspection that succeeds again is no change, so nobody reports it.
+            match entry.state.is_known() {
+                true if !entry.waiting.is_empty() => self.schedule(uid),
+                true => {}
+                false => entry.waiting.clear(),
             }
-            let host_ips = self.sources.addresses.now();
-            let node = NodeInputs {
-                now: self.sources.clock.now(),
-                runtime_name: &self.sources.runtime_name,
-                probes: &self.sources.probes,
-                host_ips: &host_ips,
-                gates: self.sources.gates,
+            return;
+        };
+        let unread = entry.state.unread(&observed);
+        if !unread.is_empty() {
+            entry.is_reading = true;
+            self.start_reading(uid, &observed.pod, unread);
+            return;
+        }
+        let host_ips = self.sources.addresses.now();
+        let node = NodeInputs {
+            now: self.sources.clock.now(),
+            runtime_name: &self.sources.runtime_name,
+            probes: &self.sources.probes,
+            host_ips: &host_ips,
+            gates: self.sources.gates,
+        };
+        if let Some(report) = entry.state.report(&observed, &node) {
+            let (pod, now) = (report.pod.clone(), report.status.clone());
+            // An earlier daemon may have seen it terminate.
+            let before = match self.status_cache.put(report) {
+                Some(before) => before.status,
+                None => Arc::new(pod.status.clone().unwrap_or_default()),
             };
-            if let Some(report) = entry.state.report(&observed, &node) {
-                let (pod, now) = (report.pod.clone(), report.status.clone());
-                // An earlier daemon may have seen it terminate.
-                let before = match self.status_cache.put(report) {
-                    Some(before) => before.status,
-                    None => Arc::new(pod.status.clone().unwrap_or_default()),
-                };
-                self.terminations.count(&before, &now);
-                self.starts.observe(&pod, &before, &now, node.now);
-            }
+            self.terminations.count(&before, &now);
+            self.starts.observe(&pod, &before, &now, node.now);
         }
         entry.waiting.clear();
     }

@@ -12,6 +12,7 @@ use redb::backends::FileBackend;
 
 use super::error::FileError;
 use super::file::StoreFile;
+use crate::sys::sync_parent;
 
 /// Maximum size in bytes, because the file is read into memory.
 const SIZE_MOST: u64 = 256 * 1024 * 1024;
@@ -117,5 +118,7 @@ fn create(path: &Path) -> Result<(StoreFile, Identity), FileError> {
     let identity = check(&file)?;
     let made = StoreFile::open(FileBackend::new(file)?)?;
     fs::rename(&new, path).map_err(FileError::io("rename the temporary file of"))?;
+    // Otherwise a power cut could take the name, and with it all later rows.
+    sync_parent(path).map_err(FileError::io("write the directory of"))?;
     Ok((made, identity))
 }

@@ -6,12 +6,18 @@
 pub enum Table {
     /// Admitted pods that have not terminated.
     AdmittedPods,
+    /// Pods of which hostlet made something on this host, until nothing is left of them.
+    OwnPods,
+    /// That a former kubelet may have advertised devices on the Node.
+    FormerDevices,
     /// Requested starts of containers that must run at most once.
     RequestedStarts,
     /// The preStop hooks of a pod's containers that have begun.
     PreStops,
     /// Containers of a pod whose restart a user requested.
     Restarts,
+    /// How containers of a pod ended that do not run again.
+    FinalEnds,
     /// Restart back-offs of a pod's containers.
     CrashLoops,
     /// What was last enforced of a pod's resources.
@@ -48,11 +54,14 @@ pub(super) enum Pace {
 }
 
 impl Table {
-    pub(super) const ALL: [Self; 13] = [
+    pub(super) const ALL: [Self; 16] = [
         Self::AdmittedPods,
+        Self::OwnPods,
+        Self::FormerDevices,
         Self::RequestedStarts,
         Self::PreStops,
         Self::Restarts,
+        Self::FinalEnds,
         Self::CrashLoops,
         Self::Actuated,
         Self::ImagePulls,
@@ -69,9 +78,12 @@ impl Table {
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::AdmittedPods => "admitted-pods/1",
+            Self::OwnPods => "own-pods/1",
+            Self::FormerDevices => "former-devices/1",
             Self::RequestedStarts => "asked-starts/1",
             Self::PreStops => "pre-stops/1",
             Self::Restarts => "restarts/1",
+            Self::FinalEnds => "final-ends/1",
             Self::CrashLoops => "crash-loops/1",
             Self::Actuated => "actuated/1",
             Self::ImagePulls => "image-pulls/1",
@@ -89,6 +101,9 @@ impl Table {
             // Without its row, a pod whose manifest breaks is lost.
             Self::AdmittedPods => Pace::Soon,
             // The caller waits for the write. The removal may wait.
+            Self::OwnPods => Pace::Soon,
+            // Losing its removal sets what others advertise to zero once more. It changes once.
+            Self::FormerDevices => Pace::Soon,
             Self::RequestedStarts | Self::PreStops | Self::Restarts | Self::EndedByShutdown => Pace::Soon,
             // The caller waits for the write of an intent. Losing the latest record makes pods pull again.
             Self::PullIntents | Self::PulledImages => Pace::Soon,
@@ -99,6 +114,8 @@ impl Table {
             // Losing the latest change makes a container or a pull wait for the wrong time once. Writing each would never
             // stop on a host where every container crashes.
             Self::CrashLoops | Self::ImagePulls => Pace::Seldom,
+            // Losing the latest change matters only to a container that is removed from the runtime in the same moment.
+            Self::FinalEnds => Pace::Seldom,
             // Losing the latest change gives older variables to a container that starts while the API server is away.
             Self::Services => Pace::Seldom,
             // Without its row, a pod cannot start while the API server is away. They rarely change.

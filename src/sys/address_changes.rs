@@ -40,14 +40,41 @@ impl AddressChanges {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::process::Command;
 
-    #[tokio::test]
-    async fn earlier_changes_are_not_reported() {
-        let changes = AddressChanges::open().unwrap();
-        // Other processes may change addresses; this only checks that reading works.
-        let mut buffer = [0; 4096];
-        let read = changes.0.try_recv(&mut buffer);
-        assert!(read.is_ok() || read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock));
+    use nix::sched::{CloneFlags, unshare};
+
+    use super::*;
+    use crate::sys::testing::skipped;
+
+    /// Adds an address in the network namespace of this thread.
+    fn add_address(address: &str) {
+        let added = Command::new("ip").args(["address", "add", address, "dev", "lo"]).status().unwrap();
+        assert!(added.success());
+    }
+
+    fn in_network_namespace(test: impl FnOnce() + Send + 'static) {
+        let run = || match unshare(CloneFlags::CLONE_NEWNET) {
+            Ok(()) => test(),
+            Err(errno) => skipped(&format!("needs root ({errno})")),
+        };
+        std::thread::spawn(run).join().unwrap();
+    }
+
+    #[test]
+    fn changes_are_reported_from_the_subscription_on() {
+        in_network_namespace(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                add_address("192.0.2.1/32");
+                let changes = AddressChanges::open().unwrap();
+                let earlier = changes.0.try_recv(&mut [0; 4096]).unwrap_err();
+                assert_eq!(earlier.kind(), io::ErrorKind::WouldBlock);
+                add_address("192.0.2.2/32");
+                changes.next().await.unwrap();
+                let merged = changes.0.try_recv(&mut [0; 4096]).unwrap_err();
+                assert_eq!(merged.kind(), io::ErrorKind::WouldBlock);
+            });
+        });
     }
 }

@@ -1,6 +1,7 @@
-//! Pending changes of a watch: that something changed, and whether writes are complete. Tracks only files being written.
+//! Pending changes of a watch: that something changed, whether writes are complete, and on request which files were deleted. Tracks
+//! no other files.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
 
 use notify::event::{CreateKind, ModifyKind, RenameMode};
@@ -30,9 +31,17 @@ pub struct Changes {
 struct State {
     writing: HashSet<PathBuf>,
     is_removal: bool,
+    /// What was deleted since it was taken; none if nobody takes it.
+    deleted: Option<BTreeSet<PathBuf>>,
 }
 
 impl Changes {
+    /// Changes that also tell which files were deleted, even if they exist again.
+    pub fn with_deletions() -> Self {
+        let state = State { deleted: Some(BTreeSet::new()), ..State::default() };
+        Self { state: Mutex::new(state), ..Self::default() }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         // Every statement under the lock leaves the state consistent.
         self.state.lock()
@@ -53,6 +62,11 @@ impl Changes {
         }
     }
 
+    /// Takes the paths that were deleted since the last call; a file that was renamed was not.
+    pub fn take_deleted(&self) -> BTreeSet<PathBuf> {
+        self.lock().deleted.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
     /// Stops waiting for files being written: links, for example, are created but never closed.
     pub fn forget_writing(&self) {
         self.lock().writing.clear();
@@ -68,6 +82,9 @@ impl Changes {
         {
             let mut state = self.lock();
             state.is_removal = is_removal(&event.kind);
+            if let (EventKind::Remove(_), Some(deleted)) = (&event.kind, &mut state.deleted) {
+                deleted.extend(event.paths.iter().cloned());
+            }
             for path in &event.paths {
                 match begins(&event.kind) {
                     true if state.writing.contains(path) => {}
@@ -118,5 +135,17 @@ mod tests {
         assert_eq!(heed(EventKind::Create(CreateKind::File), "link"), Progress::Writing);
         changes.forget_writing();
         assert_eq!(changes.progress(), Progress::Complete);
+    }
+
+    #[test]
+    fn a_deleted_file_is_known_once() {
+        let changes = Changes::with_deletions();
+        let heed = |kind, path: &str| changes.apply(&Event::new(kind).add_path(path.into()));
+        heed(EventKind::Remove(RemoveKind::File), "a");
+        heed(EventKind::Create(CreateKind::File), "a");
+        heed(EventKind::Modify(ModifyKind::Name(RenameMode::From)), "b");
+        assert_eq!(changes.take_deleted(), [PathBuf::from("a")].into());
+        assert!(changes.take_deleted().is_empty());
+        assert!(Changes::default().take_deleted().is_empty());
     }
 }

@@ -2,16 +2,22 @@
 //! an administrator may have set.
 
 use std::fs::DirBuilder;
+use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
 
 use nix::sys::statvfs::statvfs;
 
 use super::SysError;
+use super::selinux::{selinux_is_enabled, set_label};
 
 /// Directories below the root that drivers' pods mount with `type: Directory`, with upstream's modes.
 const FOR_DRIVERS: [(&str, u32); 4] =
     [("plugins", 0o750), ("plugins_registry", 0o750), ("device-plugins", 0o750), ("pod-resources", 0o750)];
+
+/// Those of them in which pods of drivers create sockets, and the label with which they may do so without privileges.
+const SOCKET_DIRS: [&str; 3] = ["plugins", "plugins_registry", "device-plugins"];
+const SOCKET_DIR_LABEL: &str = "system_u:object_r:container_file_t:s0";
 
 /// The directories that every kubelet creates in its root directory at its start.
 pub fn common_dirs(root: &Path) -> impl Iterator<Item = PathBuf> {
@@ -50,6 +56,18 @@ impl HostDirs {
         }
         create(&self.pod_logs, 0o750)?;
         create(&self.container_logs, 0o755)
+    }
+
+    /// Labels the directories of drivers' sockets on a host with SELinux (`sys` is `/sys`). Elsewhere nothing is changed.
+    pub fn label(&self, sys: &Path) -> Result<(), SysError> {
+        if selinux_is_enabled(sys) { self.label_with(set_label) } else { Ok(()) }
+    }
+
+    fn label_with(&self, set: impl Fn(&Path, &str) -> io::Result<()>) -> Result<(), SysError> {
+        let paths = SOCKET_DIRS.map(|name| self.root.join(name));
+        paths.into_iter().try_for_each(|path| {
+            set(&path, SOCKET_DIR_LABEL).map_err(|source| SysError::Label { path, source })
+        })
     }
 
     /// Size of the root directory's filesystem in bytes.
@@ -102,6 +120,7 @@ fn clean(path: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
@@ -136,6 +155,23 @@ mod tests {
         fs::set_permissions(&dirs.root, fs::Permissions::from_mode(0o711)).unwrap();
         dirs.create().unwrap();
         assert_eq!(mode(&dirs.root), 0o711);
+    }
+
+    #[test]
+    fn the_directories_of_drivers_sockets_are_labelled_where_there_is_selinux() {
+        let dirs = dirs(Path::new("/base"));
+        let labelled = RefCell::new(Vec::new());
+        dirs.label_with(|path, label| {
+            labelled.borrow_mut().push(format!("{} {label}", path.display()));
+            Ok(())
+        })
+        .unwrap();
+        let expected = ["plugins", "plugins_registry", "device-plugins"]
+            .map(|name| format!("/base/lib/kubelet/{name} system_u:object_r:container_file_t:s0"));
+        assert_eq!(labelled.into_inner(), expected);
+        let error = dirs.label_with(|_, _| Err(io::ErrorKind::Unsupported.into())).unwrap_err();
+        assert_eq!(error.to_string(), "cannot label /base/lib/kubelet/plugins for SELinux");
+        dirs.label(Path::new("/a/host/without")).unwrap();
     }
 
     #[test]

@@ -78,6 +78,14 @@ pub enum SysError {
         /// The error.
         source: io::Error,
     },
+    /// A directory could not be labelled.
+    #[error("cannot label {} for SELinux", path.display())]
+    Label {
+        /// The directory.
+        path: PathBuf,
+        /// The error.
+        source: io::Error,
+    },
     /// The lock file could not be opened.
     #[error("cannot open lock file {}", path.display())]
     OpenLock {
@@ -158,6 +166,15 @@ pub enum SysError {
     #[error("{} is not removed, as something is mounted in it", path.display())]
     Mounted {
         /// The directory.
+        path: PathBuf,
+    },
+    /// There is something in the directory or file on which something was mounted.
+    #[error(
+        "{} has content of its own, which is not deleted: it was written while nothing was mounted there; move it away",
+        path.display()
+    )]
+    MountPointInUse {
+        /// The mount point.
         path: PathBuf,
     },
     /// A killed process does not exit.

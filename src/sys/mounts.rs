@@ -18,6 +18,10 @@ use super::{Inside, SysError};
 /// The program that mounts what needs a helper.
 const MOUNT: &str = "mount";
 
+/// Prefixes of the types of filesystems that are not served by this kernel alone.
+const REMOTE: [&str; 12] =
+    ["nfs", "cifs", "smb", "fuse", "ceph", "9p", "virtiofs", "autofs", "afs", "lustre", "beegfs", "gpfs"];
+
 /// A mount, as seen by this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
@@ -29,6 +33,13 @@ pub struct Mount {
     pub origin: Origin,
     /// Whether what is mounted below it here is seen by others, and the reverse (`shared` of mount_namespaces(7)).
     pub is_shared: bool,
+}
+
+impl Mount {
+    /// Whether its filesystem is not served by this kernel alone, so that accessing it may block as long as others do not respond.
+    pub fn is_remote(&self) -> bool {
+        REMOTE.iter().any(|remote| self.filesystem.starts_with(remote))
+    }
 }
 
 /// A directory of a filesystem, wherever that is mounted.
@@ -161,6 +172,9 @@ pub trait Mounts: Send + Sync + 'static {
 
     /// Unmounts the topmost mount at `path`.
     fn unmount(&self, path: &Path) -> Result<(), SysError>;
+
+    /// The same, and what its filesystem waits for of its server fails, for all mounts of it (`umount -f`).
+    fn force_unmount(&self, path: &Path) -> Result<(), SysError>;
 }
 
 /// Whether the kernel can keep the content of a tmpfs out of swap: Linux 6.3 and later, outside of user namespaces.
@@ -227,9 +241,17 @@ impl Mounts for KernelMounts {
     }
 
     fn unmount(&self, path: &Path) -> Result<(), SysError> {
-        let unmounted = umount2(path, MntFlags::UMOUNT_NOFOLLOW);
-        unmounted.map_err(|errno| SysError::Unmount { path: path.to_owned(), source: io::Error::from(errno) })
+        unmount(path, MntFlags::empty())
     }
+
+    fn force_unmount(&self, path: &Path) -> Result<(), SysError> {
+        unmount(path, MntFlags::MNT_FORCE)
+    }
+}
+
+fn unmount(path: &Path, flags: MntFlags) -> Result<(), SysError> {
+    let unmounted = umount2(path, MntFlags::UMOUNT_NOFOLLOW | flags);
+    unmounted.map_err(|errno| SysError::Unmount { path: path.to_owned(), source: io::Error::from(errno) })
 }
 
 #[cfg(test)]
@@ -237,6 +259,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::sys::testing::skipped;
 
     const TEXT: &[u8] = b"25 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n\
         288 44 0:167 / /lib/pods/u/volumes/a rw,relatime shared:23 - tmpfs tmpfs rw,size=16384k\n\
@@ -262,11 +285,17 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_option_is_not_supported() {
-        assert!(!tmpfs_has_option("no-such-option"));
-        // Only root may ask, and only on the host.
-        let may_ask = tmpfs_has_option("inode64");
-        assert!(may_ask || !tmpfs_can_avoid_swap());
+    fn the_kernel_tells_which_options_of_a_tmpfs_it_knows() {
+        if fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).is_err() {
+            return skipped("needs root on the host");
+        }
+        assert!(tmpfs_has_option("inode64") && !tmpfs_has_option("no-such-option"));
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+        let mut numbers = release.split('.').map_while(|number| number.parse::<u32>().ok());
+        // An older kernel of a distribution may have it as well.
+        if (numbers.next(), numbers.next()) >= (Some(6), Some(3)) {
+            assert!(tmpfs_can_avoid_swap(), "Linux {release}");
+        }
     }
 
     #[test]

@@ -12,6 +12,14 @@ pub(super) const MEMINFO: &str = "MemTotal:        3975224 kB\nMemFree: 1 kB\nBu
     Active: 1 kB\nInactive: 1 kB\nSwapTotal: 2048 kB\nSwapFree: 0 kB\nDirty: 0 kB\nWriteback: 0 kB\nMapped: 1 kB\n\
     Slab: 1 kB\nCommitted_AS: 1 kB\nVmallocTotal: 1 kB\nVmallocUsed: 0 kB\nVmallocChunk: 0 kB\n";
 
+/// Notes that this host has no means for a test. Where every test is wanted (`HOSTLET_TEST_ALL`), as in continuous integration, that is
+/// a failure.
+#[track_caller]
+pub(crate) fn skipped(why: &str) {
+    assert!(std::env::var_os("HOSTLET_TEST_ALL").is_none(), "HOSTLET_TEST_ALL is set, and this test {why}");
+    eprintln!("skipped: {why}");
+}
+
 /// A shim of this process.
 pub(crate) fn shim(pid: i32, started: u64) -> Shim {
     Shim::made_up(pid, started)
@@ -27,7 +35,7 @@ pub(crate) fn in_mount_namespace(test: impl FnOnce(&Path, &KernelMounts) + Send 
             .and_then(|()| mount(None::<&str>, "/", None::<&str>, private, None::<&str>));
         match is_alone {
             Ok(()) => test(&path, &KernelMounts { mountinfo: "/proc/thread-self/mountinfo".into() }),
-            Err(errno) => eprintln!("skipped: needs root ({errno})"),
+            Err(errno) => skipped(&format!("needs root ({errno})")),
         }
     };
     std::thread::spawn(run).join().unwrap();

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
@@ -36,10 +35,7 @@ pub fn client_config(trust: Trust<'_>, identity: Option<(&[u8], &[u8])>) -> Resu
             }
             builder.with_root_certificates(roots)
         }
-        Trust::Anybody => {
-            let provider = builder.crypto_provider().clone();
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(Unverified(provider)))
-        }
+        Trust::Anybody => builder.dangerous().with_custom_certificate_verifier(Arc::new(Unverified)),
     };
     let Some((certificates, key)) = identity else { return Ok(builder.with_no_client_auth()) };
     let chain: Vec<_> =
@@ -51,9 +47,25 @@ pub fn client_config(trust: Trust<'_>, identity: Option<(&[u8], &[u8])>) -> Resu
     builder.with_client_auth_cert(chain, key).map_err(TlsError::Identity)
 }
 
-/// Takes every certificate, but checks that the server has its key.
+/// Takes every certificate, as Go's `InsecureSkipVerify`, and every signature of a handshake: an impostor could present a certificate of
+/// its own key, so the signature proves nothing. Verifying it would only reject servers that Go accepts: webpki reads no certificate of
+/// version 1, with an unknown critical extension or with unique identifiers, and ring verifies neither RSA keys of 1024 bits nor P-521.
 #[derive(Debug)]
-pub(super) struct Unverified(pub(super) Arc<CryptoProvider>);
+pub(super) struct Unverified;
+
+/// Go's, in its order.
+const SCHEMES: [SignatureScheme; 10] = [
+    SignatureScheme::RSA_PSS_SHA256,
+    SignatureScheme::ECDSA_NISTP256_SHA256,
+    SignatureScheme::ED25519,
+    SignatureScheme::RSA_PSS_SHA384,
+    SignatureScheme::RSA_PSS_SHA512,
+    SignatureScheme::RSA_PKCS1_SHA256,
+    SignatureScheme::RSA_PKCS1_SHA384,
+    SignatureScheme::RSA_PKCS1_SHA512,
+    SignatureScheme::ECDSA_NISTP384_SHA384,
+    SignatureScheme::ECDSA_NISTP521_SHA512,
+];
 
 impl ServerCertVerifier for Unverified {
     fn verify_server_cert(
@@ -69,26 +81,30 @@ impl ServerCertVerifier for Unverified {
 
     fn verify_tls12_signature(
         &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+        Ok(HandshakeSignatureValid::assertion())
     }
 
     fn verify_tls13_signature(
         &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+        Ok(HandshakeSignatureValid::assertion())
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        SCHEMES.to_vec()
     }
 }
+
+#[cfg(test)]
+#[path = "client_tests.rs"]
+mod unverified_tests;
 
 #[cfg(test)]
 mod tests {

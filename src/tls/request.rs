@@ -46,6 +46,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
+    use crate::sys::testing::skipped;
 
     /// An independent implementation verifies the signature and reads the subject.
     #[test]
@@ -56,8 +57,7 @@ mod tests {
             let mut openssl = Command::new("openssl");
             openssl.args(["req", "-verify", "-noout", "-subject", "-nameopt", "utf8,sep_comma_plus"]);
             let openssl = openssl.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-            // A machine without openssl has the fake authority, which decodes the same.
-            let Ok(mut openssl) = openssl else { return };
+            let Ok(mut openssl) = openssl else { return skipped("needs openssl") };
             openssl.stdin.take().unwrap().write_all(request.as_bytes()).unwrap();
             let output = openssl.wait_with_output().unwrap();
             let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -63,7 +63,16 @@ pub fn go_float(number: f64) -> String {
         return if number > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
     }
     // Both languages print the shortest digits that are read as the same number.
-    let scientific = format!("{number:e}");
+    general(&format!("{number:e}"), number.to_string())
+}
+
+/// A finite number of single precision in Go's `%g` format.
+pub fn go_float32(number: f32) -> String {
+    general(&format!("{number:e}"), number.to_string())
+}
+
+/// The number in one of its two forms, by its exponent.
+fn general(scientific: &str, plain: String) -> String {
     let exponent = scientific.split_once('e').and_then(|(digits, exponent)| {
         let exponent: i32 = exponent.parse().ok()?;
         (!(-4..6).contains(&exponent)).then_some((digits, exponent))
@@ -73,7 +82,7 @@ pub fn go_float(number: f64) -> String {
             let sign = if exponent < 0 { '-' } else { '+' };
             format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
         }
-        None => number.to_string(),
+        None => plain,
     }
 }
 

@@ -23,9 +23,9 @@ pub enum ContentError {
         name: String,
     },
     /// A required key that the object does not have.
-    #[error("references non-existent {what} key: {key}")]
+    #[error("{what} key: {key}")]
     MissingKey {
-        /// `config` or `secret`.
+        /// The beginning of upstream's message, which differs by kind.
         what: &'static str,
         /// The key.
         key: String,
@@ -98,9 +98,6 @@ pub enum HostError {
         /// The path.
         path: std::path::PathBuf,
     },
-    /// A UID that cannot be the name of a directory.
-    #[error("{0:?} is not the UID of a pod")]
-    Uid(String),
     /// A host path is not of the required type. The wording is upstream's.
     #[error("{0}")]
     HostPath(String),

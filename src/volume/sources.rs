@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{PersistentVolume, Pod};
 use super::desired::{Snapshot, TokenKey, claims, references, token_requests};
 use super::layout::{DATA, Kind, PodLayout};
 use super::remembered::recall;
-use super::token::{is_due, read_token, refresh_at};
+use super::token::{is_due, read_token, received, refresh_at};
 use crate::objects::{ClaimRef, ClaimState, ObjectError, ObjectSource, Token, TokenRequest, Watched};
 use crate::sys::file_work;
 use crate::types::error_chain;
@@ -158,7 +158,7 @@ async fn renew(objects: &dyn ObjectSource, key: &TokenKey, held: &mut Held, now:
     }
     match objects.request_token(&held.request).await {
         Ok(token) => {
-            (held.token, held.error) = (Some(token), None);
+            (held.token, held.error) = (Some(received(token, now)), None);
             held.jitter = rand::random();
         }
         Err(error) => {

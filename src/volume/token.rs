@@ -1,4 +1,5 @@
-//! Renewal of service account tokens, and reading an existing token from its file. Pure except for that.
+//! Renewal of service account tokens, by the clock of this host whatever the API server's says, and reading an existing token from its
+//! file. Pure except for that.
 
 use std::fs;
 use std::path::Path;
@@ -16,14 +17,27 @@ use crate::types::json;
 const MAX_USE: SignedDuration = SignedDuration::from_hours(24);
 /// Maximum jitter by which tokens are renewed earlier, so that tokens issued together are not renewed together.
 const MAX_JITTER: SignedDuration = SignedDuration::from_secs(10);
+/// A token is used for at least this time, however short its lifetime, so that no server makes a node request tokens without a pause.
+const MIN_USE: SignedDuration = SignedDuration::from_secs(30);
+
+/// The token with the times of this host's clock, on which it was requested `at`: the API server's clock may be ahead or behind by more
+/// than its lifetime.
+pub(super) fn received(token: Token, at: Timestamp) -> Token {
+    let expires = at.saturating_add(lifetime(&token)).unwrap_or(at);
+    Token { issued: at, expires, ..token }
+}
+
+fn lifetime(token: &Token) -> SignedDuration {
+    token.expires.duration_since(token.issued).max(MIN_USE)
+}
 
 /// When a token is due for renewal: after 80 % of its lifetime or 24 h, minus a jitter. `jitter` is from 0 to 1.
 pub(super) fn refresh_at(token: &Token, jitter: f64) -> Timestamp {
-    let life = token.expires.duration_since(token.issued).max(SignedDuration::ZERO);
+    let life = lifetime(token);
     let used = (life / 5 * 4).min(MAX_USE);
     let earlier = SignedDuration::try_from_secs_f64(MAX_JITTER.as_secs_f64() * jitter.clamp(0.0, 1.0));
     let used = used - earlier.unwrap_or_default();
-    token.issued.saturating_add(used.max(SignedDuration::ZERO)).unwrap_or(token.expires)
+    token.issued.saturating_add(used.max(MIN_USE)).unwrap_or(token.expires)
 }
 
 /// Whether a token is due. One from the future is: the clock was set back, and its times are meaningless.
@@ -74,11 +88,19 @@ mod tests {
         assert_eq!(after(&token(3600), 1.0), 2870);
         assert_eq!(after(&token(600), 0.5), 475);
         assert_eq!(after(&token(7 * 86_400), 0.0), 86_400);
-        assert_eq!(after(&token(5), 1.0), 0);
+        assert_eq!(after(&token(5), 1.0), 30);
+        assert_eq!(after(&token(-5), 0.0), 30);
         let token = token(3600);
         let at = |seconds| token.issued + SignedDuration::from_secs(seconds);
         assert!(!is_due(&token, at(0), 1.0) && !is_due(&token, at(2869), 1.0));
         assert!(is_due(&token, at(2880), 0.0) && is_due(&token, at(-1), 0.0));
+    }
+
+    #[test]
+    fn a_received_token_has_the_times_of_this_host() {
+        let at = Timestamp::from_second(5_000_000).unwrap();
+        let token = received(token(3600), at);
+        assert_eq!((token.issued, token.expires.as_second()), (at, 5_003_600));
     }
 
     fn encoded(claims: &str) -> String {
@@ -103,7 +125,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_token_is_replaced_while_it_is_valid(life in 1i64..10_000_000, jitter in 0.0f64..1.0) {
+        fn a_token_is_replaced_while_it_is_valid(life in 60i64..10_000_000, jitter in 0.0f64..1.0) {
             let token = token(life);
             let at = refresh_at(&token, jitter);
             prop_assert!(at >= token.issued && at < token.expires);

@@ -19,7 +19,7 @@ use super::plan::Start;
 use super::pod_pulls::{PodPuller, PodPulls, PullEnd};
 use super::pull_secrets::PodPullSecrets;
 use super::reporter::Reporter;
-use super::sandbox::PodSandbox;
+use super::sandbox::{PodSandbox, with_memory_limits};
 use super::start_record::StartRecord;
 use super::stopping::{ContainerStop, Stopping};
 use super::{EnvNeeds, Retry};
@@ -88,18 +88,8 @@ impl ContainerStarter<'_> {
             }
         };
         // Counted whether or not it succeeds: what cannot be started at all must back off too.
-        let probes = self.context.probes.of(&self.pod.reference.uid);
-        let is_replaced = previous.is_some_and(|p| probes.failed(&p.id).is_some());
-        let mut instances = self.observed.containers.iter().filter(|c| *c.name == *self.container.name);
-        let ended = match previous {
-            // Stopped because of a probe just now: upstream counts the instance before it.
-            Some(p) if p.state == ContainerState::Running && is_replaced => {
-                instances.find(|c| c.state == ContainerState::Exited && c.hash == p.hash)
-            }
-            other => other.filter(|p| p.state == ContainerState::Exited),
-        };
-        if let Some(ended) = ended {
-            self.starts.restarted(ended, self.reporter.now());
+        if let Some(previous) = previous {
+            self.count_restart(previous);
         }
         let next = Activity::StartingContainer { container: self.container.name.clone() };
         let permit = self.enter_gate(next).await;
@@ -122,7 +112,8 @@ impl ContainerStarter<'_> {
             Err(error) => {
                 self.starts.failed(&error);
                 self.reporter.facts.post_starting.remove(&started);
-                return Err(self.failed("RunContainerError", error.to_string(), Retry::after(&error)));
+                let message = with_memory_limits(self.pod, &error);
+                return Err(self.failed("RunContainerError", message, Retry::after(&error)));
             }
         };
         self.starts.succeeded();
@@ -164,6 +155,26 @@ impl ContainerStarter<'_> {
             tracing::warn!(%pod, uid = %pod.uid, container = name, %error, "cannot stop the container whose postStart hook failed");
         }
         Err(NotStarted::new("PostStartHookError", message, Retry::BackOff))
+    }
+
+    /// Counts the restart after this instance, unless it was stopped for another reason than a failure of its own.
+    fn count_restart(&mut self, previous: &ContainerStatus) {
+        let (context, uid, now) = (self.context, &self.pod.reference.uid, self.reporter.now());
+        let probe_failed = context.probes.of(uid).failed(&previous.id).is_some();
+        match previous.state {
+            _ if context.restarts.is_requested(uid, &previous.id) => self.starts.replaced(previous, now),
+            // Stopped because of a probe just now: upstream counts the instance before it.
+            ContainerState::Running if probe_failed => {
+                let mut instances = self.observed.containers.iter().filter(|c| c.name == previous.name);
+                let before = instances.find(|c| c.state == ContainerState::Exited && c.hash == previous.hash);
+                if let Some(before) = before {
+                    self.starts.restarted_after(before, now);
+                }
+            }
+            ContainerState::Running => self.starts.replaced(previous, now),
+            ContainerState::Exited => self.starts.restarted(previous, now),
+            ContainerState::Created | ContainerState::Unknown => {}
+        }
     }
 
     /// Reports a stop signal that has no effect.
@@ -221,7 +232,8 @@ impl ContainerStarter<'_> {
             }
             Err(error) => {
                 self.starts.failed(&error);
-                Err(self.failed("CreateContainerError", error.to_string(), Retry::after(&error)))
+                let message = with_memory_limits(self.pod, &error);
+                Err(self.failed("CreateContainerError", message, Retry::after(&error)))
             }
         }
     }

@@ -1,10 +1,11 @@
 //! CrashLoopBackOff: how long a terminated container waits before it is restarted.
 //!
 //! 10 s after the second termination, doubling to a cap, reset once a container ran for more than ten minutes (upstream's
-//! `flowcontrol.Backoff` with the window measured from the container's end). A new daemon continues with the stored counts.
-//! Counts that were not stored, because the daemon was killed or has no store, are derived from the attempts: restarting the
-//! daemon does not reset a back-off. The stock kubelet forgets all of them at its restart and restarts each container once more
-//! without a pause; if it is restarted often, no container waits.
+//! `flowcontrol.Backoff` with the window measured from the container's end). A restart for another reason than the container's
+//! end (a changed definition, a resize, a request, a restart of all containers) leaves the back-off as it is. A new daemon
+//! continues with the stored counts. Counts that were not stored, because the daemon was killed or has no store, are derived from
+//! the attempts: restarting the daemon does not reset a back-off. The stock kubelet forgets all of them at its restart and restarts
+//! each container once more without a pause; if it is restarted often, no container waits.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -44,9 +45,10 @@ const SANDBOXES: BackoffPolicy = BackoffPolicy {
 /// The count as of a container's last restart.
 #[derive(Clone, Copy, Debug)]
 struct Count {
-    /// The attempt that had terminated.
+    /// The attempt that was followed by another.
     attempt: u32,
-    backoff: Backoff<Timestamp>,
+    /// None if the container was never restarted because of its end.
+    backoff: Option<Backoff<Timestamp>>,
 }
 
 /// The back-off of one container as it is stored.
@@ -57,6 +59,13 @@ pub(super) struct StoredCrashLoop {
     #[serde(skip_serializing_if = "Option::is_none")]
     hash: Option<u32>,
     attempt: u32,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    backoff: Option<StoredBackoff>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct StoredBackoff {
     delay_ms: u64,
     restarted: Timestamp,
 }
@@ -67,8 +76,10 @@ impl CrashLoops {
     pub(super) fn new(cap: Duration, stored: Vec<StoredCrashLoop>) -> Self {
         let policy = BackoffPolicy { initial: INITIAL, max: cap, reset_after: RESET_AFTER };
         let entries = stored.into_iter().map(|stored| {
-            let delay = Duration::from_millis(stored.delay_ms).min(cap);
-            let backoff = Backoff { delay, updated: stored.restarted };
+            let backoff = stored.backoff.map(|stored| {
+                let delay = Duration::from_millis(stored.delay_ms).min(cap);
+                Backoff { delay, updated: stored.restarted }
+            });
             ((stored.container.into(), stored.hash), Count { attempt: stored.attempt, backoff })
         });
         Self { policy, entries: entries.collect(), sandbox: None }
@@ -80,8 +91,10 @@ impl CrashLoops {
             container: container.to_string(),
             hash: *hash,
             attempt: count.attempt,
-            delay_ms: u64::try_from(count.backoff.delay.as_millis()).unwrap_or(u64::MAX),
-            restarted: count.backoff.updated,
+            backoff: count.backoff.map(|backoff| StoredBackoff {
+                delay_ms: u64::try_from(backoff.delay.as_millis()).unwrap_or(u64::MAX),
+                restarted: backoff.updated,
+            }),
         });
         let mut stored: Vec<_> = stored.collect();
         stored.sort_by(|a, b| (&a.container, a.hash).cmp(&(&b.container, b.hash)));
@@ -95,11 +108,44 @@ impl CrashLoops {
         Some((entry.delay, now.checked_add(left).ok()?))
     }
 
+    /// The pause in force for a container whose probe failed now, and whose instance before it is this one. That instance ended
+    /// before the count, so only the time since then shows that the running one lasted (upstream's `Backoff.GC`).
+    pub(super) fn in_force_after(
+        &self,
+        before: &ContainerStatus,
+        now: Timestamp,
+    ) -> Option<(Duration, Timestamp)> {
+        let lasted = self.entry(before)?.expired(&self.policy, now);
+        self.in_force(before, now).filter(|_| !lasted)
+    }
+
     /// Counts that the terminated container is restarted now.
     pub(super) fn restarted(&mut self, ended: &ContainerStatus, now: Timestamp) {
-        let end = ended.finished_at.unwrap_or(now);
+        self.count(ended, ended.finished_at.unwrap_or(now), now);
+    }
+
+    /// Counts that a container whose probe failed is restarted now. `before` is the instance before the one that failed.
+    pub(super) fn restarted_after(&mut self, before: &ContainerStatus, now: Timestamp) {
+        self.count(before, now, now);
+    }
+
+    /// Notes that an instance is followed by another for a reason other than its end. The attempt rises, the back-off does not.
+    pub(super) fn replaced(&mut self, instance: &ContainerStatus, now: Timestamp) {
+        let backoff = self.entry(instance).filter(|backoff| !backoff.expired(&self.policy, now));
+        self.set(instance, Count { attempt: instance.attempt, backoff }, now);
+    }
+
+    fn count(&mut self, ended: &ContainerStatus, end: Timestamp, now: Timestamp) {
         let backoff = Backoff::next(self.entry(ended), &self.policy, end, now);
-        self.entries.insert((ended.name.clone(), ended.hash), Count { attempt: ended.attempt, backoff });
+        self.set(ended, Count { attempt: ended.attempt, backoff: Some(backoff) }, now);
+    }
+
+    /// Keeps the counts of other definitions only as long as they could be in force again.
+    fn set(&mut self, instance: &ContainerStatus, count: Count, now: Timestamp) {
+        let policy = self.policy;
+        let is_over = |count: &Count| count.backoff.is_none_or(|backoff| backoff.expired(&policy, now));
+        self.entries.retain(|(name, _), count| *name != instance.name || !is_over(count));
+        self.entries.insert((instance.name.clone(), instance.hash), count);
     }
 
     /// The pause in force before the next sandbox, and its end; `None` if it may be created at once.
@@ -109,35 +155,45 @@ impl CrashLoops {
         Some((sandbox.delay, now.checked_add(left).ok()?))
     }
 
-    /// Counts that the sandbox is replaced now.
+    /// Counts that the runtime is asked now for a sandbox in place of an earlier one.
     pub(super) fn sandbox_replaced(&mut self, now: Timestamp) {
         self.sandbox = Some(Backoff::next(self.sandbox, &SANDBOXES, now, now));
     }
 
     fn entry(&self, ended: &ContainerStatus) -> Option<Backoff<Timestamp>> {
-        let counted = self.entries.get(&(ended.name.clone(), ended.hash));
-        counted.map(|count| self.caught_up(*count, ended)).or_else(|| self.adopted(ended))
+        match self.entries.get(&(ended.name.clone(), ended.hash)) {
+            Some(Count { attempt, backoff: Some(backoff) }) => {
+                Some(self.caught_up(*attempt, *backoff, ended))
+            }
+            Some(Count { attempt, backoff: None }) => self.derived(attempt.saturating_add(1), ended),
+            None => self.adopted(ended),
+        }
     }
 
     /// Adds the later restarts that were not counted: attempt n + 1 is the restart of attempt n. Each of them waited out the
     /// pause in force at its time. If much more time passed than the sum of these pauses, a container ran long enough for a
     /// reset.
-    fn caught_up(&self, count: Count, ended: &ContainerStatus) -> Backoff<Timestamp> {
-        let missed = ended.attempt.saturating_sub(count.attempt.saturating_add(1)).min(DOUBLINGS);
+    fn caught_up(
+        &self,
+        attempt: u32,
+        backoff: Backoff<Timestamp>,
+        ended: &ContainerStatus,
+    ) -> Backoff<Timestamp> {
+        let missed = ended.attempt.saturating_sub(attempt.saturating_add(1)).min(DOUBLINGS);
         if missed == 0 {
             // A restart is counted after the new container was created. A container that was created long after the count is
             // a later one with the same attempt number: the runtime lost the pod's containers, and this restart was not
             // counted.
-            let is_later = Moment::since(ended.created_at, count.backoff.updated) > RESET_AFTER;
+            let is_later = Moment::since(ended.created_at, backoff.updated) > RESET_AFTER;
             let reset = Backoff { delay: INITIAL.min(self.policy.max), updated: ended.created_at };
-            return if is_later { reset } else { count.backoff };
+            return if is_later { reset } else { backoff };
         }
-        let (mut delay, mut waits) = (count.backoff.delay, Duration::ZERO);
+        let (mut delay, mut waits) = (backoff.delay, Duration::ZERO);
         for _ in 0..missed {
             waits += delay;
             delay = delay.saturating_mul(2).min(self.policy.max);
         }
-        if Moment::since(ended.created_at, count.backoff.updated) > RESET_AFTER + waits {
+        if Moment::since(ended.created_at, backoff.updated) > RESET_AFTER + waits {
             delay = INITIAL.min(self.policy.max);
         }
         Backoff { delay, updated: ended.created_at }
@@ -149,6 +205,11 @@ impl CrashLoops {
     fn adopted(&self, ended: &ContainerStatus) -> Option<Backoff<Timestamp>> {
         let others = self.entries.iter().filter(|((name, _), _)| *name == ended.name);
         let first = others.map(|(_, count)| count.attempt.saturating_add(1)).max().unwrap_or_default();
+        self.derived(first, ended)
+    }
+
+    /// The back-off of a container that was restarted because of its end since attempt `first`.
+    fn derived(&self, first: u32, ended: &ContainerStatus) -> Option<Backoff<Timestamp>> {
         let doublings = ended.attempt.checked_sub(first)?.checked_sub(1)?.min(DOUBLINGS);
         let delay = (INITIAL * (1 << doublings)).min(self.policy.max);
         Some(Backoff { delay, updated: ended.created_at })
@@ -244,6 +305,65 @@ mod tests {
         assert_eq!(loops.in_force(&changed(7), at(2001)).unwrap().0, INITIAL);
         loops.restarted(&changed(6), at(2001));
         assert_eq!(loops.in_force(&changed(7), at(2001)).unwrap().0, INITIAL);
+    }
+
+    #[test]
+    fn restarts_for_other_reasons_than_a_crash_do_not_count() {
+        for is_new_daemon in [false, true] {
+            let mut loops = CrashLoops::new(CAP, Vec::new());
+            // Changed definitions, and then requests and resizes.
+            for attempt in 0..5 {
+                loops.replaced(
+                    &ContainerStatus { hash: Some(attempt), ..ended(attempt, 1000, 1001) },
+                    at(1001),
+                );
+            }
+            for attempt in 5..9 {
+                loops.replaced(&ended(attempt, 1000, 1001), at(1001));
+            }
+            let mut loops = if is_new_daemon { CrashLoops::new(CAP, loops.stored()) } else { loops };
+            assert_eq!(loops.in_force(&ended(9, 1001, 1002), at(1002)), None, "the first crash");
+            loops.restarted(&ended(9, 1001, 1002), at(1002));
+            assert_eq!(loops.in_force(&ended(10, 1002, 1003), at(1003)).unwrap().0, INITIAL, "the second");
+            loops.replaced(&ended(10, 1002, 1003), at(1003));
+            assert_eq!(loops.in_force(&ended(11, 1003, 1004), at(1004)).unwrap().0, INITIAL, "as before");
+        }
+    }
+
+    #[test]
+    fn restarts_because_of_a_probe_are_reset_by_time() {
+        let mut loops = CrashLoops::new(CAP, Vec::new());
+        for attempt in 0..5 {
+            loops.restarted_after(&ended(attempt, 1000, 1001), at(1001));
+        }
+        let before = ended(5, 1000, 1001);
+        assert!(loops.in_force_after(&before, at(1002)).is_some());
+        assert_eq!(loops.in_force_after(&before, at(1001 + 601)), None);
+        loops.restarted_after(&before, at(1001 + 601));
+        let next = ended(6, 1602, 1605);
+        assert_eq!(loops.in_force_after(&next, at(1606)).unwrap().0, INITIAL);
+    }
+
+    #[test]
+    fn counts_of_earlier_definitions_are_forgotten() {
+        let mut loops = CrashLoops::new(CAP, Vec::new());
+        for attempt in 0..100 {
+            let now = i64::from(attempt) * 1000;
+            loops.restarted(&ContainerStatus { hash: Some(attempt), ..ended(attempt, now, now) }, at(now));
+        }
+        assert_eq!(loops.entries.len(), 1);
+    }
+
+    #[test]
+    fn counts_stored_by_an_earlier_version_are_read() {
+        let text =
+            r#"[{"container": "c", "attempt": 3, "delayMs": 40000, "restarted": "1970-01-01T00:00:10Z"}]"#;
+        let loops = CrashLoops::new(CAP, serde_json::from_str(text).unwrap());
+        assert_eq!(loops.in_force(&ended(4, 10, 12), at(12)).unwrap().0.as_secs(), 40);
+        assert_eq!(
+            serde_json::to_value(loops.stored()).unwrap(),
+            serde_json::from_str::<serde_json::Value>(text).unwrap()
+        );
     }
 
     #[test]

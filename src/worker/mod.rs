@@ -10,6 +10,7 @@ mod ending;
 mod env_files;
 mod env_needs;
 mod events;
+mod final_ends;
 mod handler;
 mod hooks;
 mod image_needs;

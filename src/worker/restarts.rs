@@ -41,11 +41,16 @@ impl RestartRequests {
         let due: BTreeSet<&String> = stored.iter().filter(|id| is_newest(id)).collect();
         if due.len() < stored.len() {
             match due.is_empty() {
-                true => self.store.retain(Table::Restarts, |key| key != uid.as_str()),
+                true => self.store.remove(Table::Restarts, uid.as_str()),
                 false => self.store.put(Table::Restarts, uid.as_str(), &due),
             }
         }
         due.into_iter().map(|id| ContainerId::from(id.as_str())).collect()
+    }
+
+    /// Whether a user requested that this container is replaced.
+    pub(super) fn is_requested(&self, pod: &PodUid, container: &ContainerId) -> bool {
+        self.stored(pod).contains(container.as_str())
     }
 
     /// The next pod with a new request. Has one reader. Cancel-safe.

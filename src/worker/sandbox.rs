@@ -17,6 +17,7 @@ use crate::cri_config::{
     self, ConfigError, DnsWarning, FilesError, IdRange, UserNamespaceError, isolate_users, pod_dns,
 };
 use crate::pod::AdmittedPod;
+use crate::pod::resources::tiny_memory_limits;
 use crate::status::Activity;
 use crate::status::timeline::TimelineStep;
 use crate::sys::file_work;
@@ -58,6 +59,14 @@ enum SandboxConfigError {
     Users(#[from] UserNamespaceError),
 }
 
+/// The runtime's error, with the pod's memory limits if they are absurd: the kernel's kill reads as anything else.
+pub(super) fn with_memory_limits(pod: &AdmittedPod, error: &CriError) -> String {
+    match tiny_memory_limits(pod).filter(|_| matches!(error, CriError::Failed { .. })) {
+        Some(limits) => format!("{error} ({limits})"),
+        None => error.to_string(),
+    }
+}
+
 impl Sandboxes<'_> {
     /// Creates a sandbox and reads its status with its addresses.
     pub(super) async fn create(&mut self, attempt: u32) -> Result<(PodSandbox, SandboxStatus), Retry> {
@@ -70,7 +79,8 @@ impl Sandboxes<'_> {
                 Ok(sandbox)
             }
             Err(error) => {
-                let text = format!("Failed to create pod sandbox: {error}");
+                let cause = with_memory_limits(self.pod, &error);
+                let text = format!("Failed to create pod sandbox: {cause}");
                 Err(self.failed("FailedCreatePodSandBox", text, Retry::after(&error)))
             }
         }
@@ -175,6 +185,10 @@ impl Sandboxes<'_> {
         self.reporter.begin(Activity::WaitingForTurn);
         let permit = self.context.runtime.starts.enter(self.starts.priority(self.pod)).await;
         self.reporter.begin(Activity::MakingSandbox);
+        // Only what costs the runtime a network setup counts: not the wait for its network or for a volume.
+        if config.metadata.as_ref().is_some_and(|metadata| metadata.attempt > 0) {
+            self.starts.sandbox_replaced(self.reporter.now());
+        }
         let (runtime, request) = (self.context.runtime.service.clone(), config.clone());
         let (handler, metrics) = (handler.to_owned(), self.context.metrics.starts.clone());
         let call = async move {

@@ -75,10 +75,26 @@ impl StartRecord {
     /// The terminated container is restarted now.
     pub(super) fn restarted(&mut self, ended: &ContainerStatus, now: Timestamp) {
         self.crash_loops.restarted(ended, now);
+        self.store_crash_loops();
+    }
+
+    /// A container whose probe failed is restarted now. `before` is the instance before the one that failed.
+    pub(super) fn restarted_after(&mut self, before: &ContainerStatus, now: Timestamp) {
+        self.crash_loops.restarted_after(before, now);
+        self.store_crash_loops();
+    }
+
+    /// An instance is followed by another for a reason other than its end.
+    pub(super) fn replaced(&mut self, instance: &ContainerStatus, now: Timestamp) {
+        self.crash_loops.replaced(instance, now);
+        self.store_crash_loops();
+    }
+
+    fn store_crash_loops(&self) {
         self.store.put(Table::CrashLoops, self.pod.as_str(), &self.crash_loops.stored());
     }
 
-    /// The sandbox is replaced now.
+    /// The runtime is asked now for a sandbox in place of an earlier one.
     pub(super) fn sandbox_replaced(&mut self, now: Timestamp) {
         self.crash_loops.sandbox_replaced(now);
     }

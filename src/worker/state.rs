@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use super::EnvNeeds;
 use super::actuated::ActuatedRecord;
 use super::context::WorkerContext;
+use super::final_ends::FinalEnds;
 use super::pod_pulls::PodPulls;
 use super::pull_secrets::PodPullSecrets;
 use super::reporter::Reporter;
@@ -21,6 +22,8 @@ pub struct WorkerState {
     pub(super) reporter: Reporter,
     /// The starts of its containers.
     pub(super) starts: StartRecord,
+    /// How its containers ended for good.
+    pub(super) ends: FinalEnds,
     /// What was last enforced of its resources.
     pub(super) actuated: ActuatedRecord,
     /// The objects that its containers' environments refer to.
@@ -44,6 +47,7 @@ impl WorkerState {
         Self {
             reporter: Reporter::new(pod.clone(), context.reports.clone()),
             starts: StartRecord::read(context, pod),
+            ends: FinalEnds::read(context, pod),
             actuated: ActuatedRecord::read(context, pod),
             env: EnvNeeds::default(),
             pull_secrets: PodPullSecrets::default(),
@@ -54,7 +58,8 @@ impl WorkerState {
         }
     }
 
-    /// The pod as observed after our last work on it, with the real outcome of starts that were cut short.
+    /// The pod as observed after our last work on it, with the real outcome of starts that were cut short, and with the finished
+    /// containers that somebody removed.
     pub(super) async fn observe(&mut self, context: &WorkerContext) -> Observed {
         let cache = context.runtime.pleg.cache();
         let pod = self.reporter.pod();
@@ -68,7 +73,13 @@ impl WorkerState {
         // Cut short, and not run again, as upstream.
         facts.post_starting.clear();
         let actual = with_actual_outcomes(&observed, |container| facts.lost_starts.contains(&container.id));
-        Ok(actual.map_or(observed, Arc::new))
+        let mut observed = actual.map_or(observed, Arc::new);
+        let removed = self.ends.removed(&observed);
+        if !removed.is_empty() {
+            Arc::make_mut(&mut observed).containers.extend(removed.iter().cloned());
+        }
+        facts.removed = removed;
+        Ok(observed)
     }
 }
 

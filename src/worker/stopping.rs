@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::path::Path;
+use std::pin::pin;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -86,29 +87,28 @@ impl<'a> Stopping<'a> {
     ) -> Result<(), CriError> {
         let message = format!("Stopping container {}", container.name);
         self.announce(&container.name, &message);
-        let spent = match self.hook(&container.name, Some(container)).filter(|_| budget.seconds > 0) {
-            Some((spec, hook)) => self.pre_stop(&spec, &container.id, &hook, budget.seconds).await,
-            None => 0,
+        let hook = self.hook(&container.name, Some(container));
+        let stop = |spent| async move {
+            for earlier in before {
+                let patience = seconds(budget.unfloored(spent, Instant::now()));
+                // At the end of the grace period, it is stopped whatever the others do.
+                let _ = timeout(patience, earlier.cancelled()).await;
+            }
+            let grace = budget.left(spent, Instant::now());
+            self.context.runtime.service.stop_container(&container.id, grace).await
         };
-        for earlier in before {
-            let left = budget.unfloored(spent, Instant::now());
-            let patience = Duration::from_secs(u64::try_from(left).unwrap_or(0));
-            // At the end of the grace period, it is stopped whatever the others do.
-            let _ = timeout(patience, earlier.cancelled()).await;
-        }
-        let grace = budget.left(spent, Instant::now());
-        self.context.runtime.service.stop_container(&container.id, grace).await
+        self.after_pre_stop(hook, &container.id, budget.seconds, stop).await
     }
 
     /// Stops one container, after its preStop hook.
     pub(super) async fn container(self, stop: ContainerStop<'_>) -> Result<(), CriError> {
         self.announce(stop.name, stop.message);
-        let spent = match self.hook(stop.name, None).filter(|_| stop.grace_seconds > 0) {
-            Some((spec, hook)) => self.pre_stop(&spec, stop.id, &hook, stop.grace_seconds).await,
-            None => 0,
+        let ContainerStop { name, id, message: _, grace_seconds } = stop;
+        let stop = |spent| async move {
+            let grace = grace_seconds.saturating_sub(spent).max(MIN_STOP_SECONDS);
+            self.context.runtime.service.stop_container(id, grace).await
         };
-        let grace = stop.grace_seconds.saturating_sub(spent).max(MIN_STOP_SECONDS);
-        self.context.runtime.service.stop_container(stop.id, grace).await
+        self.after_pre_stop(self.hook(name, None), id, grace_seconds, stop).await
     }
 
     fn announce(self, name: &str, message: &str) {
@@ -139,46 +139,65 @@ impl<'a> Stopping<'a> {
         Some((Cow::Borrowed(container), handler))
     }
 
-    /// Runs a preStop hook for at most the grace period, and returns the seconds it took. One that was cut short before is not run
-    /// again; only a pause goes on.
-    async fn pre_stop(
+    /// Runs a preStop hook for at most the grace period, then `stop` with the seconds that the hook took. A hook that is out of time
+    /// goes on until its container has been stopped, as upstream: both end together. One that was cut short before is not run again;
+    /// only a pause goes on.
+    async fn after_pre_stop<S: Future<Output = Result<(), CriError>>>(
         self,
-        container: &Container,
+        hook: Option<(Cow<'_, Container>, LifecycleHandler)>,
         id: &ContainerId,
-        hook: &LifecycleHandler,
         grace_seconds: i64,
-    ) -> i64 {
-        let name = container.name.as_str();
-        let uid = &self.reporter.pod().uid;
+        stop: impl FnOnce(i64) -> S,
+    ) -> Result<(), CriError> {
+        let Some((container, hook)) = hook.filter(|_| grace_seconds > 0) else { return stop(0).await };
+        let (pod, name) = (self.reporter.pod(), container.name.as_str());
+        let uid = &pod.uid;
         let began = Instant::now();
         let record = PreStops { store: &self.context.store, pod: uid };
-        let before = record.begin(id, self.reporter.now()).await;
-        let seconds = |seconds: i64| Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
-        let Some(before) = before else {
-            self.reporter.mark(TimelineStep::PreStop, name.to_owned());
-            let Self { context, reporter, ips, .. } = self;
-            let pod = reporter.pod();
-            let target = HookTarget { context, reporter, container, id, ips };
-            match timeout(seconds(grace_seconds), target.run(hook)).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => {
-                    let error = target.message(hook, &error);
-                    tracing::warn!(%pod, %uid, container = name, error, "the preStop hook failed");
-                    // Without the error, which may contain secrets.
-                    let event = PodEvent::warning("FailedPreStopHook", "PreStopHook failed");
-                    self.reporter.announce(Some(name), &event);
-                }
-                Err(_) => {
-                    tracing::info!(%pod, %uid, container = name, grace_seconds, "the preStop hook takes longer than the grace period");
-                }
+        if let Some(before) = record.begin(id, self.reporter.now()).await {
+            let spent = self.reporter.now().duration_since(before).as_secs().clamp(0, grace_seconds);
+            if let Some(pause) = &hook.sleep {
+                sleep(seconds(pause.seconds.min(grace_seconds).saturating_sub(spent))).await;
             }
-            return whole_seconds(began.elapsed());
-        };
-        let spent = self.reporter.now().duration_since(before).as_secs().clamp(0, grace_seconds);
-        if let Some(pause) = &hook.sleep {
-            sleep(seconds(pause.seconds.min(grace_seconds).saturating_sub(spent))).await;
+            return stop(spent.saturating_add(whole_seconds(began.elapsed()))).await;
         }
-        spent.saturating_add(whole_seconds(began.elapsed()))
+        self.reporter.mark(TimelineStep::PreStop, name.to_owned());
+        let mut running = pin!(self.run_pre_stop(&container, id, &hook));
+        let is_over = timeout(seconds(grace_seconds), &mut running).await.is_ok();
+        let stopping = stop(whole_seconds(began.elapsed()));
+        if is_over {
+            return stopping.await;
+        }
+        tracing::info!(%pod, %uid, container = name, grace_seconds, "the preStop hook takes longer than the grace period");
+        let mut stopping = pin!(stopping);
+        tokio::select! {
+            biased;
+            // Cancel-safe, both: the futures live outside.
+            () = &mut running => stopping.await,
+            stopped = &mut stopping => {
+                if stopped.is_ok() && hook.exec.is_some() {
+                    self.announce_failed_pre_stop(name);
+                }
+                stopped
+            }
+        }
+    }
+
+    /// Runs a preStop hook to its end, and reports its failure.
+    async fn run_pre_stop(self, container: &Container, id: &ContainerId, hook: &LifecycleHandler) {
+        let Self { context, reporter, ips, .. } = self;
+        let target = HookTarget { context, reporter, container, id, ips };
+        if let Err(error) = target.run(hook).await {
+            let (pod, error) = (reporter.pod(), target.message(hook, &error));
+            tracing::warn!(%pod, uid = %pod.uid, container = container.name, error, "the preStop hook failed");
+            self.announce_failed_pre_stop(&container.name);
+        }
+    }
+
+    /// Without the error, which may contain secrets.
+    fn announce_failed_pre_stop(self, name: &str) {
+        let event = PodEvent::warning("FailedPreStopHook", "PreStopHook failed");
+        self.reporter.announce(Some(name), &event);
     }
 
     /// Stops all sandboxes at once, also those that are not ready: the runtime then releases a network it may still hold.
@@ -217,6 +236,11 @@ impl<'a> Stopping<'a> {
             }
         }
     }
+}
+
+/// A duration of this many seconds; none if negative.
+fn seconds(seconds: i64) -> Duration {
+    Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
 }
 
 /// The whole seconds of a duration.

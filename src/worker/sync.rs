@@ -116,6 +116,7 @@ impl PodSync<'_> {
         if plan.has_ended {
             return Outcome::PodEnded;
         }
+        self.state.ends.note(self.pod, &observed);
         if plan.is_empty(&observed) && self.state.is_prepared {
             // Theirs is the turn of a later step.
             let _ = self.pull_images(&observed, &plan).await;
@@ -203,6 +204,7 @@ impl PodSync<'_> {
     async fn perform(&mut self, observed: &PodStatus, plan: &Plan) -> Result<(), Retry> {
         let is_new = matches!(plan.sandbox, SandboxPlan::Create { .. });
         if !self.state.is_prepared || is_new {
+            self.context.own.record(&self.pod.reference).await;
             // What runs keeps its resources until it is resized, in order.
             let kept = self.state.actuated.get().pod.filter(|_| !is_new);
             let prepared = self.prepare_host(kept.unwrap_or_else(|| Enforced::of_pod(self.pod))).await;
@@ -210,7 +212,7 @@ impl PodSync<'_> {
             self.state.is_prepared = true;
         }
         if !plan.reset.is_empty() {
-            return self.reset(&plan.reset).await;
+            return self.reset(observed, &plan.reset).await;
         }
         let mut images = self.pull_images(observed, plan).await;
         let ready = self.sandbox(observed, plan).await;
@@ -282,8 +284,6 @@ impl PodSync<'_> {
             }
             SandboxPlan::Create { attempt, .. } => {
                 if observed.sandbox().is_some() {
-                    let now = self.state.reporter.now();
-                    self.state.starts.sandbox_replaced(now);
                     let text = "Pod sandbox changed, it will be killed and re-created.";
                     self.state.reporter.event(None, PodEvent::normal("SandboxChanged", text));
                 }
@@ -479,8 +479,13 @@ impl PodSync<'_> {
     }
 
     /// Removes instances so that all containers of the pod start again. Their logs are kept until the pod is deleted.
-    async fn reset(&mut self, resets: &[Reset]) -> Result<(), Retry> {
+    async fn reset(&mut self, observed: &PodStatus, resets: &[Reset]) -> Result<(), Retry> {
+        let now = self.state.reporter.now();
         for reset in resets {
+            // The next attempt follows the newest one that its logs show.
+            if let Some(newest) = observed.container(&reset.name).filter(|newest| newest.id == reset.id) {
+                self.state.starts.replaced(newest, now);
+            }
             let removed = async {
                 if reset.stop {
                     let (name, id) = (reset.name.as_str(), &reset.id);

@@ -1,13 +1,13 @@
 //! Parses text with one or more YAML or JSON documents into JSON values with the line number of each field. Duplicate fields
-//! are errors. Knows no schema, does no I/O, and never panics.
+//! are errors, unless the caller tolerates them. Knows no schema, does no I/O, and never panics.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, Span, Tag};
 
-use super::scalar;
+use super::scalar::Scalar;
 use crate::types::one_line;
 
 /// Maximum number of values with expanded aliases: far more than real files have, and few enough to be harmless.
@@ -27,6 +27,8 @@ pub(crate) struct Document {
     pub(crate) value: Value,
     /// The lines of its fields.
     pub(crate) lines: Lines,
+    /// Fields that are set more than once, of which the last applies.
+    pub(crate) duplicates: Vec<DocumentError>,
 }
 
 /// The line numbers of a document's fields, by paths like `a.b[0].c`.
@@ -74,6 +76,14 @@ pub(crate) struct DocumentError {
 /// Parses all documents of `text`. Reports all duplicate fields and unusable values, and the first syntax error, where parsing
 /// ends; of very many errors, the first ones.
 pub(crate) fn parse_documents(text: &str) -> Result<Vec<Document>, Vec<DocumentError>> {
+    let documents = parse_leniently(text)?;
+    let duplicates = documents.iter().flat_map(|document| &document.duplicates);
+    let duplicates: Vec<DocumentError> = duplicates.take(MAX_ERRORS).cloned().collect();
+    if duplicates.is_empty() { Ok(documents) } else { Err(duplicates) }
+}
+
+/// The same, but documents with duplicate fields are no errors: each document has its own list of them.
+pub(crate) fn parse_leniently(text: &str) -> Result<Vec<Document>, Vec<DocumentError>> {
     let mut builder = Builder::default();
     for event in Parser::new_from_str(text) {
         match event {
@@ -89,14 +99,28 @@ pub(crate) fn parse_documents(text: &str) -> Result<Vec<Document>, Vec<DocumentE
             break;
         }
     }
-    if builder.errors.is_empty() { Ok(builder.documents) } else { Err(builder.errors) }
+    if builder.errors.is_empty() { Ok(builder.documents) } else { Err(builder.all_errors()) }
 }
 
 /// A collection that is being parsed.
 enum Open {
     List { items: Vec<Value> },
-    Object { fields: Map<String, Value>, key: Option<String> },
+    Object { fields: Map<String, Value>, key: Option<Key>, merged: HashSet<String> },
 }
+
+/// What the next value of an object is.
+enum Key {
+    /// The value of the field of this name.
+    Field(String),
+    /// An object, or a list of objects, whose fields are merged into this one (`<<`).
+    Merge,
+}
+
+/// The key that merges.
+const MERGE: &str = "<<";
+
+/// What may be merged.
+const MERGED: &str = "only objects and lists of objects can be merged with <<";
 
 /// A collection that is being parsed, and the state needed at its end.
 struct Level {
@@ -122,6 +146,8 @@ struct Anchored {
 struct Builder {
     documents: Vec<Document>,
     errors: Vec<DocumentError>,
+    /// Duplicate fields of the document that is being parsed.
+    duplicates: Vec<DocumentError>,
     levels: Vec<Level>,
     /// Path of the next value.
     path: String,
@@ -144,7 +170,9 @@ impl Builder {
             }
             Event::DocumentEnd => {
                 let value = self.root.take().unwrap_or_default();
-                self.documents.push(Document { value, lines: std::mem::take(&mut self.lines) });
+                let lines = std::mem::take(&mut self.lines);
+                let duplicates = std::mem::take(&mut self.duplicates);
+                self.documents.push(Document { value, lines, duplicates });
             }
             Event::Scalar(text, style, anchor, tag) => {
                 self.scalar(&text, style, anchor, tag.as_deref(), span)
@@ -155,7 +183,8 @@ impl Builder {
             }
             Event::MappingStart(_, anchor, tag) => {
                 self.check_tag(tag.as_deref(), span);
-                self.open(Open::Object { fields: Map::new(), key: None }, anchor, span);
+                let object = Open::Object { fields: Map::new(), key: None, merged: HashSet::new() };
+                self.open(object, anchor, span);
             }
             Event::SequenceEnd | Event::MappingEnd => self.close(span),
             Event::Alias(anchor) => self.alias(anchor, span),
@@ -166,9 +195,18 @@ impl Builder {
     }
 
     fn error(&mut self, span: Span, message: String) {
-        let (line, column) = (span.start.line(), span.start.col() + 1);
-        self.errors.push(DocumentError { line, column, message: one_line(&message, MAX_MESSAGE) });
+        self.errors.push(error_at(span, &message));
         self.overflowed |= self.errors.len() >= MAX_ERRORS;
+    }
+
+    /// All errors found, with the duplicate fields among them, by line.
+    fn all_errors(self) -> Vec<DocumentError> {
+        let of_documents = self.documents.into_iter().flat_map(|document| document.duplicates);
+        let mut errors: Vec<DocumentError> =
+            self.errors.into_iter().chain(of_documents).chain(self.duplicates).collect();
+        errors.sort_by_key(|error| (error.line, error.column));
+        errors.truncate(MAX_ERRORS);
+        errors
     }
 
     fn check_tag(&mut self, tag: Option<&Tag>, span: Span) {
@@ -212,15 +250,27 @@ impl Builder {
     }
 
     fn scalar(&mut self, text: &str, style: ScalarStyle, anchor: usize, tag: Option<&Tag>, span: Span) {
-        if let Some(Level { open: Open::Object { fields, key: key @ None }, .. }) = self.levels.last_mut() {
-            *key = Some(text.to_owned());
-            let duplicate = fields.contains_key(text);
-            return self.enter_field(text, duplicate, span);
-        }
         self.check_tag(tag, span);
-        let plain = style == ScalarStyle::Plain && tag.is_none_or(|tag| !tag.is_yaml_core_schema_tag("str"));
-        let value = if plain { scalar::resolve(text) } else { Some(Value::String(text.to_owned())) };
-        let value = value.unwrap_or_else(|| {
+        let is_plain = style == ScalarStyle::Plain && tag.is_none();
+        if is_plain && text == MERGE && self.is_key_next() {
+            return self.enter_merge();
+        }
+        let scalar = match tag.filter(|tag| tag.is_yaml_core_schema()) {
+            Some(tag) => Scalar::resolve_as(tag.parts().1, text).unwrap_or_else(|| {
+                self.error(span, format!("{text:?} is not what the tag {} says", tag.original()));
+                Scalar::Null
+            }),
+            None if is_plain => Scalar::resolve(text),
+            None => Scalar::Text(text.to_owned()),
+        };
+        if self.is_key_next() {
+            let value = scalar.clone().into_value().unwrap_or_default();
+            if anchor == 0 || self.store_anchor(anchor, &value, 1, span) {
+                self.enter_key(scalar.into_key(), span);
+            }
+            return;
+        }
+        let value = scalar.into_value().unwrap_or_else(|| {
             self.error(span, format!("{text} is not supported; write a finite number"));
             Value::Null
         });
@@ -230,33 +280,50 @@ impl Builder {
             return;
         }
         self.enter_item(span);
-        self.put(value);
+        self.put(value, span);
+    }
+
+    /// Whether the next value is the key of a field.
+    fn is_key_next(&self) -> bool {
+        matches!(self.levels.last(), Some(Level { open: Open::Object { key: None, .. }, .. }))
+    }
+
+    /// Whether the next value is merged into the object around it.
+    fn is_merge_next(&self) -> bool {
+        matches!(self.levels.last(), Some(Level { open: Open::Object { key: Some(Key::Merge), .. }, .. }))
     }
 
     fn alias(&mut self, anchor: usize, span: Span) {
-        if let Some(Level { open: Open::Object { key: None, .. }, .. }) = self.levels.last() {
-            // The parser still sends the value of this key.
-            self.error(span, "an alias cannot be the name of a field".to_owned());
-            return self.skip_key();
+        if self.is_key_next() {
+            let name = match self.anchors.get(&anchor).map(|anchored| &anchored.value) {
+                Some(Value::String(text)) => Some(text.clone()),
+                Some(value @ (Value::Bool(_) | Value::Number(_))) => Some(value.to_string()),
+                Some(Value::Null | Value::Array(_) | Value::Object(_)) | None => None,
+            };
+            return self.enter_key(name, span);
         }
         // Only complete values are stored, so an alias inside its own anchor finds nothing.
         let Some(Anchored { value, nodes, bytes }) = self.anchors.get(&anchor) else {
             self.error(span, "an alias cannot be inside the value of its anchor".to_owned());
             self.enter_item(span);
-            return self.put(Value::Null);
+            return self.put(Value::Null, span);
         };
         let (nodes, bytes, depth) = (*nodes, *bytes, depth(value));
+        if self.is_merge_next() && !value.is_object() {
+            // A list of objects is merged only where it is written.
+            self.error(span, MERGED.to_owned());
+            return self.put(Value::Object(Map::new()), span);
+        }
         if self.reserve(nodes, bytes, depth, span) {
             let value = self.anchors.get(&anchor).map(|anchored| anchored.value.clone()).unwrap_or_default();
             self.enter_item(span);
-            self.put(value);
+            self.put(value, span);
         }
     }
 
     fn open(&mut self, open: Open, anchor: usize, span: Span) {
-        if let Some(Level { open: Open::Object { key: None, .. }, .. }) = self.levels.last() {
-            self.error(span, "the name of a field must be plain text".to_owned());
-            self.skip_key();
+        if self.is_key_next() {
+            self.enter_key(None, span);
         }
         let nodes_before = self.nodes;
         if !self.reserve(1, 0, 1, span) {
@@ -278,20 +345,93 @@ impl Builder {
             return;
         }
         self.path.truncate(level.path_len);
-        self.put(value);
+        self.put(value, span);
     }
 
-    /// Enters the field whose value comes next.
-    fn enter_field(&mut self, name: &str, duplicate: bool, span: Span) {
+    /// Enters the field whose value comes next. Without a usable name, the value has a place nevertheless.
+    fn enter_key(&mut self, name: Option<String>, span: Span) {
+        let Some(name) = name else {
+            self.error(span, "the name of a field must be text, a number or a boolean".to_owned());
+            if let Some(Level { open: Open::Object { key, .. }, .. }) = self.levels.last_mut() {
+                *key = Some(Key::Field(String::new()));
+            }
+            return;
+        };
+        self.enter_path(&name);
+        let Some(Level { open: Open::Object { fields, key, merged }, .. }) = self.levels.last_mut() else {
+            return;
+        };
+        // A field that was only merged is no duplicate.
+        let is_duplicate = fields.contains_key(&name) && !merged.remove(&name);
+        *key = Some(Key::Field(name));
+        if !is_duplicate {
+            return self.record_line(span);
+        }
+        let first = self.lines.line(&self.path).unwrap_or_default();
+        if self.duplicates.len() < MAX_ERRORS {
+            let message = format!("duplicate field {:?}, first set on line {first}", self.path);
+            self.duplicates.push(error_at(span, &message));
+        }
+    }
+
+    /// Appends the name of a field to the path.
+    fn enter_path(&mut self, name: &str) {
         if !self.path.is_empty() {
             self.path.push('.');
         }
         self.path.push_str(name);
-        if duplicate {
-            let first = self.lines.line(&self.path).unwrap_or_default();
-            self.error(span, format!("duplicate field {:?}, first set on line {first}", self.path));
-        } else {
-            self.record_line(span);
+    }
+
+    /// The next value is merged.
+    fn enter_merge(&mut self) {
+        self.enter_path(MERGE);
+        if let Some(Level { open: Open::Object { key, .. }, .. }) = self.levels.last_mut() {
+            *key = Some(Key::Merge);
+        }
+    }
+
+    /// Merges a value into the enclosing object, where it replaces what is there already; of a list, the first object that has a
+    /// field decides.
+    fn merge(&mut self, value: Value, span: Span) {
+        let objects = match value {
+            Value::Object(fields) => vec![fields],
+            Value::Array(items) => {
+                let objects = items.into_iter().rev().map(|item| match item {
+                    Value::Object(fields) => Some(fields),
+                    _ => None,
+                });
+                objects.collect::<Option<_>>().unwrap_or_else(|| {
+                    self.error(span, MERGED.to_owned());
+                    Vec::new()
+                })
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+                self.error(span, MERGED.to_owned());
+                Vec::new()
+            }
+        };
+        let Some(level) = self.levels.last_mut() else { return };
+        let path_len = level.path_len;
+        let Open::Object { fields, key, merged } = &mut level.open else { return };
+        *key = None;
+        let mut names = Vec::new();
+        for (name, value) in objects.into_iter().flatten() {
+            if !fields.contains_key(&name) {
+                merged.insert(name.clone());
+            }
+            names.push(name.clone());
+            fields.insert(name, value);
+        }
+        self.path.truncate(path_len);
+        // All at once, because no value comes between them that would check the limits.
+        let bytes = names.iter().map(|name| path_len + 1 + name.len()).sum();
+        if !self.reserve(0, bytes, 0, span) {
+            return;
+        }
+        for name in names {
+            self.enter_path(&name);
+            self.lines.0.insert(self.path.clone(), span.start.line());
+            self.path.truncate(path_len);
         }
     }
 
@@ -299,13 +439,6 @@ impl Builder {
     fn record_line(&mut self, span: Span) {
         self.bytes = self.bytes.saturating_add(self.path.len());
         self.lines.0.insert(self.path.clone(), span.start.line());
-    }
-
-    /// Replaces an unusable key, so that its value has a place.
-    fn skip_key(&mut self) {
-        if let Some(Level { open: Open::Object { key, .. }, .. }) = self.levels.last_mut() {
-            *key = Some(String::new());
-        }
     }
 
     /// Enters the list item or document that begins here.
@@ -323,20 +456,30 @@ impl Builder {
         }
     }
 
-    /// Puts a complete value into the enclosing collection. Of duplicate fields, the first stays.
-    fn put(&mut self, value: Value) {
+    /// Puts a complete value into the enclosing collection. Of duplicate fields, the last stays.
+    fn put(&mut self, value: Value, span: Span) {
+        if self.is_merge_next() {
+            return self.merge(value, span);
+        }
         let Some(level) = self.levels.last_mut() else {
             self.root = Some(value);
             return;
         };
         match &mut level.open {
             Open::List { items } => items.push(value),
-            Open::Object { fields, key } => {
-                fields.entry(key.take().unwrap_or_default()).or_insert(value);
+            Open::Object { fields, key, .. } => {
+                if let Some(Key::Field(name)) = key.take() {
+                    fields.insert(name, value);
+                }
             }
         }
         self.path.truncate(level.path_len);
     }
+}
+
+fn error_at(span: Span, message: &str) -> DocumentError {
+    let (line, column) = (span.start.line(), span.start.col() + 1);
+    DocumentError { line, column, message: one_line(message, MAX_MESSAGE) }
 }
 
 /// Nesting depth of `value`.

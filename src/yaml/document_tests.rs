@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Document, parse_documents};
+use super::{Document, parse_documents, parse_leniently};
 
 fn one(text: &str) -> Document {
     let mut documents = parse_documents(text).unwrap();
@@ -95,8 +95,10 @@ fn a_syntax_error_is_reported_with_its_position() {
 fn values_without_a_json_equivalent_are_rejected() {
     assert_eq!(errors("a: .inf")[0].2, ".inf is not supported; write a finite number");
     assert_eq!(errors("a: !secret b")[0].2, "the tag !secret is not supported; remove it");
-    assert_eq!(errors("? [a, b]\n: 1\n")[0].2, "the name of a field must be plain text");
-    assert_eq!(errors("a: &a b\n*a : 1\n")[0].2, "an alias cannot be the name of a field");
+    let no_name = "the name of a field must be text, a number or a boolean";
+    assert_eq!(errors("? [a, b]\n: 1\n")[0].2, no_name);
+    assert_eq!(errors("~: 1\n")[0].2, no_name);
+    assert_eq!(errors("a: !!int b")[0].2, "\"b\" is not what the tag !!int says");
     assert_eq!(errors("a: *b")[0].0, 1);
 }
 
@@ -110,11 +112,73 @@ fn aliases_are_expanded() {
 }
 
 #[test]
+fn names_of_fields_are_resolved_like_values() {
+    let document = one("labels: {yes: a, 1: b, 1.5: c, 010: d, 1e3: e, 2024-01-01: f, \"on\": g}");
+    assert_eq!(
+        document.value["labels"],
+        json!({"true": "a", "1": "b", "1.5": "c", "8": "d", "1000": "e", "2024-01-01": "f", "on": "g"})
+    );
+    assert_eq!(document.lines.line("labels.8"), Some(1));
+    assert_eq!(one("&x a: 1\nb: *x\n*x : 2\n").duplicates.len(), 1);
+    assert_eq!(one("x: &x 5\n*x : a\n").value, json!({"x": 5, "5": "a"}));
+}
+
+/// What sigs.k8s.io/yaml 1.6.0 makes of these texts.
+#[test]
+fn merge_keys_are_resolved_as_in_kubernetes() {
+    for (text, value) in [
+        ("<<: *x\na: 2", json!({"a": 2})),
+        ("a: 2\n<<: *x", json!({"a": 1})),
+        ("<<: [*x, *z]", json!({"a": 1, "b": 4})),
+        ("<<: *x\n<<: *z", json!({"a": 3, "b": 4})),
+        ("<<: {a: 1}\nb: 2", json!({"a": 1, "b": 2})),
+        ("<<: {<<: {a: 1}}", json!({"a": 1})),
+        ("<<: [*x, {c: 5, a: 6}]", json!({"a": 1, "c": 5})),
+        ("\"<<\": *x", json!({"<<": {"a": 1}})),
+        ("- <<", json!(["<<"])),
+    ] {
+        let indented = text.replace('\n', "\n  ");
+        let document = one(&format!("x: &x {{a: 1}}\nz: &z {{a: 3, b: 4}}\nv:\n  {indented}\n"));
+        assert_eq!(document.value["v"], value, "{text}");
+    }
+    for text in ["<<: 5", "<<: null", "<<: [{a: 1}, 5]", "<<: [[{a: 1}]]", "x: &x [{a: 1}]\n<<: *x"] {
+        assert_eq!(errors(text)[0].2, "only objects and lists of objects can be merged with <<", "{text}");
+    }
+}
+
+#[test]
+fn merged_fields_have_the_line_of_their_merge_key() {
+    let document = one("x: &x\n  a: {b: 1}\nv:\n  c: 1\n  <<: *x\n");
+    assert_eq!(document.lines.own_line("v.a"), Some(5));
+    assert_eq!(document.lines.line("v.a.b"), Some(5));
+    // A field that is set beside the merge key is set once.
+    assert_eq!(errors("<<: {a: 1}\na: 2\na: 3\n")[0].2, "duplicate field \"a\", first set on line 2");
+    assert_eq!(errors("a: 2\n<<: {a: 1}\na: 3\n").len(), 1);
+}
+
+#[test]
+fn duplicate_fields_may_be_tolerated() {
+    let documents = parse_leniently("a: 1\nb: {c: 1, c: 2}\na: 3\n---\nd: 1\n").unwrap();
+    assert_eq!(documents[0].value, json!({"a": 3, "b": {"c": 2}}));
+    let lines: Vec<usize> = documents[0].duplicates.iter().map(|duplicate| duplicate.line).collect();
+    assert_eq!(lines, [2, 3]);
+    assert_eq!(documents[1].duplicates, []);
+    let with_error = parse_leniently("a: 1\na: 2\nb: .inf\n").unwrap_err();
+    assert_eq!(with_error.len(), 2, "all errors at once");
+}
+
+#[test]
 fn small_texts_cannot_expand_to_huge_values() {
     let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..20 {
         let below = format!("*a{}", level - 1);
         bomb += &format!("a{level}: &a{level} [{}]\n", vec![below; 10].join(", "));
+    }
+    assert_eq!(errors(&bomb)[0].2, "the text has more than 100000 values");
+    let mut bomb = "a0: &a0 {f: 1, g: 1}\n".to_owned();
+    for level in 1..20 {
+        let below = level - 1;
+        bomb += &format!("a{level}: &a{level} {{x{level}: *a{below}, y{level}: *a{below}, <<: *a{below}}}\n");
     }
     assert_eq!(errors(&bomb)[0].2, "the text has more than 100000 values");
 
@@ -134,6 +198,9 @@ fn long_texts_cannot_be_multiplied() {
     assert_eq!(errors(&aliases)[0].2, message);
     let paths = format!("? {long}\n: [{}]\n", vec!["1"; 1000].join(", "));
     assert_eq!(errors(&paths)[0].2, message);
+    let fields: String = (0..1000).map(|n| format!("f{n}: 1, ")).collect();
+    let merges = format!("a: &a {{{fields}}}\n? {long}\n: {{<<: *a}}\n");
+    assert_eq!(errors(&merges)[0].2, message);
     let anchors: String = (0..90).map(|n| format!("&a{n} [")).collect();
     assert_eq!(errors(&format!("{anchors}{long}{}", "]".repeat(90)))[0].2, message);
     assert!(parse_documents(&format!("a: &a {long}\nb: [*a, *a]\n? {long}\n: [1, 2]\n")).is_ok());
@@ -173,6 +240,10 @@ fn yamlish() -> impl Strategy<Value = String> {
         Just("#c"),
         Just("\t"),
         Just("<<: "),
+        Just("<<: *x\n"),
+        Just("? *x\n: "),
+        Just("1e3: "),
+        Just("!!int "),
         Just("%YAML 1.2\n"),
         Just("é"),
         Just("0x"),

@@ -6,6 +6,6 @@ mod scalar;
 mod spelling;
 mod strict;
 
-pub(crate) use document::{Document, DocumentError, Lines, enclosing, parse_documents};
+pub(crate) use document::{Document, DocumentError, Lines, enclosing, parse_documents, parse_leniently};
 pub(crate) use spelling::nearest;
 pub(crate) use strict::{Flaw, Problem, decode};

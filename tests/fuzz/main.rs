@@ -8,18 +8,59 @@
     reason = "what fails in a test is to fail the test; clippy knows only functions marked as tests"
 )]
 
+// The targets' own files, for which this program is the two crates that they name.
+extern crate self as hostlet_fuzz;
+extern crate self as libfuzzer_sys;
+
 #[allow(unreachable_pub)] // a library for the fuzz targets
 #[path = "../../fuzz/src/lib.rs"]
 mod checks;
 mod huge;
 mod mutator;
+#[allow(unused_attributes, reason = "a program of its own has no `main`")]
+#[path = "../../fuzz/fuzz_targets"]
+mod targets {
+    pub(crate) mod accept;
+    pub(crate) mod config;
+    pub(crate) mod docker_config;
+    pub(crate) mod dra_message;
+    pub(crate) mod env_file;
+    pub(crate) mod image_archive;
+    pub(crate) mod image_reference;
+    pub(crate) mod kernel_file;
+    pub(crate) mod kernel_log;
+    pub(crate) mod log_line;
+    pub(crate) mod log_query;
+    pub(crate) mod manifest;
+    pub(crate) mod plugin_info;
+    pub(crate) mod pod_answer;
+    pub(crate) mod probe_location;
+    pub(crate) mod provider_response;
+    pub(crate) mod quantity;
+    pub(crate) mod resolv_conf;
+    pub(crate) mod spdy_frames;
+    pub(crate) mod store_file;
+    pub(crate) mod stream_message;
+    pub(crate) mod stream_query;
+}
 
 use std::fs;
 use std::panic::catch_unwind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use checks::{CHECKS, Check};
+use checks::*;
 use mutator::Mutator;
+
+/// libFuzzer's macro: the target as a function.
+macro_rules! fuzz_target {
+    (|$data:ident: &[u8]| $body:expr) => {
+        pub(crate) fn target($data: &[u8]) {
+            $body;
+        }
+    };
+}
+pub(crate) use fuzz_target;
 
 const RUNS: u64 = 400;
 
@@ -39,8 +80,8 @@ fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().map_or(default, |text| text.parse().unwrap())
 }
 
-fn run(target: &str) {
-    let check: Check = CHECKS.iter().find(|(name, _)| *name == target).unwrap().1;
+/// Runs a target, whose name is that of its corpus.
+fn run(target: &str, check: Check) {
     let corpus = corpus(target);
     assert!(corpus.len() >= 5, "the corpus of {target} is missing");
     for (name, input) in &corpus {
@@ -57,117 +98,154 @@ fn run(target: &str) {
 
 #[test]
 fn queries_and_urls_of_streams() {
-    run("stream_query");
+    run("stream_query", targets::stream_query::target);
 }
 
 #[test]
 fn messages_of_streams() {
-    run("stream_message");
+    run("stream_message", targets::stream_message::target);
 }
 
 #[test]
 fn frames_of_a_runtime() {
-    run("spdy_frames");
+    run("spdy_frames", targets::spdy_frames::target);
 }
 
 #[test]
 fn queries_for_logs() {
-    run("log_query");
+    run("log_query", targets::log_query::target);
 }
 
 #[test]
 fn accepted_forms() {
-    run("accept");
+    run("accept", targets::accept::target);
 }
 
 #[test]
 fn manifests() {
-    run("manifest");
+    run("manifest", targets::manifest::target);
 }
 
 #[test]
 fn answers_of_a_url() {
-    run("pod_answer");
+    run("pod_answer", targets::pod_answer::target);
 }
 
 #[test]
 fn configurations() {
-    run("config");
+    run("config", targets::config::target);
 }
 
 #[test]
 fn log_lines() {
-    run("log_line");
+    run("log_line", targets::log_line::target);
 }
 
 #[test]
 fn kernel_files() {
-    run("kernel_file");
+    run("kernel_file", targets::kernel_file::target);
 }
 
 #[test]
 fn image_references() {
-    run("image_reference");
+    run("image_reference", targets::image_reference::target);
 }
 
 #[test]
 fn environment_files() {
-    run("env_file");
+    run("env_file", targets::env_file::target);
 }
 
 #[test]
 fn resolver_files() {
-    run("resolv_conf");
+    run("resolv_conf", targets::resolv_conf::target);
 }
 
 #[test]
 fn quantities() {
-    run("quantity");
+    run("quantity", targets::quantity::target);
 }
 
 #[test]
 fn store_files() {
-    run("store_file");
+    run("store_file", targets::store_file::target);
 }
 
 #[test]
 fn image_archives() {
-    run("image_archive");
+    run("image_archive", targets::image_archive::target);
 }
 
 #[test]
 fn plugin_infos() {
-    run("plugin_info");
+    run("plugin_info", targets::plugin_info::target);
 }
 
 #[test]
 fn messages_of_dra_drivers() {
-    run("dra_message");
+    run("dra_message", targets::dra_message::target);
 }
 
 #[test]
 fn docker_configurations() {
-    run("docker_config");
+    run("docker_config", targets::docker_config::target);
 }
 
 #[test]
 fn responses_of_credential_providers() {
-    run("provider_response");
+    run("provider_response", targets::provider_response::target);
 }
 
 #[test]
 fn messages_of_the_kernel() {
-    run("kernel_log");
+    run("kernel_log", targets::kernel_log::target);
 }
 
 #[test]
 fn redirects_of_probes() {
-    run("probe_location");
+    run("probe_location", targets::probe_location::target);
 }
+
+/// The names of these files, without what follows a dot.
+fn names(directory: &str) -> Vec<String> {
+    let entries = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(directory)).unwrap();
+    let stem = |path: PathBuf| path.file_stem().unwrap().to_string_lossy().into_owned();
+    let mut names: Vec<String> = entries.map(|entry| stem(entry.unwrap().path())).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn every_target_is_a_program_a_check_and_a_corpus_and_is_run_here() {
+    let sorted = |mut names: Vec<String>| {
+        names.sort();
+        names
+    };
+    let quoted = |text: &str, before: &str| {
+        let rest = text.split(before).skip(1);
+        sorted(rest.map(|rest| rest.split('"').next().unwrap().to_owned()).collect())
+    };
+    let targets = names("fuzz/fuzz_targets");
+    assert_eq!(quoted(include_str!("../../fuzz/Cargo.toml"), "[[bin]]\nname = \""), targets);
+    assert_eq!(sorted(CHECKS.iter().map(|(name, _)| (*name).to_owned()).collect()), targets);
+    assert_eq!(names("fuzz/corpus"), targets);
+    assert_eq!(quoted(include_str!("main.rs"), "\n    run(\""), targets);
+}
+
+/// Set in the process that measures the memory: it is that of all tests where they run in one process.
+const ALONE: &str = "HOSTLET_FUZZ_ALONE";
 
 /// Inputs that took gigabytes or minutes, or could; none may exhaust the memory of the host.
 #[test]
 fn huge_inputs_take_bounded_memory() {
+    if std::env::var_os(ALONE).is_none() {
+        let mut alone = Command::new(std::env::current_exe().unwrap());
+        alone.args(["--exact", "huge_inputs_take_bounded_memory"]).env(ALONE, "1");
+        let output = alone.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success() && text.contains("1 passed"), "{text}");
+        return;
+    }
     for (target, check) in CHECKS {
         for (what, input) in huge::inputs(target) {
             assert!(catch_unwind(|| check(&input)).is_ok(), "{target} fails on {what}");

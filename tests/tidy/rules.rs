@@ -11,9 +11,9 @@ const LEVELS: [&[&str]; 14] = [
     &["image", "log", "objects", "pleg", "pod", "streaming"],
     &["gate", "node", "stats", "volume"],
     &["cri_config", "plugin", "status"],
-    &["dra", "probe", "source"],
+    &["dra", "ownership", "probe", "source"],
     &["admission", "worker"],
-    &["lifecycle", "ownership", "publish"],
+    &["lifecycle", "publish"],
     &["container_logs", "eviction", "explain", "housekeeping", "shutdown"],
     &["doctor", "kubelet_api", "purge", "server", "supervisor"],
     &["cli"],
@@ -91,9 +91,13 @@ pub(crate) fn respects_levels(source: &Source) -> Vec<String> {
     let Some((own, _)) = source.path.strip_prefix("src/").and_then(|path| path.split_once('/')) else {
         return Vec::new();
     };
+    let module = source.path.trim_start_matches("src/").trim_end_matches(".rs").trim_end_matches("/mod");
+    // From here it is the crate's root, by another name.
+    let root = "super::".repeat(module.split('/').count());
     let mut complaints = Vec::new();
     for (number, line) in &source.program {
-        for imported in line.split("crate::").skip(1).filter(|_| !line.contains("$crate::")) {
+        let by_name = line.split("crate::").skip(1).filter(|_| !line.contains("$crate::"));
+        for imported in by_name.chain(line.split(&root).skip(1)) {
             let name =
                 imported.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap_or_default();
             // Items of the crate's root are no rooms; a list could hide one.
@@ -183,13 +187,23 @@ mod tests {
                     "use crate::{\n    types::A,\n};",
                     "type T = Vec<crate::pod::X>;",
                     "use crate::attic;",
+                    "use super::super::pod::X;",
+                    "use super::super::{pod, types};",
                 ],
                 &[
                     "use crate::cri::X;\nuse crate::pleg::X;\nuse super::pod::X;\nuse crate::PROC;",
+                    "use super::super::cri::X;\nuse super::super::pleg::X;",
                     "// see crate::pod::X\n/// crate::pod\nuse crate::sys::X; // not crate::pod",
                     "#[cfg(test)]\nmod tests {\n    use crate::pod::X;\n}\n",
                     "macro_rules! m { () => { $crate::pod::X } }",
                 ],
+            ),
+            (respects_levels, "src/pleg/mod.rs", &["use super::pod::X;"], &["use super::cri::X;"]),
+            (
+                respects_levels,
+                "src/pleg/a/b.rs",
+                &["super::super::super::pod::f();"],
+                &["super::super::pod::f();"],
             ),
             (
                 keeps_errors_typed,

@@ -37,10 +37,12 @@ impl ImageService for Images {
         &self,
         request: Request<wire::ImageStatusRequest>,
     ) -> Outcome<wire::ImageStatusResponse> {
-        let image = request.into_inner().image.ok_or_else(|| missing("image"))?.image;
-        answer(self.fake.image_status(&image).await, |found| wire::ImageStatusResponse {
-            image: found.and_then(|info| self.fake.wire_image(&info.id)),
-            ..wire::ImageStatusResponse::default()
+        let spec = request.into_inner().image.ok_or_else(|| missing("image"))?;
+        answer(self.fake.image_status(&spec.image, &spec.annotations).await, |found| {
+            wire::ImageStatusResponse {
+                image: found.and_then(|info| self.fake.wire_image(&info.id)),
+                ..wire::ImageStatusResponse::default()
+            }
         })
     }
 

@@ -112,6 +112,17 @@ impl RuntimeService for Runtimes {
         Ok(Response::new(wire::RuntimeConfigResponse { linux: Some(linux) }))
     }
 
+    async fn update_runtime_config(
+        &self,
+        request: Request<wire::UpdateRuntimeConfigRequest>,
+    ) -> Outcome<wire::UpdateRuntimeConfigResponse> {
+        let config = request.into_inner().runtime_config.ok_or_else(|| missing("runtime_config"))?;
+        let network = config.network_config.ok_or_else(|| missing("network_config"))?;
+        answer(self.fake.update_runtime_config(&network.pod_cidr).await, |()| {
+            wire::UpdateRuntimeConfigResponse {}
+        })
+    }
+
     async fn run_pod_sandbox(
         &self,
         request: Request<wire::RunPodSandboxRequest>,

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::Value;
 
 use super::host::Dirs;
 use super::netns::Netns;
@@ -80,6 +81,26 @@ impl Containerd {
         fs::write(&self.config, limited).context("writing containerd's configuration")
     }
 
+    /// Makes it write the configuration of the pods' network by itself, from its next start on: from a template, once it knows the range
+    /// of their addresses, which is returned.
+    pub(super) fn template_network(&self, dirs: &Dirs) -> Result<String> {
+        let (directory, template) = (networks(dirs), dirs.state.join("network.template"));
+        let path = network(dirs);
+        let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+        let value: Value = serde_json::from_str(&text).context("parsing the network's configuration")?;
+        let range = value.pointer("/plugins/0/ipam/ranges/0/0/subnet").and_then(Value::as_str);
+        let range = range.with_context(|| format!("no range in {text}"))?.to_owned();
+        fs::write(&template, text.replace(&range, "{{.PodCIDR}}")).context("writing a template")?;
+        fs::remove_file(&path).with_context(|| format!("removing {}", path.display()))?;
+        let text = fs::read_to_string(&self.config).context("reading containerd's configuration")?;
+        let line = format!("conf_dir = \"{}\"\n", directory.display());
+        let templated =
+            text.replacen(&line, &format!("{line}    conf_template = \"{}\"\n", template.display()), 1);
+        anyhow::ensure!(templated != text, "no {line} in {text}");
+        fs::write(&self.config, templated).context("writing containerd's configuration")?;
+        Ok(range)
+    }
+
     /// Sends it a signal, e.g. SIGSTOP, which looks to clients like an overloaded machine.
     pub(super) fn signal(&self, signal: Signal) -> Result<()> {
         let pid = i32::try_from(self.child.id()).context("a pid out of range")?;
@@ -98,15 +119,25 @@ impl Containerd {
     }
 }
 
+/// The directory of networks' configurations.
+fn networks(dirs: &Dirs) -> PathBuf {
+    dirs.state.join("cni")
+}
+
+/// The configuration of the pods' network.
+fn network(dirs: &Dirs) -> PathBuf {
+    networks(dirs).join("10-pods.conflist")
+}
+
 fn write_config(dirs: &Dirs, config: &Path, pods: &str) -> Result<()> {
-    let networks = dirs.state.join("cni");
+    let networks = networks(dirs);
     fs::create_dir_all(&networks).with_context(|| format!("creating {}", networks.display()))?;
-    let network = lib("cni_config", [&dirs.id, BRIDGE, pods, &dirs.addresses().to_string_lossy()])?;
+    let pods_network = lib("cni_config", [&dirs.id, BRIDGE, pods, &dirs.addresses().to_string_lossy()])?;
     let text = lib(
         "containerd_config",
         [dirs.containerd_root().as_path(), &dirs.containerd_state(), &networks, Path::new("false")],
     )?;
-    for (path, text) in [(networks.join("10-pods.conflist"), network), (config.to_path_buf(), text)] {
+    for (path, text) in [(network(dirs), pods_network), (config.to_path_buf(), text)] {
         fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
     }
     Ok(())

@@ -443,6 +443,13 @@ impl RealHost {
         self.restart_containerd().await
     }
 
+    /// The same, after which containerd has no network until it receives the range of the pods' addresses, which is returned.
+    pub async fn restart_containerd_without_network(&mut self) -> Result<String> {
+        let range = self.containerd.template_network(&self.dirs)?;
+        self.restart_containerd().await?;
+        Ok(range)
+    }
+
     /// A command that runs `program` in this host's network.
     pub fn command(&self, program: &str) -> Command {
         self.netns.command(program)

@@ -107,3 +107,15 @@ async fn two_hosts_side_by_side_do_not_interfere() {
     assert!(pod(&daemon_two, "same").unwrap().is_some());
     assert_eq!(running_containers(&two).await.unwrap(), before);
 }
+
+#[tokio::test]
+async fn a_runtime_that_makes_its_network_receives_the_range_of_addresses() {
+    let mut host = RealHost::start().await.unwrap();
+    let range = host.restart_containerd_without_network().await.unwrap();
+    let daemon = host.start_hostlet(&format!("podCIDR: {range}\n")).await.unwrap();
+    host.write_manifest("idle.json", &manifest("idle", &[("idle", IDLE)])).unwrap();
+    let pod = wait_until_ready(&daemon, "idle").await.unwrap();
+    let ip = pod.status.as_ref().unwrap().pod_ip.clone().unwrap();
+    let network = range.rsplit_once('.').unwrap().0;
+    assert!(ip.starts_with(network), "{ip} is not of {range}");
+}

@@ -118,6 +118,33 @@ async fn a_node_joins_runs_its_pods_and_reports_their_statuses() {
 }
 
 #[tokio::test]
+async fn the_runtime_receives_the_ranges_of_pod_addresses() {
+    let (host, server) = (FakeHost::start().unwrap(), FakeApiServer::start().unwrap());
+    let receives = async |ranges: &str| {
+        wait_for(&format!("the runtime to receive {ranges}"), SOON, async || {
+            let known = host.runtime().pod_cidr();
+            Ok(if known.as_deref() == Some(ranges) {
+                Look::Done(())
+            } else {
+                Look::NotYet(format!("{known:?}"))
+            })
+        })
+        .await
+    };
+    let daemon = host.join(&server, "podCIDR: 10.9.0.0/16\n").await.unwrap();
+    receives("10.9.0.0/16").await.unwrap();
+    let path = format!("/api/v1/nodes/{}", host.node());
+    let node = wait_for("the Node", SOON, async || {
+        Ok(server.api().get::<Value>(&path).map_or(Look::NotYet("no Node".to_owned()), Look::Done))
+    });
+    let mut node = node.await.unwrap();
+    node["spec"]["podCIDRs"] = json!(["10.1.2.0/24", "fd00:2::/64"]);
+    server.api().put(&path, &node);
+    receives("10.1.2.0/24,fd00:2::/64").await.unwrap();
+    daemon.stop().await.unwrap();
+}
+
+#[tokio::test]
 async fn pods_start_and_stop_once_with_any_faults_of_the_api_server() {
     let refuse = |code, reason, retry_after| ApiFault::Refuse { code, reason, retry_after };
     let faults = [

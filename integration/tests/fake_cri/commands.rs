@@ -187,6 +187,38 @@ async fn the_node_is_described_standalone() {
         serde_json::from_str(&daemon.cli(&["node", "-o", "json"]).unwrap()).unwrap();
     assert_eq!(json["reserved"]["memory"], "64Mi");
     assert!(daemon.cli(&["node", "-o", "yaml"]).unwrap().contains("evictionThresholds"));
+    let explained = stdout(&daemon.command(&["explain"]).output().unwrap());
+    assert!(explained.contains("does not yet evict pods"), "{explained}");
+}
+
+/// As behind `head -1`, at its worst: the reader leaves before anything is written.
+#[tokio::test]
+async fn a_reader_that_leaves_is_no_failure() {
+    let host = FakeHost::start().unwrap();
+    write_pods(&host, &["web"]).unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    wait_until_ready(&daemon, &["web"]).await.unwrap();
+    for arguments in [
+        &["pods"][..],
+        &["pods", "-o", "json"],
+        &["pods", "-o", "yaml"],
+        &["pods", "--watch"],
+        &["top", "-o", "yaml"],
+        &["node", "-o", "json"],
+        &["events", "-o", "yaml"],
+        &["events", "--watch"],
+        &["explain"],
+        &["explain", "web", "-o", "yaml"],
+        &["timeline", "web"],
+        &["images"],
+        &["plugins"],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = daemon.command(arguments).stdout(writer).output().unwrap();
+        let said = stderr(&output);
+        assert!(output.status.success() && !said.contains("hostlet:"), "{arguments:?}: {said}");
+    }
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use futures::FutureExt;
 use tempfile::TempDir;
 use tokio_util::sync::DropGuard;
 
@@ -100,16 +101,20 @@ async fn a_token_file_is_read_again_and_connections_remain() {
 // Time is not paused: it would advance while waiting for a process.
 
 #[tokio::test]
-async fn a_hanging_plugin_blocks_nobody() {
-    let room = Room::new(|dir| plugin(dir, "echo > runs; sleep 100000"));
-    let runs = room.dir.path().join("runs");
-    let started = async {
-        while !runs.exists() {
+async fn a_plugin_that_hangs_holds_up_no_request() {
+    let once = format!("[ ! -e runs ] || {{ touch hangs; exec sleep 100000; }}\n{COUNTING}");
+    let room = Room::new(|dir| plugin(dir, &once));
+    let first = room.until("t1").await;
+    room.credentials.rejected(&first);
+    let hangs = room.dir.path().join("hangs");
+    let hanging = async {
+        while !hangs.exists() {
             sleep(Duration::from_millis(10)).await;
         }
     };
-    timeout(Duration::from_secs(60), started).await.unwrap();
-    assert!(matches!(&*room.credentials.access.borrow(), Access::Pending));
+    timeout(Duration::from_secs(60), hanging).await.unwrap();
+    let ready = room.credentials.get().now_or_never().expect("it waits for the plugin").unwrap();
+    assert_eq!(ready.login.authorization, bearer("t1"));
 }
 
 #[tokio::test]

@@ -50,19 +50,26 @@ pub(super) struct EventContent {
     pub(super) message: String,
 }
 
-/// Key of equal events.
+/// Key of equal events. Aggregated events are equal whatever part of the object they are about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     similar: Similar,
+    field_path: Option<String>,
     message: String,
 }
 
-/// Key of similar events.
+/// Key of similar events: those of all containers of a pod are.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Similar {
+    limited: Limited,
+    reason: String,
+}
+
+/// Key of events that share a rate limit: the normal ones of an object, or its warnings.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Limited {
     object: String,
     kind: &'static str,
-    reason: String,
 }
 
 #[derive(Debug)]
@@ -90,7 +97,7 @@ struct Bucket {
 pub(super) struct Correlator {
     known: HashMap<Key, KnownEvent>,
     similar: HashMap<Similar, Messages>,
-    buckets: HashMap<String, Bucket>,
+    buckets: HashMap<Limited, Bucket>,
 }
 
 impl Correlator {
@@ -101,14 +108,16 @@ impl Correlator {
         clock: Timestamp,
         now: Instant,
     ) -> Option<EventContent> {
-        let object = identity(&record.object);
-        let similar =
-            Similar { object: object.clone(), kind: record.kind.as_str(), reason: record.reason.clone() };
+        let limited = Limited { object: identity(&record.object), kind: record.kind.as_str() };
+        let similar = Similar { limited: limited.clone(), reason: record.reason.clone() };
         // Upstream's order: events are aggregated and counted even if they are dropped.
         let combined = self.combined(&similar, &record.message, now);
         // All aggregated events are one event, whatever the last message.
-        let message = if combined.is_some() { COMBINED } else { &*record.message };
-        let key = Key { similar, message: message.to_owned() };
+        let (field_path, message) = match &combined {
+            Some(_) => (None, COMBINED),
+            None => (record.object.field_path.clone(), &*record.message),
+        };
+        let key = Key { similar, field_path, message: message.to_owned() };
         let known = self.known.entry(key.clone()).or_insert(KnownEvent {
             name: None,
             count: 0,
@@ -125,7 +134,7 @@ impl Correlator {
             message: combined.unwrap_or_else(|| record.message.clone()),
         };
         forget_oldest(&mut self.known, |known| known.last);
-        self.within_limit(object, now).then_some(content)
+        self.within_limit(limited, now).then_some(content)
     }
 
     /// Records the name of the written event object.
@@ -163,8 +172,8 @@ impl Correlator {
         is_many.then(|| format!("{COMBINED}{message}"))
     }
 
-    fn within_limit(&mut self, object: String, now: Instant) -> bool {
-        let bucket = self.buckets.entry(object).or_insert(Bucket { left: BURST, last: now });
+    fn within_limit(&mut self, limited: Limited, now: Instant) -> bool {
+        let bucket = self.buckets.entry(limited).or_insert(Bucket { left: BURST, last: now });
         let refilled = now.saturating_duration_since(bucket.last).as_secs_f64() / REFILL.as_secs_f64();
         bucket.left = (bucket.left + refilled).min(BURST);
         bucket.last = now;
@@ -177,8 +186,9 @@ impl Correlator {
     }
 }
 
+/// The object, without the part of it that an event is about.
 fn identity(object: &ObjectReference) -> String {
-    let parts = [&object.kind, &object.namespace, &object.name, &object.uid, &object.field_path];
+    let parts = [&object.kind, &object.namespace, &object.name, &object.uid, &object.api_version];
     parts.map(|part| part.as_deref().unwrap_or_default()).join("\n")
 }
 

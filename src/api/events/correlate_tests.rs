@@ -58,6 +58,40 @@ fn a_noisy_object_is_rate_limited_on_its_own() {
     assert!(observe("a", later).is_none());
 }
 
+/// An event of this kind about a container of the pod `a`.
+fn of_container(name: &str, kind: EventKind, message: &str) -> EventRecord {
+    let mut record = event_record("a", message);
+    record.object.field_path = Some(format!("spec.containers{{{name}}}"));
+    EventRecord { kind, ..record }
+}
+
+#[test]
+fn normal_events_and_warnings_of_an_object_are_limited_apart() {
+    let (mut all, now) = (Correlator::default(), Instant::now());
+    let mut written = |name: &str, kind| {
+        let records = (0..100).map(|_| of_container(name, kind, "again"));
+        records.filter(|record| all.observe(record, clock(), now).is_some()).count()
+    };
+    assert_eq!(written("c", EventKind::Warning), 25);
+    assert_eq!(written("d", EventKind::Warning), 0, "containers have no limit of their own");
+    assert_eq!(written("d", EventKind::Normal), 25);
+}
+
+#[test]
+fn events_of_all_containers_are_similar_but_not_equal() {
+    let (mut all, now) = (Correlator::default(), Instant::now());
+    let mut observe = |name: &str, message: &str| {
+        all.observe(&of_container(name, EventKind::Warning, message), clock(), now).unwrap()
+    };
+    assert_eq!((observe("c", "no").count, observe("d", "no").count), (1, 1));
+    for n in 1..9 {
+        assert_eq!(observe("c", &n.to_string()).count, 1);
+    }
+    let (of_c, of_d) = (observe("c", "9"), observe("d", "10"));
+    assert_eq!((of_c.message.as_str(), of_c.count), ("(combined from similar events): 9", 1));
+    assert_eq!((of_d.message.as_str(), of_d.count), ("(combined from similar events): 10", 2));
+}
+
 #[test]
 fn memory_is_bounded() {
     let (mut all, start) = (Correlator::default(), Instant::now());

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::correlate::{Correlator, EventContent, EventRecord};
-use crate::api::{ApiErrorKind, Objects, Wire, error_kind};
+use crate::api::{ApiErrorKind, Objects, Wire, error_kind, retry_after};
 use crate::types::{EventKind, QuietPeriod, WallClock, error_chain};
 
 /// Queue length for each kind. Each starting container has three events; those of a full node fit while all of its pods start
@@ -29,9 +29,12 @@ const COMPONENT: &str = "kubelet";
 /// Maximum delay of a normal event until a quiet period.
 const MAX_DELAY: Duration = Duration::from_secs(30);
 
-/// Attempts to write an event, and the pause between them.
+/// Attempts to reach the server for an event, and the pause between them.
 const ATTEMPTS: usize = 12;
 const PAUSE: Duration = Duration::from_secs(10);
+
+/// Maximum length of an object's name (RFC 1123 subdomain).
+const MAX_NAME: usize = 253;
 
 /// Timeout of an attempt.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -65,6 +68,12 @@ impl EventRecorder {
     /// The same, written at once whatever its kind.
     pub fn record_at_once(&self, record: EventRecord) {
         self.queue(&self.warnings, record);
+    }
+
+    /// The events that were dropped since the last report.
+    #[cfg(test)]
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
     }
 
     fn queue(&self, queue: &mpsc::Sender<RecordedEvent>, record: EventRecord) {
@@ -140,6 +149,8 @@ impl EventSink {
         }
     }
 
+    /// Writes an event. While the server cannot be reached, all others wait, in order. An event that the server rejects is dropped,
+    /// whatever the reason: the next one may be welcome, for instance if a webhook that is down is asked about some namespaces only.
     async fn write(&mut self, record: &EventRecord, at: Timestamp, mut content: EventContent) {
         for _ in 0..ATTEMPTS {
             let name = content.name.clone();
@@ -152,23 +163,16 @@ impl EventSink {
                     continue;
                 }
             };
-            match error_kind(&error) {
-                // The event object has expired: by default, the API server stores events for an hour.
-                ApiErrorKind::NotFound if name.is_some() => {
-                    self.correlator.lost(&content.key);
-                    content.name = None;
-                }
-                ApiErrorKind::NotFound
-                | ApiErrorKind::AlreadyExists
-                | ApiErrorKind::Conflict
-                | ApiErrorKind::Forbidden
-                | ApiErrorKind::Invalid => {
-                    let (reason, error) = (&record.reason, error_chain(&error));
-                    tracing::debug!(reason, error, "the API server rejected an event; it is dropped");
-                    return;
-                }
-                ApiErrorKind::TooMany(pause) => tokio::time::sleep(pause.unwrap_or(PAUSE)).await,
-                ApiErrorKind::Unavailable => tokio::time::sleep(PAUSE).await,
+            let kind = error_kind(&error);
+            // The event object has expired: by default, the API server stores events for an hour.
+            if name.is_some() && kind == ApiErrorKind::NotFound {
+                self.correlator.lost(&content.key);
+                content.name = None;
+                continue;
+            }
+            match pause_after(&error) {
+                Some(pause) => tokio::time::sleep(pause).await,
+                None => return log_rejection(&record.reason, kind, &error),
             }
         }
         tracing::warn!(
@@ -210,7 +214,7 @@ impl EventSink {
         let object = record.object.name.as_deref().unwrap_or_default();
         Event {
             metadata: ObjectMeta {
-                name: Some(format!("{object}.{:x}", self.last_name)),
+                name: Some(event_name(object, self.last_name)),
                 namespace: Some(namespace.to_owned()),
                 ..ObjectMeta::default()
             },
@@ -230,4 +234,41 @@ impl EventSink {
             ..Event::default()
         }
     }
+}
+
+/// The pause until an event is written again; `None` if the server rejects it.
+fn pause_after(error: &kube::Error) -> Option<Duration> {
+    match error {
+        kube::Error::Api(status) if status.code != 429 => retry_after(error),
+        _ => Some(retry_after(error).unwrap_or(PAUSE)),
+    }
+}
+
+fn log_rejection(reason: &str, kind: ApiErrorKind, error: &kube::Error) {
+    const TEXT: &str = "the API server rejected an event; it is dropped";
+    let error = error_chain(error);
+    match kind {
+        // As in a namespace that is being deleted.
+        ApiErrorKind::NotFound
+        | ApiErrorKind::AlreadyExists
+        | ApiErrorKind::Conflict
+        | ApiErrorKind::Forbidden => tracing::debug!(reason, error, "{TEXT}"),
+        ApiErrorKind::Invalid | ApiErrorKind::TooMany(_) | ApiErrorKind::Unavailable => {
+            tracing::warn!(reason, error, "{TEXT}");
+        }
+    }
+}
+
+/// The name of an event of this object. Upstream uses a random one if it would be no valid name, for instance because the object's own is
+/// too long.
+fn event_name(object: &str, nanosecond: i128) -> String {
+    let name = format!("{object}.{nanosecond:x}");
+    let is_label = |label: &str| {
+        let is_valid = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        !label.is_empty() && !label.starts_with('-') && !label.ends_with('-') && label.bytes().all(is_valid)
+    };
+    if name.len() <= MAX_NAME && name.split('.').all(is_label) {
+        return name;
+    }
+    format!("{:032x}", rand::random::<u128>())
 }

@@ -85,13 +85,62 @@ async fn an_expired_event_object_is_replaced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hanging_server_blocks_nobody() {
+async fn beyond_the_queue_events_are_dropped_and_the_rest_is_written_once_the_server_answers() {
     let (api, recorder, _running) = start();
     api.fail(ApiRule::always("", "/events", ApiFault::Hang));
+    let warning = |n: u32| {
+        let mut record = EventRecord { kind: EventKind::Warning, ..event_record("no") };
+        record.object.uid = Some(n.to_string());
+        record
+    };
     for n in 0..5000 {
-        recorder.record(event_record(&n.to_string()));
+        recorder.record(warning(n));
     }
+    assert_eq!(recorder.dropped(), 1000);
+    tokio::time::sleep(Duration::from_secs(60)).await;
     assert!(events(&api).is_empty());
+    api.heal();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(events(&api).len(), 4000);
+    assert_eq!(recorder.dropped(), 0, "they are reported");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_the_server_fails_on_holds_up_no_other() {
+    let (api, recorder, _running) = start();
+    let refuse = |retry_after| ApiFault::Refuse { code: 500, reason: "InternalError", retry_after };
+    api.fail(ApiRule::always("POST", "/namespaces/hooked/events", refuse(0)));
+    let mut hooked = event_record("a webhook of this namespace is down");
+    hooked.object.namespace = Some("hooked".to_owned());
+    recorder.record_at_once(hooked);
+    recorder.record_at_once(event_record("next"));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let messages: Vec<_> = events(&api).into_iter().filter_map(|event| event.message).collect();
+    assert_eq!(messages, ["next"]);
+    // Unless it asks for it.
+    api.fail(ApiRule { times: 2, ..ApiRule::always("POST", "/default/events", refuse(3)) });
+    recorder.record_at_once(event_record("later"));
+    tokio::time::sleep(Duration::from_secs(7)).await;
+    assert_eq!(events(&api).len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_whose_name_fills_a_name_has_events() {
+    let (api, recorder, _running) = start();
+    let names = ["a".repeat(236), "a".repeat(237), "a".repeat(253), "Not_A_Name".to_owned()];
+    for name in &names {
+        let mut record = event_record("there");
+        record.object.name = Some(name.clone());
+        recorder.record_at_once(record);
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let events = events(&api);
+    assert_eq!(events.len(), names.len());
+    for event in events {
+        let (name, object) = (event.metadata.name.unwrap(), event.involved_object.name.unwrap());
+        assert!(name.len() <= 253 && name == name.to_lowercase(), "{name}");
+        assert_eq!(name.starts_with(&format!("{object}.")), object.len() == 236, "{name}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,7 +9,7 @@ use super::plain::plain;
 use crate::cli::client::DaemonArgs;
 use crate::cli::error::CommandError;
 use crate::cli::exit::Exit;
-use crate::cli::explain::AboutOutput;
+use crate::cli::objects::ObjectFormat;
 
 /// The order of the pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -45,7 +45,7 @@ pub struct TopArgs {
     pub sort_by: SortBy,
     /// Print objects, once
     #[arg(short, long, value_enum)]
-    pub output: Option<AboutOutput>,
+    pub output: Option<ObjectFormat>,
     /// The daemon to ask
     #[command(flatten)]
     pub daemon: DaemonArgs,

@@ -27,7 +27,7 @@ type Coming = LocalBoxStream<'static, Vec<Vec<String>>>;
 
 /// Shows the pods until the user leaves.
 pub(super) async fn live(args: &TopArgs) -> Result<Exit, CommandError> {
-    let socket = args.daemon.socket.clone();
+    let socket = args.daemon.socket();
     // Without a daemon there is nothing to look at.
     let first = view(&socket).await?;
     let mut views = pin!(views(socket.clone()));

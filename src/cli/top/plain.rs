@@ -13,6 +13,7 @@ use super::row::{Row, rows, sort};
 use crate::cli::client::{usage, view};
 use crate::cli::error::CommandError;
 use crate::cli::exit::Exit;
+use crate::cli::objects::write_object;
 use crate::server::{UsageView, UsedView};
 
 /// The CPU is known from the second measurement on, which is not made earlier.
@@ -30,7 +31,7 @@ struct Report<'a> {
 
 /// Prints the pods.
 pub(super) async fn plain(args: &TopArgs) -> Result<Exit, CommandError> {
-    let socket = &args.daemon.socket;
+    let socket = &args.daemon.socket();
     let mut used = usage(socket).await?;
     if used.node.cpu_nano_cores.is_none() {
         tokio::time::sleep(BETWEEN_MEASUREMENTS).await;
@@ -42,10 +43,9 @@ pub(super) async fn plain(args: &TopArgs) -> Result<Exit, CommandError> {
     sort(&mut sorted, args.sort_by);
     let mut out = io::stdout().lock();
     match args.output {
-        Some(_) => {
+        Some(format) => {
             let report = Report { node: &node.node, cpus: used.cpus, used: used.node, pods: &sorted };
-            serde_json::to_writer_pretty(&mut out, &report)?;
-            writeln!(out)?;
+            write_object(&mut out, format, &report)?;
         }
         None if sorted.is_empty() => writeln!(out, "No pods.")?,
         None => writeln!(out, "{}", table(&sorted, &used))?,

@@ -26,6 +26,15 @@ const KUBELET_API_VERSION: &str = "0.1.0";
 /// The start of a sandbox counts as hung after this time: its network plugin may take a while.
 const SANDBOX_PATIENCE: Duration = Duration::from_secs(30);
 
+/// The longest time limit that a runtime gets. Runtimes count in nanoseconds, in 64 bits, from now on: what overflows there is over
+/// at once.
+const LONGEST_LIMIT: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+/// A time limit in the runtime's seconds.
+fn limit_seconds(limit: Duration) -> i64 {
+    i64::try_from(limit.min(LONGEST_LIMIT).as_secs()).unwrap_or(i64::MAX)
+}
+
 /// Turns NotFound into success.
 fn ignore_not_found(result: Result<(), CriError>) -> Result<(), CriError> {
     match result {
@@ -90,6 +99,14 @@ impl RuntimeService for CriClient {
             }
             Err(error) => Err(error),
         }
+    }
+
+    async fn update_runtime_config(&self, pod_cidr: &str) -> Result<(), CriError> {
+        let network = wire::NetworkConfig { pod_cidr: pod_cidr.to_owned() };
+        let runtime_config = Some(wire::RuntimeConfig { network_config: Some(network) });
+        let request = wire::UpdateRuntimeConfigRequest { runtime_config };
+        let call = async { self.runtime().update_runtime_config(request).await };
+        self.call(Operation::UpdateRuntimeConfig, CallSubject::Node, call).await.map(drop)
     }
 
     async fn run_sandbox(
@@ -197,7 +214,7 @@ impl RuntimeService for CriClient {
     async fn stop_container(&self, id: &ContainerId, grace_seconds: i64) -> Result<(), CriError> {
         let grace = Duration::from_secs(u64::try_from(grace_seconds).unwrap_or(0));
         let request =
-            wire::StopContainerRequest { container_id: id.to_string(), timeout: grace_seconds.max(0) };
+            wire::StopContainerRequest { container_id: id.to_string(), timeout: limit_seconds(grace) };
         let call = async { self.runtime().stop_container(request).await };
         let deadline = self.timeout().saturating_add(grace);
         let subject = CallSubject::Container(id.clone());
@@ -245,7 +262,7 @@ impl RuntimeService for CriClient {
         let request = wire::CheckpointContainerRequest {
             container_id: id.to_string(),
             location: file.display().to_string(),
-            timeout: i64::try_from(deadline.as_secs()).unwrap_or(i64::MAX),
+            timeout: limit_seconds(deadline),
         };
         let call = async { self.runtime().checkpoint_container(request).await };
         let subject = CallSubject::Container(id.clone());
@@ -268,7 +285,7 @@ impl RuntimeService for CriClient {
         // Whole seconds; 0 means no limit.
         let seconds = match timeout {
             Duration::MAX => 0,
-            _ => i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX).max(1),
+            _ => limit_seconds(timeout).max(1),
         };
         let request = wire::ExecSyncRequest { container_id: id.to_string(), cmd: command, timeout: seconds };
         let call = async { self.runtime().exec_sync(request).await };
@@ -357,5 +374,20 @@ impl RuntimeService for CriClient {
 
     fn events(&self) -> EventStream {
         super::events::stream(self.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_limit_fits_into_the_runtimes_nanoseconds() {
+        assert_eq!(limit_seconds(Duration::from_secs(30)), 30);
+        for limit in [9_999_999_999, i64::MAX.unsigned_abs(), u64::MAX] {
+            let nanoseconds = limit_seconds(Duration::from_secs(limit)).checked_mul(1_000_000_000).unwrap();
+            let now = jiff::Timestamp::now().as_nanosecond();
+            assert!(i128::from(nanoseconds) + now < i128::from(i64::MAX), "{limit}");
+        }
     }
 }

@@ -180,6 +180,11 @@ impl FakeRuntime {
         calls.iter().map(|call| overlap(call.at)).max().unwrap_or(0)
     }
 
+    /// The ranges of the pods' addresses that the runtime received.
+    pub fn pod_cidr(&self) -> Option<String> {
+        self.with(|world, _| world.pod_cidr.clone())
+    }
+
     /// The configuration of a sandbox.
     pub fn sandbox_config(&self, id: &SandboxId) -> Option<wire::PodSandboxConfig> {
         self.with(|world, _| world.sandboxes.get(id).map(|record| record.config.clone()))

@@ -1,6 +1,6 @@
 //! Implements the runtime traits.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::OpenOptions;
 use std::path::Path;
 use std::time::Duration;
@@ -57,6 +57,15 @@ impl RuntimeService for FakeRuntime {
 
     async fn cgroup_driver(&self) -> Result<Option<CgroupDriver>, CriError> {
         self.call(Self::plain(Operation::RuntimeConfig), |world, _| Ok(world.cgroup_driver)).await
+    }
+
+    async fn update_runtime_config(&self, pod_cidr: &str) -> Result<(), CriError> {
+        let pod_cidr = pod_cidr.to_owned();
+        self.call(Self::plain(Operation::UpdateRuntimeConfig), move |world, _| {
+            world.pod_cidr = Some(pod_cidr);
+            Ok(())
+        })
+        .await
     }
 
     async fn run_sandbox(&self, config: PodSandboxConfig, handler: &str) -> Result<SandboxId, CriError> {
@@ -300,7 +309,11 @@ impl RuntimeService for FakeRuntime {
 
 #[async_trait]
 impl ImageService for FakeRuntime {
-    async fn image_status(&self, image: &str) -> Result<Option<ImageInfo>, CriError> {
+    async fn image_status(
+        &self,
+        image: &str,
+        _: &HashMap<String, String>,
+    ) -> Result<Option<ImageInfo>, CriError> {
         let request = Request::new(Operation::ImageStatus, None, image);
         let image = image.to_owned();
         self.call(request, move |world, _| Ok(world.images.find(&image).cloned().map(convert::image))).await

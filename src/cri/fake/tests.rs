@@ -1,5 +1,6 @@
 //! The fake behaves like containerd, and its controls work as documented.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::time::Duration;
 
@@ -252,16 +253,17 @@ async fn images_are_found_by_every_name_and_containers_need_one() {
     let error = fake.create_container(&pod, container("u1", "c", 0), sandbox("u1", 0)).await.unwrap_err();
     assert!(error.is_not_found() && error.to_string().contains("resolve image"), "{error}");
     let id = fake.pull_image("busybox", None, None).await.unwrap();
-    let image = fake.image_status("docker.io/library/busybox:latest").await.unwrap().unwrap();
+    let image =
+        fake.image_status("docker.io/library/busybox:latest", &HashMap::new()).await.unwrap().unwrap();
     assert_eq!(image.id, id);
     for name in [&*id, &id["sha256:".len()..], &*image.digests[0], "busybox:latest"] {
-        assert_eq!(fake.image_status(name).await.unwrap().as_ref(), Some(&image), "{name}");
+        assert_eq!(fake.image_status(name, &HashMap::new()).await.unwrap().as_ref(), Some(&image), "{name}");
     }
-    assert_eq!(fake.image_status("busybox:1.36").await.unwrap(), None);
+    assert_eq!(fake.image_status("busybox:1.36", &HashMap::new()).await.unwrap(), None);
     fake.create_container(&pod, container("u1", "c", 0), sandbox("u1", 0)).await.unwrap();
     assert_eq!(fake.list_images().await.unwrap(), vec![image]);
     fake.remove_image("busybox");
-    assert_eq!(fake.image_status(&id).await.unwrap(), None);
+    assert_eq!(fake.image_status(&id, &HashMap::new()).await.unwrap(), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -270,9 +272,13 @@ async fn pulls_take_their_time_and_fail_as_scripted() {
     fake.script_pull("slow", Pull { latency: 5 * SECOND, error: None });
     fake.script_pull("gone", Pull { latency: SECOND, error: Some("no such manifest".into()) });
     assert!(timeout(SECOND, fake.pull_image("slow", None, None)).await.is_err());
-    assert_eq!(fake.image_status("slow").await.unwrap(), None, "an abandoned pull has no effect");
+    assert_eq!(
+        fake.image_status("slow", &HashMap::new()).await.unwrap(),
+        None,
+        "an abandoned pull has no effect"
+    );
     assert_eq!(elapsed(fake.pull_image("slow", None, None)).await, 5 * SECOND);
-    assert!(fake.image_status("slow").await.unwrap().is_some());
+    assert!(fake.image_status("slow", &HashMap::new()).await.unwrap().is_some());
     assert_eq!(fake.pull_image("gone", None, None).await.unwrap_err().to_string(), "no such manifest");
 }
 

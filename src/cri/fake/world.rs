@@ -47,6 +47,8 @@ pub(super) struct World {
     pub(super) version: Version,
     pub(super) status: RuntimeStatus,
     pub(super) cgroup_driver: Option<CgroupDriver>,
+    /// The ranges of the pods' addresses; `None` until the kubelet has sent them.
+    pub(super) pod_cidr: Option<String>,
     /// `None` before the first restart of the runtime.
     pub(super) outage: Option<Outage>,
     /// Number of restarts.
@@ -87,6 +89,7 @@ impl World {
             },
             status: RuntimeStatus { runtime: ready.clone(), network: ready, ..RuntimeStatus::default() },
             cgroup_driver: None,
+            pod_cidr: None,
             outage: None,
             restarts: 0,
             history: Vec::new(),

@@ -78,7 +78,7 @@ fn configurations(facts: &Facts) -> Vec<Finding> {
     vec![Finding::ok(CHECK, format!("{}: {}", file.display(), plugins.join(", ")))]
 }
 
-/// The kubelet's ports: health checks, and the API.
+/// The daemon's ports: health checks, and the API.
 fn ports(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "ports";
     let taken = match &facts.ports {
@@ -87,7 +87,13 @@ fn ports(facts: &Facts) -> Vec<Finding> {
     };
     let others: Vec<_> = taken.iter().filter(|(_, who)| !who.starts_with("hostlet ")).collect();
     if others.is_empty() {
-        return vec![Finding::ok(CHECK, "10248 and 10250 are free or hostlet's")];
+        let wanted: Vec<String> = facts.wanted_ports().iter().map(ToString::to_string).collect();
+        let text = match &*wanted {
+            [] => "hostlet is to listen on none".to_owned(),
+            [port] => format!("{port} is free or hostlet's"),
+            [others @ .., last] => format!("{} and {last} are free or hostlet's", others.join(", ")),
+        };
+        return vec![Finding::ok(CHECK, text)];
     }
     let finding = |(port, who): (&u16, &String)| {
         let text = format!("port {port} is used by {who}");

@@ -12,9 +12,6 @@ use super::machine::text;
 use super::runtime::CniDirs;
 use crate::types::json;
 
-/// The kubelet's ports: health checks, and the API.
-const PORTS: [u16; 2] = [10_248, 10_250];
-
 /// The state of a listening socket in procfs (`TCP_LISTEN`).
 const LISTEN: &str = "0A";
 
@@ -90,13 +87,13 @@ fn routes(text: &str) -> Vec<(u32, u8)> {
     text.lines().skip(1).filter_map(route).filter(|(_, length)| *length > 0).collect()
 }
 
-/// Who listens on the ports.
-pub(super) fn ports(root: &Path) -> Seen<BTreeMap<u16, String>> {
+/// Who listens on these ports.
+pub(super) fn ports(root: &Path, wanted: &[u16]) -> Seen<BTreeMap<u16, String>> {
     let proc = root.join("proc");
     let mut listening = listeners(&text(&proc.join("net/tcp"))?);
     // A kernel without IPv6 has no such file.
     listening.extend(listeners(&text(&proc.join("net/tcp6")).unwrap_or_default()));
-    listening.retain(|(port, _)| PORTS.contains(port));
+    listening.retain(|(port, _)| wanted.contains(port));
     let mut found = BTreeMap::new();
     for (port, inode) in listening {
         let owner = owner(&proc, inode).unwrap_or_else(|| "a process that cannot be seen".to_owned());
@@ -122,13 +119,18 @@ fn owner(proc: &Path, inode: u64) -> Option<String> {
     fs::read_dir(proc).ok()?.filter_map(Result::ok).find_map(|process| {
         let pid: u32 = process.file_name().to_str()?.parse().ok()?;
         let mut open = fs::read_dir(process.path().join("fd")).ok()?.filter_map(Result::ok);
-        open.any(|fd| fs::read_link(fd.path()).is_ok_and(|target| target.as_os_str() == link.as_str())).then(
-            || {
-                let name = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
-                format!("{} (process {pid})", name.trim())
-            },
-        )
+        open.any(|fd| fs::read_link(fd.path()).is_ok_and(|target| target.as_os_str() == link.as_str()))
+            .then(|| format!("{} (process {pid})", program(&process.path())))
     })
+}
+
+/// The program of a process: the file, since hostlet may run as `kubelet` by a link; for who may not see it, the name.
+fn program(process: &Path) -> String {
+    let file = fs::read_link(process.join("exe")).ok();
+    let name = file.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+    let name = name.or_else(|| fs::read_to_string(process.join("comm")).ok()).unwrap_or_default();
+    // A file that was replaced while it runs.
+    name.trim().trim_end_matches(" (deleted)").to_owned()
 }
 
 #[cfg(test)]
@@ -153,10 +155,18 @@ mod tests {
         let tcp =
             format!("heading\n{}{}{}", line("2808", "01", 5), line("280A", "0A", 99), line("0016", "0A", 6));
         fs::write(at("net/tcp"), tcp).unwrap();
-        assert_eq!(ports(root.path()), Ok([(10_250, "kubelet (process 7)".to_owned())].into()));
+        let found = || ports(root.path(), &[10_248, 10_250]);
+        assert_eq!(found(), Ok([(10_250, "kubelet (process 7)".to_owned())].into()));
+        symlink("/usr/bin/hostlet (deleted)", at("7/exe")).unwrap();
+        assert_eq!(
+            found(),
+            Ok([(10_250, "hostlet (process 7)".to_owned())].into()),
+            "a link has another name"
+        );
+        assert_eq!(ports(root.path(), &[10_248]), Ok(BTreeMap::new()));
         let tcp6 = format!("heading\n{}", line("2808", "0A", 5));
         fs::write(at("net/tcp6"), tcp6).unwrap();
-        assert_eq!(ports(root.path()).unwrap()[&10_248], "a process that cannot be seen");
+        assert_eq!(found().unwrap()[&10_248], "a process that cannot be seen");
     }
 
     #[test]

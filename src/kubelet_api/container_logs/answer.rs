@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::super::answers::{PLAIN, only_get};
+use super::super::answers::{PLAIN, Restful, only_get};
 use super::query::{LogQuery, QueryError};
 use crate::admission::RejectedPod;
 use crate::container_logs::{ContainerLogs, NoInstance, bare_id, find_instance, until_cancelled};
@@ -71,7 +71,7 @@ impl IntoResponse for AnswerError {
 
 /// The route.
 pub(in crate::kubelet_api) fn routes(parts: ContainerLogParts) -> Router {
-    Router::new().route("/containerLogs/{namespace}/{pod}/{container}", only_get(answer)).with_state(parts)
+    Router::new().restful("/containerLogs/{namespace}/{pod}/{container}", only_get(answer)).with_state(parts)
 }
 
 async fn answer(
@@ -102,16 +102,13 @@ async fn answer(
 }
 
 impl ContainerLogParts {
-    /// The pod of this name with its status. Of two versions of a static pod, the one that is not terminating.
+    /// The pod of this name with its status, also a rejected one.
     fn find(&self, namespace: &str, name: &str) -> Option<Pod> {
         let is_named = |pod: &Pod| {
             let metadata = &pod.metadata;
             metadata.namespace.as_deref() == Some(namespace) && metadata.name.as_deref() == Some(name)
         };
-        let mut entries = self.logs.status_cache.all();
-        entries.retain(|entry| is_named(&entry.pod));
-        entries.sort_by_key(|entry| entry.terminating_since.is_some());
-        if let Some(entry) = entries.first() {
+        if let Some(entry) = self.logs.status_cache.named(namespace, name) {
             return Some(Pod { status: Some((*entry.status).clone()), ..(**entry.pod).clone() });
         }
         let rejected = self.rejected.borrow();

@@ -7,8 +7,10 @@ use jiff::Timestamp;
 
 use super::cadvisor_families::{FAMILIES, FamilyOf, Source};
 use super::exposition::{self, Family, Kind, epoch, number};
-use crate::stats::{CgroupUsage, Device, NetworkDevice, NodeUsage, PodUsage, UnitUsage};
-use crate::sys::FilesystemUsage;
+use crate::stats::{
+    CgroupUsage, Device, DeviceIo, DiskActivity, NetworkDevice, NodeFilesystem, NodeUsage, OtherBytes,
+    PodUsage, UnitUsage,
+};
 use crate::types::SandboxId;
 
 /// A cgroup with its labels.
@@ -18,8 +20,8 @@ pub(super) struct Unit {
     pub(super) usage: CgroupUsage,
     /// The devices of its network namespace: for the host, and for sandboxes, or pods whose sandbox has no cgroup.
     pub(super) network: Vec<NetworkDevice>,
-    /// The node's filesystem with its device, for the host.
-    pub(super) filesystem: Option<(String, FilesystemUsage)>,
+    /// The node's filesystem, for the host.
+    pub(super) filesystem: Option<NodeFilesystem>,
     pub(super) created_at: Timestamp,
     pub(super) started_at: Timestamp,
 }
@@ -48,6 +50,12 @@ impl Unit {
         let usage = unit.usage.clone();
         Self { labels, usage, network: Vec::new(), filesystem: None, created_at, started_at: created_at }
     }
+
+    /// The disk of the node's filesystem and what it did, for the host.
+    fn disk(&self) -> Option<(&str, &DiskActivity)> {
+        let filesystem = self.filesystem.as_ref()?;
+        Some((&filesystem.device, filesystem.disk.as_ref()?))
+    }
 }
 
 /// All that is reported. `images` are those of sandboxes.
@@ -57,7 +65,7 @@ pub(super) fn units(usage: &NodeUsage, images: &BTreeMap<SandboxId, String>) -> 
     root.network = usage.network.clone();
     root.filesystem = usage.filesystem.clone();
     units.push(root);
-    let system = [&usage.all_pods, &usage.kubelet, &usage.runtime];
+    let system = [&usage.all_pods, &usage.kubelet, &usage.runtime, &usage.misc];
     units.extend(system.into_iter().flatten().map(|unit| Unit::new(unit, &Names::default())));
     for pod in &usage.pods {
         of_pod(&mut units, pod, images);
@@ -136,21 +144,60 @@ pub(super) fn render(
                 }
             }
             Source::Filesystem(value) => {
-                if let Some((device, filesystem)) = &unit.filesystem {
+                if let Some(NodeFilesystem { device, usage, .. }) = &unit.filesystem {
                     let extra = exposition::labels(&[("device", device)]);
-                    samples.sample(&[labels, &extra], number(value(filesystem)), at);
+                    samples.sample(&[labels, &extra], number(value(usage)), at);
                 }
             }
-            Source::Device(value) => {
+            Source::Device(value, of_disk) => {
                 for io in &unit.usage.io.devices {
-                    let name = devices.get(&io.device).map(|name| format!("/dev/{name}")).unwrap_or_default();
-                    let extra = exposition::labels(&[("device", &name)]);
+                    let extra = exposition::labels(&[("device", &path_of(io.device, devices))]);
                     samples.sample(&[labels, &extra], number(value(io)), at);
+                }
+                let is_counted =
+                    |name: &str| unit.usage.io.devices.iter().any(|io| path_of(io.device, devices) == name);
+                if let (Some(value), Some((device, disk))) = (of_disk, unit.disk())
+                    && !is_counted(device)
+                {
+                    let extra = exposition::labels(&[("device", device)]);
+                    samples.sample(&[labels, &extra], value(disk), at);
+                }
+            }
+            Source::Disk(value) => {
+                if let Some((device, disk)) = unit.disk() {
+                    let extra = exposition::labels(&[("device", device)]);
+                    samples.sample(&[labels, &extra], value(disk), at);
+                }
+            }
+            Source::Operations => {
+                for io in &unit.usage.io.devices {
+                    for (operation, bytes) in operations(io) {
+                        let extra = exposition::labels(&[
+                            ("device", &path_of(io.device, devices)),
+                            ("major", &io.device.major.to_string()),
+                            ("minor", &io.device.minor.to_string()),
+                            ("operation", operation),
+                        ]);
+                        samples.sample(&[labels, &extra], number(bytes), at);
+                    }
                 }
             }
         }
     }
     text
+}
+
+/// The path of a device; empty if it is unknown.
+fn path_of(device: Device, devices: &BTreeMap<Device, String>) -> String {
+    devices.get(&device).map(|name| format!("/dev/{name}")).unwrap_or_default()
+}
+
+/// The bytes of each kind of operation, under the names of cgroup v1.
+fn operations(io: &DeviceIo) -> impl Iterator<Item = (&'static str, u64)> {
+    let others = io.others.map(|OtherBytes { sync, r#async, discard, total }| {
+        [("Async", r#async), ("Discard", discard), ("Sync", sync), ("Total", total)]
+    });
+    [("Read", io.read_bytes), ("Write", io.written_bytes)].into_iter().chain(others.into_iter().flatten())
 }
 
 /// Whether the cgroups could be measured.

@@ -4,7 +4,7 @@
 use super::cadvisor::Unit;
 use super::exposition::Kind::{self, Counter, Gauge};
 use super::exposition::{epoch, number, seconds};
-use crate::stats::{CgroupUsage, DeviceIo, NetworkDevice};
+use crate::stats::{CgroupUsage, DeviceIo, DiskActivity, NetworkDevice};
 use crate::sys::FilesystemUsage;
 
 /// Values that differ by one or two labels, which are rendered.
@@ -25,9 +25,16 @@ pub(super) enum Source {
     Network(fn(&NetworkDevice) -> u64),
     /// The node's filesystem.
     Filesystem(fn(&FilesystemUsage) -> u64),
-    /// One for each block device.
-    Device(fn(&DeviceIo) -> u64),
+    /// One for each block device, and for the whole host also what its filesystem's disk counted.
+    Device(fn(&DeviceIo) -> u64, Option<OfDisk>),
+    /// What the disk of the node's filesystem counted.
+    Disk(OfDisk),
+    /// The bytes of each kind of operation on each block device.
+    Operations,
 }
+
+/// A count of a disk.
+type OfDisk = fn(&DiskActivity) -> f64;
 
 /// A family.
 #[derive(Clone, Copy)]
@@ -47,6 +54,11 @@ fn from_micros(micros: u64) -> f64 {
     number(micros) / 1e6
 }
 
+/// Milliseconds as seconds.
+fn from_millis(millis: u64) -> f64 {
+    number(millis) / 1e3
+}
+
 /// A limit; 0 without one.
 fn limit(bytes: Option<u64>) -> Option<f64> {
     Some(number(bytes.unwrap_or_default()))
@@ -58,7 +70,8 @@ fn with_quota(usage: &CgroupUsage, value: f64) -> Option<f64> {
 }
 
 /// All families.
-pub(super) const FAMILIES: [FamilyOf; 65] = [
+pub(super) const FAMILIES: [FamilyOf; 77] = [
+    of("container_blkio_device_usage_total", Counter, "Blkio Device bytes usage", Source::Operations),
     of(
         "container_cpu_cfs_burst_periods_total",
         Counter,
@@ -117,6 +130,12 @@ pub(super) const FAMILIES: [FamilyOf; 65] = [
         Source::Fact(|unit| Some(epoch(unit.created_at).floor())),
     ),
     of(
+        "container_file_descriptors",
+        Gauge,
+        "Number of open file descriptors for the container.",
+        Source::Usage(|u| u.processes.descriptors.map(number)),
+    ),
+    of(
         "container_fs_inodes_free",
         Gauge,
         "Number of available Inodes",
@@ -129,22 +148,64 @@ pub(super) const FAMILIES: [FamilyOf; 65] = [
         Source::Filesystem(|filesystem| filesystem.inodes),
     ),
     of(
+        "container_fs_io_current",
+        Gauge,
+        "Number of I/Os currently in progress",
+        Source::Disk(|disk| number(disk.in_progress)),
+    ),
+    of(
+        "container_fs_io_time_seconds_total",
+        Counter,
+        "Cumulative count of seconds spent doing I/Os",
+        Source::Disk(|disk| from_millis(disk.busy)),
+    ),
+    of(
+        "container_fs_io_time_weighted_seconds_total",
+        Counter,
+        "Cumulative weighted I/O time in seconds",
+        Source::Disk(|disk| from_millis(disk.weighted)),
+    ),
+    of(
         "container_fs_limit_bytes",
         Gauge,
         "Number of bytes that can be consumed by the container on this filesystem.",
         Source::Filesystem(|filesystem| filesystem.capacity),
     ),
     of(
+        "container_fs_read_seconds_total",
+        Counter,
+        "Cumulative count of seconds spent reading",
+        Source::Disk(|disk| from_millis(disk.reading)),
+    ),
+    of(
         "container_fs_reads_bytes_total",
         Counter,
         "Cumulative count of bytes read",
-        Source::Device(|io| io.read_bytes),
+        Source::Device(|io| io.read_bytes, None),
+    ),
+    of(
+        "container_fs_reads_merged_total",
+        Counter,
+        "Cumulative count of reads merged",
+        Source::Disk(|disk| number(disk.reads_merged)),
     ),
     of(
         "container_fs_reads_total",
         Counter,
         "Cumulative count of reads completed",
-        Source::Device(|io| io.reads),
+        Source::Device(|io| io.reads, Some(|disk| number(disk.reads))),
+    ),
+    of(
+        "container_fs_sector_reads_total",
+        Counter,
+        "Cumulative count of sector reads completed",
+        Source::Disk(|disk| number(disk.sectors_read)),
+    ),
+    of(
+        "container_fs_sector_writes_total",
+        Counter,
+        "Cumulative count of sector writes completed",
+        Source::Disk(|disk| number(disk.sectors_written)),
     ),
     of(
         "container_fs_usage_bytes",
@@ -153,16 +214,28 @@ pub(super) const FAMILIES: [FamilyOf; 65] = [
         Source::Filesystem(|filesystem| filesystem.used),
     ),
     of(
+        "container_fs_write_seconds_total",
+        Counter,
+        "Cumulative count of seconds spent writing",
+        Source::Disk(|disk| from_millis(disk.writing)),
+    ),
+    of(
         "container_fs_writes_bytes_total",
         Counter,
         "Cumulative count of bytes written",
-        Source::Device(|io| io.written_bytes),
+        Source::Device(|io| io.written_bytes, None),
+    ),
+    of(
+        "container_fs_writes_merged_total",
+        Counter,
+        "Cumulative count of writes merged",
+        Source::Disk(|disk| number(disk.writes_merged)),
     ),
     of(
         "container_fs_writes_total",
         Counter,
         "Cumulative count of writes completed",
-        Source::Device(|io| io.writes),
+        Source::Device(|io| io.writes, Some(|disk| number(disk.writes))),
     ),
     of(
         "container_health_state",
@@ -390,6 +463,12 @@ pub(super) const FAMILIES: [FamilyOf; 65] = [
         Gauge,
         "Number of processes running inside the container.",
         Source::Usage(|u| Some(number(u.processes.processes))),
+    ),
+    of(
+        "container_sockets",
+        Gauge,
+        "Number of open sockets for the container.",
+        Source::Usage(|u| u.processes.sockets.map(number)),
     ),
     of(
         "container_spec_cpu_period",

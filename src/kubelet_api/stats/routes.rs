@@ -16,7 +16,7 @@ use futures::stream;
 use jiff::Timestamp;
 use tokio::sync::watch;
 
-use super::super::answers::get_or_post;
+use super::super::answers::{Restful, get_or_post};
 use super::exposition::TEXT_FORMAT;
 use super::sandbox_images::SandboxImages;
 use super::summary::{Disks, NodeFacts, summary};
@@ -84,10 +84,14 @@ struct Server {
     images: SandboxImages,
 }
 
-/// The paths of statistics.
+/// The statistics as an object.
 pub(in crate::kubelet_api) fn routes(stats: Stats) -> Router {
+    Router::new().restful("/stats/summary", get_or_post(stats_summary)).with_state(stats)
+}
+
+/// The statistics as metrics.
+pub(in crate::kubelet_api) fn metrics_routes(stats: Stats) -> Router {
     Router::new()
-        .route("/stats/summary", get_or_post(stats_summary))
         .route("/metrics/resource", any(metrics_resource))
         .route("/metrics/cadvisor", any(metrics_cadvisor))
         .with_state(stats)

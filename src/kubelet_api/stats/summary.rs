@@ -43,7 +43,12 @@ pub(super) struct Disks<'a> {
 
 /// The summary; with CPU and memory alone unless there are disks.
 pub(super) fn summary(facts: &NodeFacts, usage: &NodeUsage, disks: Option<&Disks<'_>>) -> Summary {
-    let system = [("kubelet", &usage.kubelet), ("runtime", &usage.runtime), ("pods", &usage.all_pods)];
+    let system = [
+        ("kubelet", &usage.kubelet),
+        ("runtime", &usage.runtime),
+        ("misc", &usage.misc),
+        ("pods", &usage.all_pods),
+    ];
     let system = system.into_iter().filter_map(|(name, unit)| Some((name, unit.as_ref()?)));
     let started_at = |name: &str, unit: &UnitUsage| match name {
         "kubelet" => facts.started_at,

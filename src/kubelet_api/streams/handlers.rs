@@ -15,7 +15,7 @@ use prometheus_client::metrics::family::Family;
 use serde::Deserialize;
 use tokio::sync::watch;
 
-use super::super::answers::{get_or_post, only_post};
+use super::super::answers::{Restful, get_or_post, only_post};
 use super::client::{Client, V5, is_websocket, speaks_v5, tunnel_of, tunnelled};
 use super::copy::copy;
 use super::error::RequestError;
@@ -84,14 +84,14 @@ pub fn routes(parts: StreamParts) -> Router {
     let targets = Targets { pods, rejected, pleg };
     let streams = Streams { targets, runtime, idle, sessions: Sessions::default(), metrics };
     Router::new()
-        .route("/exec/{namespace}/{pod}/{container}", get_or_post(exec))
-        .route("/exec/{namespace}/{pod}/{uid}/{container}", get_or_post(exec))
-        .route("/attach/{namespace}/{pod}/{container}", get_or_post(attach))
-        .route("/attach/{namespace}/{pod}/{uid}/{container}", get_or_post(attach))
-        .route("/portForward/{namespace}/{pod}", get_or_post(port_forward))
-        .route("/portForward/{namespace}/{pod}/{uid}", get_or_post(port_forward))
-        .route("/run/{namespace}/{pod}/{container}", only_post(run))
-        .route("/run/{namespace}/{pod}/{uid}/{container}", only_post(run))
+        .restful("/exec/{namespace}/{pod}/{container}", get_or_post(exec))
+        .restful("/exec/{namespace}/{pod}/{uid}/{container}", get_or_post(exec))
+        .restful("/attach/{namespace}/{pod}/{container}", get_or_post(attach))
+        .restful("/attach/{namespace}/{pod}/{uid}/{container}", get_or_post(attach))
+        .restful("/portForward/{namespace}/{pod}", get_or_post(port_forward))
+        .restful("/portForward/{namespace}/{pod}/{uid}", get_or_post(port_forward))
+        .restful("/run/{namespace}/{pod}/{container}", only_post(run))
+        .restful("/run/{namespace}/{pod}/{uid}/{container}", only_post(run))
         .with_state(Arc::new(streams))
 }
 

@@ -49,13 +49,12 @@ impl TargetPod {
 }
 
 impl Targets {
-    /// Finds a pod. Of two versions of a static pod, the one that is not terminating.
+    /// Finds a pod, also a rejected one.
     pub(super) fn pod(&self, namespace: &str, name: &str) -> Result<TargetPod, RequestError> {
         let is_it = |pod: &Pod| {
             pod.metadata.namespace.as_deref() == Some(namespace) && pod.metadata.name.as_deref() == Some(name)
         };
-        let found = self.pods.all().into_iter().filter(|entry| is_it(&entry.pod));
-        if let Some(entry) = found.min_by_key(|entry| entry.terminating_since.is_some()) {
+        if let Some(entry) = self.pods.named(namespace, name) {
             return Ok(TargetPod::new(&entry.pod));
         }
         let rejected = self.rejected.borrow();

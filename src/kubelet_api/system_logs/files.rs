@@ -1,20 +1,29 @@
-//! A directory of logs as a list of links, and a file as it is. As Go's file server answers, but without following a link out of the
+//! A directory of logs as a list of links, and a file as it is, or the part of it that was asked for. As Go's file server answers, but without following a link out of the
 //! directory, and a file that grows meanwhile ends where it ended at the request.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use axum::body::{Body, Bytes};
 use axum::response::{IntoResponse, Response};
 use futures::stream;
 use http::StatusCode;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
+use http::header::{
+    ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderName, LAST_MODIFIED, LOCATION,
+};
+use jiff::Timestamp;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::super::answers::line;
+use super::conditions::{Conditions, Portion, http_date};
 use crate::sys::{InsideError, file_work, open_existing_inside};
 use crate::types::error_chain;
+
+/// How much of a file decides its type.
+const SNIFFED: u64 = 512;
 
 /// How much is read at once.
 const PIECE: usize = 64 << 10;
@@ -26,20 +35,31 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'
 enum Found {
     /// The names in a directory; those of directories end in a slash.
     Directory(Vec<String>),
-    /// A regular file, and its beginning.
-    File { rest: File, size: u64, beginning: Vec<u8> },
+    /// A regular file.
+    File(LogFile),
 }
 
-/// Answers with what is at `path`, which may be empty.
-pub(super) async fn answer(dir: &Path, path: String) -> Response {
+/// A regular file, and what of it is sent.
+struct LogFile {
+    /// At the first byte that is sent.
+    file: File,
+    size: u64,
+    modified: Timestamp,
+    /// Its type, by its beginning.
+    kind: &'static str,
+    portion: Portion,
+}
+
+/// Answers with what is at `path`, which may be empty, as far as it is `wanted`.
+pub(super) async fn answer(dir: &Path, path: String, wanted: Conditions) -> Response {
     let (dir, relative) = (dir.to_owned(), path.trim_matches('/').to_owned());
     let name = relative.rsplit('/').next().unwrap_or_default().to_owned();
     let is_directory_path = path.is_empty() || path.ends_with('/');
-    match file_work(move || find(&dir, &relative)).await {
+    match file_work(move || find(&dir, &relative, &wanted)).await {
         Ok(Ok(Found::Directory(_))) if !is_directory_path => moved(&format!("{name}/")),
-        Ok(Ok(Found::File { .. })) if is_directory_path => moved(&format!("../{name}")),
+        Ok(Ok(Found::File(_))) if is_directory_path => moved(&format!("../{name}")),
         Ok(Ok(Found::Directory(names))) => listing(&names),
-        Ok(Ok(Found::File { rest, size, beginning })) => content(rest, size, beginning),
+        Ok(Ok(Found::File(file))) => content(file),
         Ok(Err(error)) => failed(&error),
         Err(_) => line(StatusCode::INTERNAL_SERVER_ERROR, "500 Internal Server Error"),
     }
@@ -62,17 +82,32 @@ pub(super) fn open(dir: &Path, relative: &str) -> Result<File, InsideError> {
     opened.file().map_err(|source| InsideError::Open { path, source })
 }
 
-fn find(dir: &Path, relative: &str) -> Result<Found, InsideError> {
+fn find(dir: &Path, relative: &str, wanted: &Conditions) -> Result<Found, InsideError> {
     let opened = open_existing_inside(dir, Path::new(relative))?;
     let failed = |source| InsideError::Open { path: dir.join(relative), source };
     if opened.is_dir() {
         return opened.names().map(Found::Directory).map_err(failed);
     }
-    let mut file = opened.file().map_err(failed)?;
-    let size = file.metadata().map_err(failed)?.len();
+    opened.file().and_then(|file| inspect(file, wanted)).map(Found::File).map_err(failed)
+}
+
+fn inspect(mut file: File, wanted: &Conditions) -> io::Result<LogFile> {
+    let metadata = file.metadata()?;
+    let size = metadata.len();
+    // Headers have seconds.
+    let modified = Timestamp::from_second(metadata.mtime()).unwrap_or_default();
+    let portion = wanted.portion(size, modified);
     let mut beginning = Vec::new();
-    file.by_ref().take((PIECE as u64).min(size)).read_to_end(&mut beginning).map_err(failed)?;
-    Ok(Found::File { rest: file, size, beginning })
+    file.by_ref().take(SNIFFED).read_to_end(&mut beginning)?;
+    // Bytes that no text has.
+    let is_binary = beginning.iter().any(|byte| matches!(byte, 0..=8 | 0x0b | 0x0e..=0x1a | 0x1c..=0x1f));
+    let kind = if is_binary { "application/octet-stream" } else { "text/plain; charset=utf-8" };
+    let first = match &portion {
+        Portion::Part(part) => part.start,
+        Portion::Whole | Portion::Unsatisfiable | Portion::NotModified => 0,
+    };
+    file.seek(SeekFrom::Start(first))?;
+    Ok(LogFile { file, size, modified, kind, portion })
 }
 
 fn failed(error: &InsideError) -> Response {
@@ -111,26 +146,49 @@ fn listing(names: &[String]) -> Response {
     ([(CONTENT_TYPE, "text/html; charset=utf-8")], html).into_response()
 }
 
-fn content(rest: File, size: u64, beginning: Vec<u8>) -> Response {
-    // Bytes that no text has.
-    let is_binary =
-        beginning.iter().take(512).any(|byte| matches!(byte, 0..=8 | 0x0b | 0x0e..=0x1a | 0x1c..=0x1f));
-    let kind = if is_binary { "application/octet-stream" } else { "text/plain; charset=utf-8" };
-    let left = size.saturating_sub(beginning.len() as u64);
-    let length = beginning.len() as u64 + left;
-    let body = stream::try_unfold((beginning, rest, left), |(first, rest, left)| async move {
-        if !first.is_empty() {
-            return Ok(Some((Bytes::from(first), (Vec::new(), rest, left))));
+fn content(LogFile { file, size, modified, kind, portion }: LogFile) -> Response {
+    let mut answer = match portion {
+        Portion::Whole => bytes(StatusCode::OK, file, 0..size, kind),
+        Portion::Part(part) => {
+            let range = format!("bytes {}-{}/{size}", part.start, part.end - 1);
+            let mut answer = bytes(StatusCode::PARTIAL_CONTENT, file, part, kind);
+            add(&mut answer, CONTENT_RANGE, &range);
+            answer
         }
+        Portion::Unsatisfiable => {
+            let mut answer = line(StatusCode::RANGE_NOT_SATISFIABLE, "invalid range");
+            add(&mut answer, CONTENT_RANGE, &format!("bytes */{size}"));
+            answer
+        }
+        Portion::NotModified => StatusCode::NOT_MODIFIED.into_response(),
+    };
+    add(&mut answer, ACCEPT_RANGES, "bytes");
+    if let Some(date) = http_date(modified) {
+        add(&mut answer, LAST_MODIFIED, &date);
+    }
+    answer
+}
+
+fn add(answer: &mut Response, name: HeaderName, value: &str) {
+    // All of them are ASCII.
+    if let Ok(value) = value.try_into() {
+        answer.headers_mut().insert(name, value);
+    }
+}
+
+/// An answer with the next bytes of the file, which is at the start of `part`.
+fn bytes(status: StatusCode, file: File, part: Range<u64>, kind: &'static str) -> Response {
+    let length = part.end.saturating_sub(part.start);
+    let body = stream::try_unfold((file, length), |(rest, left)| async move {
         if left == 0 {
             return Ok(None);
         }
         let (piece, rest) = piece(rest, left).await?;
         let left = left.saturating_sub(piece.len() as u64);
-        Ok::<_, io::Error>(Some((piece, (Vec::new(), rest, left))))
+        Ok::<_, io::Error>(Some((piece, (rest, left))))
     });
     let headers = [(CONTENT_TYPE, kind.to_owned()), (CONTENT_LENGTH, length.to_string())];
-    (headers, Body::from_stream(body)).into_response()
+    (status, headers, Body::from_stream(body)).into_response()
 }
 
 /// The next piece of at most `left` bytes. The end is an error: the file became shorter than it was.

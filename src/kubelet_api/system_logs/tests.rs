@@ -73,6 +73,32 @@ async fn directories_are_listed_and_files_are_sent() {
 }
 
 #[tokio::test]
+async fn a_part_of_a_file_is_sent_and_nothing_that_the_client_has() {
+    let host = Host::new(false);
+    let send = async |name: &str, value: &str| {
+        let request = Request::builder().uri("/logs/syslog").header(name, value);
+        let request = request.body(Body::empty()).unwrap();
+        let answer = host.logs.clone().routes().oneshot(request).await.unwrap();
+        let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
+        let body = to_bytes(answer.into_body(), 1 << 24).await.unwrap();
+        (status, headers, String::from_utf8(body.to_vec()).unwrap())
+    };
+    let (status, headers, text) = send("range", "bytes=-4").await;
+    assert_eq!((status, text.as_str()), (206, "two\n"));
+    assert_eq!(headers["content-range"], "bytes 4-7/8");
+    assert_eq!(headers["content-length"], "4");
+    assert_eq!(headers["accept-ranges"], "bytes");
+    let modified = headers["last-modified"].to_str().unwrap();
+    let (status, _, text) = send("if-modified-since", modified).await;
+    assert_eq!((status, text.as_str()), (304, ""));
+    let (status, _, text) = send("if-modified-since", "Sun, 09 Sep 2001 01:46:40 GMT").await;
+    assert_eq!((status, text.as_str()), (200, "one\ntwo\n"));
+    let (status, headers, _) = send("range", "bytes=8-").await;
+    assert_eq!(status, 416);
+    assert_eq!(headers["content-range"], "bytes */8");
+}
+
+#[tokio::test]
 async fn nothing_outside_is_read() {
     for has_query in [false, true] {
         let host = Host::new(has_query);

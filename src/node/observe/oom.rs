@@ -175,11 +175,15 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn a_log_that_cannot_be_opened_stops_nothing() {
+    #[tokio::test(start_paused = true)]
+    async fn a_log_that_cannot_be_opened_is_no_end_of_the_observer() {
         let cancel = CancellationToken::new();
         let observer = OomObserver { log: "/nonexistent".into(), events: std::sync::Arc::new(|_| {}) };
-        let (log, ended) = (observer.run(cancel.clone()), async { cancel.cancel() });
-        tokio::join!(log, ended);
+        assert_eq!(observer.observe().await.kind(), std::io::ErrorKind::NotFound);
+        let mut run = std::pin::pin!(observer.run(cancel.clone()));
+        let waited = tokio::time::timeout(std::time::Duration::from_secs(3600), run.as_mut()).await;
+        assert!(waited.is_err(), "a task that ends is a fault of the daemon");
+        cancel.cancel();
+        run.await;
     }
 }

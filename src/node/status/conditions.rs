@@ -16,7 +16,8 @@ pub(super) struct ConditionContent {
     pub(super) message: String,
 }
 
-/// Upstream's content of a pressure condition, and the event about its change.
+/// Upstream's content of a pressure condition, and the event about its change. Without pressure the reason is upstream's, for
+/// programs, but the message does not praise what nobody looked at.
 fn pressure_content(pressure: Pressure, holds: bool) -> (ConditionContent, &'static str) {
     let (reason, message, event) = match (pressure, holds) {
         (Pressure::Memory, true) => (
@@ -26,21 +27,25 @@ fn pressure_content(pressure: Pressure, holds: bool) -> (ConditionContent, &'sta
         ),
         (Pressure::Memory, false) => (
             "KubeletHasSufficientMemory",
-            "kubelet has sufficient memory available",
+            "hostlet does not observe memory pressure yet, so it reports none",
             "NodeHasSufficientMemory",
         ),
         (Pressure::Disk, true) => {
             ("KubeletHasDiskPressure", "kubelet has disk pressure", "NodeHasDiskPressure")
         }
-        (Pressure::Disk, false) => {
-            ("KubeletHasNoDiskPressure", "kubelet has no disk pressure", "NodeHasNoDiskPressure")
-        }
+        (Pressure::Disk, false) => (
+            "KubeletHasNoDiskPressure",
+            "hostlet does not observe disk pressure yet, so it reports none",
+            "NodeHasNoDiskPressure",
+        ),
         (Pressure::Pid, true) => {
             ("KubeletHasInsufficientPID", "kubelet has insufficient PID available", "NodeHasInsufficientPID")
         }
-        (Pressure::Pid, false) => {
-            ("KubeletHasSufficientPID", "kubelet has sufficient PID available", "NodeHasSufficientPID")
-        }
+        (Pressure::Pid, false) => (
+            "KubeletHasSufficientPID",
+            "hostlet does not observe PID pressure yet, so it reports none",
+            "NodeHasSufficientPID",
+        ),
     };
     let type_ = pressure.condition();
     (ConditionContent { type_, holds, reason: reason.into(), message: message.to_owned() }, event)

@@ -46,6 +46,10 @@ fn the_status_equals_the_stock_kubelets() {
     let mut expected = stock()["status"].clone();
     // It had become ready a second after it registered.
     expected["conditions"][3]["lastTransitionTime"] = json!("2026-11-21T07:04:55Z");
+    for (index, pressure) in ["memory", "disk", "PID"].into_iter().enumerate() {
+        let message = format!("hostlet does not observe {pressure} pressure yet, so it reports none");
+        expected["conditions"][index]["message"] = json!(message);
+    }
     assert_eq!(serde_json::to_value(&status).unwrap(), expected);
 }
 
@@ -263,7 +267,7 @@ fn readiness_has_reasons_and_a_transition_time() {
     assert_eq!(reasons(update(&mut status, &settings(), &facts, noon())), ["NodeNotReady"]);
 }
 
-/// Upstream's words, with the pressure and without.
+/// Upstream's words, except for the message without the pressure.
 #[test]
 fn pressure_conditions_follow_the_observed_pressures() {
     let mut status = made(&settings(), &facts());
@@ -278,19 +282,27 @@ fn pressure_conditions_follow_the_observed_pressures() {
             ],
             [
                 "KubeletHasSufficientMemory",
-                "kubelet has sufficient memory available",
+                "hostlet does not observe memory pressure yet, so it reports none",
                 "NodeHasSufficientMemory",
             ],
         ),
         (
             Pressure::Disk,
             ["KubeletHasDiskPressure", "kubelet has disk pressure", "NodeHasDiskPressure"],
-            ["KubeletHasNoDiskPressure", "kubelet has no disk pressure", "NodeHasNoDiskPressure"],
+            [
+                "KubeletHasNoDiskPressure",
+                "hostlet does not observe disk pressure yet, so it reports none",
+                "NodeHasNoDiskPressure",
+            ],
         ),
         (
             Pressure::Pid,
             ["KubeletHasInsufficientPID", "kubelet has insufficient PID available", "NodeHasInsufficientPID"],
-            ["KubeletHasSufficientPID", "kubelet has sufficient PID available", "NodeHasSufficientPID"],
+            [
+                "KubeletHasSufficientPID",
+                "hostlet does not observe PID pressure yet, so it reports none",
+                "NodeHasSufficientPID",
+            ],
         ),
     ] {
         let mut reported = |pressures: &[Pressure], at: &str| {

@@ -39,8 +39,10 @@ fn set_spec(spec: &mut PodSpec) {
     spec.security_context.get_or_insert_default();
     or_text(&mut spec.preemption_policy, "PreemptLowerPriority");
     let class = spec.priority_class_name.as_deref().unwrap_or_default();
-    let known = SYSTEM_PRIORITY_CLASSES.iter().find(|(name, _)| *name == class);
-    spec.priority.get_or_insert(known.map_or(0, |(_, priority)| *priority));
+    // A pod without a class has no priority: a static pod without one is preempted for nobody, as upstream.
+    if let Some((_, priority)) = SYSTEM_PRIORITY_CLASSES.iter().find(|(name, _)| *name == class) {
+        spec.priority.get_or_insert(*priority);
+    }
 }
 
 /// Sets a text that is unset or empty, which are equivalent on the wire.
@@ -91,7 +93,6 @@ mod tests {
                 "dnsPolicy": "ClusterFirst",
                 "enableServiceLinks": true,
                 "preemptionPolicy": "PreemptLowerPriority",
-                "priority": 0,
                 "restartPolicy": "Always",
                 "schedulerName": "default-scheduler",
                 "securityContext": {},
@@ -125,9 +126,11 @@ mod tests {
 
     #[test]
     fn the_system_classes_have_their_priorities() {
-        for (class, priority) in
-            [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000), ("mine", 0)]
-        {
+        for (class, priority) in [
+            ("system-node-critical", json!(2_000_001_000)),
+            ("system-cluster-critical", json!(2_000_000_000)),
+            ("mine", Value::Null),
+        ] {
             assert_eq!(
                 defaulted(json!({"containers": [], "priorityClassName": class}))["priority"],
                 priority

@@ -9,6 +9,7 @@ mod requests;
 mod swap;
 #[cfg(test)]
 mod testing;
+mod tiny_memory;
 mod whole;
 
 pub use amounts::{Amounts, pod_limits, pod_requests};
@@ -19,4 +20,5 @@ pub use qos::qos_class;
 pub(in crate::pod) use requests::limited_resources;
 pub use requests::{limited_storage, requested_resources};
 pub use swap::may_swap;
+pub use tiny_memory::tiny_memory_limits;
 pub use whole::whole_resources;

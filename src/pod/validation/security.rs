@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{
     AppArmorProfile, PodSecurityContext, PodSpec, SeccompProfile, SecurityContext,
+    WindowsSecurityContextOptions,
 };
 
 use super::{Errors, FieldError, FieldPath, list, names, one_of, required, text};
@@ -56,6 +57,20 @@ fn check_pod_context(context: &PodSecurityContext, spec: &PodSpec, path: &FieldP
     check_seccomp(context.seccomp_profile.as_ref(), &path.child("seccompProfile"), errors);
     check_app_armor(context.app_armor_profile.as_ref(), &path.child("appArmorProfile"), errors);
     check_sysctls(context, spec, &path.child("sysctls"), errors);
+    check_windows_options(context.windows_options.as_ref(), spec, path, errors);
+}
+
+/// Without a named operating system, a pod may have options for Windows, which mean nothing on Linux.
+fn check_windows_options(
+    options: Option<&WindowsSecurityContextOptions>,
+    spec: &PodSpec,
+    path: &FieldPath,
+    errors: &mut Errors,
+) {
+    if options.is_some() && spec.os.as_ref().is_some_and(|os| os.name == "linux") {
+        let rule = "windows options cannot be set for a linux pod";
+        errors.push(FieldError::forbidden(&path.child("windowsOptions"), rule));
+    }
 }
 
 pub(super) fn check_container(
@@ -87,6 +102,7 @@ pub(super) fn check_container(
     }
     check_seccomp(context.seccomp_profile.as_ref(), &path.child("seccompProfile"), errors);
     check_app_armor(context.app_armor_profile.as_ref(), &path.child("appArmorProfile"), errors);
+    check_windows_options(context.windows_options.as_ref(), spec, path, errors);
 }
 
 /// Checks that user and group IDs fit 31 bits.

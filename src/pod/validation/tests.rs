@@ -178,6 +178,10 @@ fn the_pod_level_fields_are_checked() {
         (json!({"preemptionPolicy": "x"}), "spec.preemptionPolicy: Unsupported value"),
         (json!({"os": {"name": "plan9"}}), "spec.os.name: Unsupported value"),
         (
+            json!({"os": {"name": "linux"}, "securityContext": {"windowsOptions": {"runAsUserName": "a"}}}),
+            "spec.securityContext.windowsOptions: Forbidden: windows options cannot be set for a linux pod",
+        ),
+        (
             json!({"shareProcessNamespace": true, "hostPID": true}),
             "spec.shareProcessNamespace: Invalid value: true",
         ),
@@ -544,10 +548,28 @@ fn unsupported_fields_are_reported_one_by_one() {
             "envFrom": [{"secretRef": {"name": "s"}}], "restartPolicy": "Always",
             "env": [{"name": "B", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}],
             "resources": {"limits": {"cpu": "1", "ephemeral-storage": "1Gi", "hugepages-2Mi": "2Mi", "a.b/gpu": "1"}},
-            "securityContext": {"appArmorProfile": {"type": "Localhost", "localhostProfile": "x"}}
+            "securityContext": {"appArmorProfile": {"type": "Localhost", "localhostProfile": "x"},
+                "windowsOptions": {"runAsUserName": "ContainerUser"}}
         })),
         &[],
     );
+}
+
+#[test]
+fn extended_resources_that_the_scheduler_allocated_from_slices_are_reported() {
+    let mut pod = container(json!({"resources": {"limits": {"example.com/gpu": "1"}}}));
+    not_served(&pod, &[]);
+    let status = json!({"extendedResourceClaimStatus": {
+        "resourceClaimName": "web-extended-resources-x7",
+        "requestMappings": [
+            {"containerName": "c", "resourceName": "example.com/gpu", "requestName": "container-0-request-0"},
+            {"containerName": "d", "resourceName": "example.com/gpu", "requestName": "container-1-request-0"},
+        ],
+    }});
+    pod.status = Some(serde_json::from_value(status).unwrap());
+    not_served(&pod, &["status.extendedResourceClaimStatus"]);
+    let text = unsupported(&pod)[0].to_string();
+    assert!(text.contains("web-extended-resources-x7, from which example.com/gpu come"), "{text}");
 }
 
 #[test]

@@ -2,8 +2,10 @@
 //! than its author intended.
 //!
 //! Fields that only concern the scheduler (pod affinity, topology spread constraints, preferred node affinity,
-//! `schedulerName`, `preemptionPolicy`, `schedulingGroup`) or who asks for evictions (`evictionResponders`) are accepted. `nodeSelector`, required node affinity and
-//! tolerations are checked in `admission`.
+//! `schedulerName`, `preemptionPolicy`, `schedulingGroup`), who asks for evictions (`evictionResponders`) or another operating
+//! system (`windowsOptions`) are accepted. `nodeSelector`, required node affinity and tolerations are checked in `admission`.
+
+use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ResourceRequirements, Volume};
 
@@ -17,7 +19,7 @@ pub fn unsupported(pod: &Pod) -> Vec<FieldError> {
     let Some(spec) = &pod.spec else { return found.0 };
     let path = FieldPath::root("spec");
     check_pod(spec, &path, &mut found);
-    check_pod_security(spec, &path.child("securityContext"), &mut found);
+    check_allocated(pod, &mut found);
     let lists = [("initContainers", list(&spec.init_containers)), ("containers", &spec.containers)];
     for (field, containers) in lists {
         for (index, container) in containers.iter().enumerate() {
@@ -63,6 +65,23 @@ fn check_pod(spec: &PodSpec, path: &FieldPath, found: &mut Found) {
     }
 }
 
+/// Rejects a pod whose extended resources the scheduler allocated from ResourceSlices. Only its status says so: in its spec they
+/// look like those of a device plugin, and the node does not list them.
+fn check_allocated(pod: &Pod, found: &mut Found) {
+    let claim = pod.status.as_ref().and_then(|status| status.extended_resource_claim_status.as_ref());
+    if let Some(claim) = claim {
+        let path = FieldPath::root("status").child("extendedResourceClaimStatus");
+        let resources: BTreeSet<&str> =
+            claim.request_mappings.iter().map(|mapping| mapping.resource_name.as_str()).collect();
+        let resources = Vec::from_iter(resources).join(", ");
+        let sentence = format!(
+            "the devices of ResourceClaim {}, from which {resources} come, are not prepared",
+            claim.resource_claim_name
+        );
+        found.add(true, &path, &sentence);
+    }
+}
+
 /// The medium of volumes in huge pages of a size, which follows.
 const HUGE_PAGES_OF_SIZE: &str = "HugePages-";
 
@@ -105,11 +124,6 @@ fn check_volume(volume: &Volume, path: &FieldPath, found: &mut Found) {
     }
 }
 
-fn check_pod_security(spec: &PodSpec, path: &FieldPath, found: &mut Found) {
-    let Some(context) = &spec.security_context else { return };
-    found.add(context.windows_options.is_some(), &path.child("windowsOptions"), "pods run on Linux only");
-}
-
 fn check_container(container: &Container, path: &FieldPath, found: &mut Found) {
     let set = !list(&container.volume_devices).is_empty();
     found.add(
@@ -124,10 +138,6 @@ fn check_container(container: &Container, path: &FieldPath, found: &mut Found) {
     }
     if let Some(requirements) = &container.resources {
         check_claims(requirements, &path.child("resources"), found);
-    }
-    if let Some(context) = &container.security_context {
-        let path = path.child("securityContext");
-        found.add(context.windows_options.is_some(), &path.child("windowsOptions"), "pods run on Linux only");
     }
 }
 

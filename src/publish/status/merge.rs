@@ -15,50 +15,51 @@ pub(super) fn merged(
     live: &PodStatus,
     is_mirror: bool,
 ) -> PodStatus {
-    // A static pod that a shutdown ended is the same pod when it runs again, and so is its mirror.
-    let has_ended = reported.phase.as_deref().and_then(PodPhase::parse).is_some_and(PodPhase::is_terminal);
-    let runs_again = is_mirror && lifecycle == LifecycleSummary::Active && !has_ended;
-    let restarted = runs_again.then(|| without_its_end(live));
+    let restarted = runs_again(reported, lifecycle, live, is_mirror).then(|| without_its_end(live));
     let live = restarted.as_ref().unwrap_or(live);
     let mut status = reported.clone();
-    keep_what_others_write(&mut status, live);
-    let before = live.phase.as_deref().and_then(PodPhase::parse);
-    let now = status.phase.as_deref().and_then(PodPhase::parse);
-    match (before, now) {
-        // A terminal phase is final, even if a restarted daemon does not know it.
-        (Some(ended), _) if ended.is_terminal() => {
-            status.phase = live.phase.clone();
-            status.reason = live.reason.clone();
-            status.message = live.message.clone();
-        }
-        // Controllers take a terminal phase to mean that nothing runs, so that must be certain.
-        (_, Some(ended)) if ended.is_terminal() && lifecycle != LifecycleSummary::Terminated => {
-            status.phase = live.phase.clone().or_else(|| Some(PodPhase::Pending.as_str().to_owned()));
-            let reason = if ended == PodPhase::Failed { "PodFailed" } else { "PodCompleted" };
-            for condition in status.conditions.iter_mut().flatten() {
-                if matches!(&*condition.type_, "Ready" | "ContainersReady") {
-                    condition.status = "False".to_owned();
-                    condition.reason = Some(reason.to_owned());
-                    condition.message = None;
-                }
-            }
-        }
-        (_, _) => {}
+    // A terminal phase is final, even if a restarted daemon does not know it.
+    let had_ended = has_ended(live);
+    // Controllers take a terminal phase to mean that nothing runs, so that must be certain.
+    let ends = !had_ended && has_ended(reported) && lifecycle == LifecycleSummary::Terminated;
+    keep_what_others_write(&mut status, live, ends);
+    if had_ended || (has_ended(reported) && !ends) {
+        let pending = || PodPhase::Pending.as_str().to_owned();
+        status.phase = Some(live.phase.clone().unwrap_or_else(pending));
+        status.reason = live.reason.clone();
+        status.message = live.message.clone();
     }
     keep_transition_times(status.conditions.as_deref_mut().unwrap_or_default(), live);
     status
+}
+
+/// Whether a mirror shows the end of a static pod that runs: one that a shutdown ended is the same pod when it runs again, and so
+/// is its mirror.
+pub(super) fn runs_again(
+    reported: &PodStatus,
+    lifecycle: LifecycleSummary,
+    live: &PodStatus,
+    is_mirror: bool,
+) -> bool {
+    is_mirror && lifecycle == LifecycleSummary::Active && has_ended(live) && !has_ended(reported)
+}
+
+/// Whether the pod is in a terminal phase.
+pub(super) fn has_ended(status: &PodStatus) -> bool {
+    status.phase.as_deref().and_then(PodPhase::parse).is_some_and(PodPhase::is_terminal)
 }
 
 /// The status without the end that was reported of the pod.
 fn without_its_end(live: &PodStatus) -> PodStatus {
     let mut status = PodStatus { phase: None, reason: None, message: None, ..live.clone() };
     if let Some(conditions) = &mut status.conditions {
-        conditions.retain(|it| !(it.type_ == DISRUPTION_TARGET && is_ours(it)));
+        conditions.retain(|it| !is_our_disruption(it));
     }
     status
 }
 
-fn keep_what_others_write(status: &mut PodStatus, live: &PodStatus) {
+/// `ends` says whether the pod gets its terminal phase: our `DisruptionTarget` is written with that, not before, and never again.
+fn keep_what_others_write(status: &mut PodStatus, live: &PodStatus, ends: bool) {
     status.nominated_node_name = live.nominated_node_name.clone();
     status.resource_claim_statuses = live.resource_claim_statuses.clone();
     status.extended_resource_claim_status = live.extended_resource_claim_status.clone();
@@ -66,7 +67,7 @@ fn keep_what_others_write(status: &mut PodStatus, live: &PodStatus) {
     status.start_time = live.start_time.clone().or_else(|| status.start_time.take());
     let mut own = status.conditions.take().unwrap_or_default();
     // Conditions of others may be outdated in the reported status; the server's are current.
-    own.retain(is_ours);
+    own.retain(|condition| is_owned_condition(&condition.type_) || (ends && is_our_disruption(condition)));
     let others = live.conditions.iter().flatten().filter(|condition| {
         !is_owned_condition(&condition.type_) && !own.iter().any(|ours| ours.type_ == condition.type_)
     });
@@ -75,10 +76,8 @@ fn keep_what_others_write(status: &mut PodStatus, live: &PodStatus) {
     status.conditions = (!own.is_empty()).then_some(own);
 }
 
-fn is_ours(condition: &PodCondition) -> bool {
-    let is_disruption = condition.type_ == DISRUPTION_TARGET;
-    is_owned_condition(&condition.type_)
-        || (is_disruption && condition.reason.as_deref() == Some(TERMINATION_BY_KUBELET))
+fn is_our_disruption(condition: &PodCondition) -> bool {
+    condition.type_ == DISRUPTION_TARGET && condition.reason.as_deref() == Some(TERMINATION_BY_KUBELET)
 }
 
 /// An unchanged condition keeps its transition time.

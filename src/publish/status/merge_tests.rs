@@ -73,14 +73,41 @@ fn a_mirror_of_a_pod_that_runs_again_loses_the_end_that_was_reported() {
 #[test]
 fn a_terminal_phase_waits_until_nothing_runs_for_certain() {
     let there = status(json!({"phase": "Running"}));
-    let ours = status(
-        json!({"phase": "Failed", "reason": "Evicted", "conditions": [condition("Ready", "True", LATE)]}),
-    );
+    let disruption = json!({"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"});
+    let ours = status(json!({"phase": "Failed", "reason": "Evicted", "message": "m",
+        "conditions": [condition("Ready", "True", LATE), disruption]}));
     let early = merged(&ours, LifecycleSummary::Terminating, &there, false);
-    assert_eq!(early.phase.as_deref(), Some("Running"));
-    let ready = &early.conditions.unwrap()[0];
-    assert_eq!((ready.status.as_str(), ready.reason.as_deref()), ("False", Some("PodFailed")));
-    assert_eq!(merged(&ours, LifecycleSummary::Terminated, &there, false).phase.as_deref(), Some("Failed"));
+    assert_eq!((early.phase.as_deref(), &early.reason, &early.message), (Some("Running"), &None, &None));
+    let types = |status: &PodStatus| -> Vec<String> {
+        status.conditions.iter().flatten().map(|condition| condition.type_.clone()).collect()
+    };
+    assert_eq!(types(&early), ["Ready"]);
+    let over = merged(&ours, LifecycleSummary::Terminated, &there, false);
+    assert_eq!((over.phase.as_deref(), over.reason.as_deref()), (Some("Failed"), Some("Evicted")));
+    assert_eq!(types(&over), ["Ready", "DisruptionTarget"]);
+    assert_eq!(
+        types(&merged(&ours, LifecycleSummary::Terminated, &over, false)),
+        ["Ready", "DisruptionTarget"]
+    );
+}
+
+#[test]
+fn a_stale_disruption_target_of_others_is_replaced_when_the_pod_ends() {
+    let of =
+        |value: &str, reason: &str| json!({"type": "DisruptionTarget", "status": value, "reason": reason});
+    let there = status(json!({"phase": "Running", "conditions": [of("False", "EvictionByEvictionAPI")]}));
+    let ours = status(json!({"phase": "Failed", "conditions": [of("True", "TerminationByKubelet")]}));
+    let shown = |there: &PodStatus, lifecycle| {
+        let merged = merged(&ours, lifecycle, there, false);
+        let condition = merged.conditions.unwrap().remove(0);
+        (condition.status, condition.reason.unwrap())
+    };
+    let stale = ("False".to_owned(), "EvictionByEvictionAPI".to_owned());
+    assert_eq!(shown(&there, LifecycleSummary::Terminating), stale);
+    let new = ("True".to_owned(), "TerminationByKubelet".to_owned());
+    assert_eq!(shown(&there, LifecycleSummary::Terminated), new);
+    let ended = status(json!({"phase": "Failed", "conditions": [of("False", "EvictionByEvictionAPI")]}));
+    assert_eq!(shown(&ended, LifecycleSummary::Terminated), stale, "it was reset since");
 }
 
 #[test]
@@ -116,7 +143,34 @@ fn readiness_phase_and_resizes_are_urgent_and_the_rest_is_not() {
     assert_eq!(urgency(sized("1"), sized("2")), Urgency::Now);
     let deferred = json!({"phase": "Pending", "conditions": [condition("PodResizePending", "True", EARLY)]});
     assert_eq!(urgency(pending.clone(), deferred), Urgency::Now);
+    let gated = json!({"phase": "Pending", "conditions": [condition("ContainersReady", "True", EARLY)]});
+    assert_eq!(
+        urgency(pending.clone(), gated),
+        Urgency::Now,
+        "the controller of a readiness gate waits for it"
+    );
     assert_eq!(urgency(pending, json!({"phase": "Pending", "podIP": "10.0.0.1"})), Urgency::Soon);
+}
+
+#[test]
+fn the_first_status_is_written_before_a_pod_waits() {
+    let urgency = |there: &Value, message: &str, reason: &str| {
+        let condition = json!({"type": "PodReadyToStartContainers", "status": "False", "message": message});
+        let waits = json!({"name": "c", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+            "state": {"waiting": {"reason": reason}}});
+        let ours = status(json!({"phase": "Pending", "startTime": EARLY, "conditions": [condition],
+            "containerStatuses": [waits]}));
+        match plan(reported(&ours), live(&status(there.clone()))) {
+            Write::Patch(_, urgency) => urgency,
+            other => panic!("{other:?}"),
+        }
+    };
+    let (none, some) = (json!({"phase": "Pending"}), json!({"phase": "Pending", "startTime": EARLY}));
+    let of_volume = "no pod sandbox exists: MountVolume.SetUp failed for volume \"v\"";
+    assert_eq!(urgency(&none, "no pod sandbox exists", "ContainerCreating"), Urgency::First);
+    assert_eq!(urgency(&none, of_volume, "ContainerCreating"), Urgency::Now);
+    assert_eq!(urgency(&none, "no pod sandbox exists", "ErrImagePull"), Urgency::Now);
+    assert_eq!(urgency(&some, of_volume, "ErrImagePull"), Urgency::Soon);
 }
 
 #[test]
@@ -160,6 +214,47 @@ fn a_container_that_terminated_for_good_is_not_reported_as_running() {
     let of = |code| plan(reported(&alive), Live { spec: pod.spec.as_ref(), ..live(&ended(code)) });
     assert!(matches!(of(42), Write::Patch(..)));
     assert_eq!(of(1), Write::Impossible("c".to_owned()));
+}
+
+#[test]
+fn a_container_that_was_started_again_on_request_is_reported() {
+    let state = |state: Value, last: Value| {
+        status(
+            json!({"phase": "Running", "containerStatuses": [{"name": "c", "image": "", "imageID": "", "ready": false,
+            "restartCount": 0, "state": state, "lastState": last}]}),
+        )
+    };
+    let ended = |id: &str| json!({"terminated": {"exitCode": 0, "containerID": id}});
+    let there = state(ended("x://1"), json!({}));
+    let pod = testing::pod("p", "u", "Never", &["c"]);
+    let of = |now: Value, last: Value| {
+        plan(reported(&state(now, last)), Live { spec: pod.spec.as_ref(), ..live(&there) })
+    };
+    let (waiting, running) = (json!({"waiting": {"reason": "ContainerCreating"}}), json!({"running": {}}));
+    for now in [waiting, running] {
+        assert!(matches!(of(now.clone(), ended("x://1")), Write::Patch(..)), "{now}");
+        assert_eq!(of(now.clone(), ended("x://0")), Write::Impossible("c".to_owned()), "{now}");
+        assert_eq!(of(now, json!({})), Write::Impossible("c".to_owned()));
+    }
+}
+
+#[test]
+fn a_mirror_of_a_completed_pod_that_runs_again_is_written() {
+    let of = |phase: &str, state: Value| {
+        status(
+            json!({"phase": phase, "containerStatuses": [{"name": "c", "image": "", "imageID": "", "ready": false,
+            "restartCount": 0, "state": state}]}),
+        )
+    };
+    let there = of("Failed", json!({"terminated": {"exitCode": 143}}));
+    let ours = of("Running", json!({"running": {}}));
+    let pod = testing::pod("p", "u", "Never", &["c"]);
+    let planned = |is_mirror, lifecycle| {
+        let live = Live { spec: pod.spec.as_ref(), is_mirror, ..live(&there) };
+        plan(ReportedPod { lifecycle, ..reported(&ours) }, live)
+    };
+    assert!(matches!(planned(true, LifecycleSummary::Active), Write::Patch(..)));
+    assert_eq!(planned(false, LifecycleSummary::Active), Write::Impossible("c".to_owned()));
 }
 
 prop_compose! {

@@ -29,6 +29,9 @@ use crate::types::{Backoff, BackoffPolicy, PodUid, QuietPeriod, WallClock, error
 /// Delay of a deferrable change, to combine it with others of the same pod.
 const SOON: Duration = Duration::from_secs(2);
 
+/// Delay of a pod's first status, longer than most starts take.
+const FIRST: Duration = Duration::from_millis(500);
+
 /// Further delay while pods start and stop, to combine more changes and to relieve the API server. Upstream's total bound is
 /// 10 s.
 const MAX_EXTRA_DELAY: Duration = Duration::from_secs(8);
@@ -408,8 +411,9 @@ impl Entry {
             Write::Patch(change, Urgency::Now) => {
                 Some(Next { due: now, latest: now, request: Request::Patch(change) })
             }
-            Write::Patch(change, Urgency::Soon) => {
-                let due = before.map_or(now + SOON, |before| before.due);
+            Write::Patch(change, urgency @ (Urgency::First | Urgency::Soon)) => {
+                let delay = if urgency == Urgency::First { FIRST } else { SOON };
+                let due = before.map_or(now + delay, |before| before.due);
                 Some(Next { due, latest: due + MAX_EXTRA_DELAY, request: Request::Patch(change) })
             }
         };

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, fstat, openat, statat};
 use rustix::io::read;
 
+use super::open_files::open_files;
 use super::{v1, v2};
 use crate::cgroup::{CgroupVersion, Cgroups};
 use crate::stats::parse;
@@ -106,9 +107,9 @@ impl<'a> Reader<'a> {
         usage.memory.working_set = usage.memory.usage.saturating_sub(usage.memory.inactive_file);
         match detail {
             Detail::CpuAndMemory => {}
-            Detail::Summary => self.read_for_summary(&mut usage),
+            Detail::Summary => self.read_for_summary(&mut usage, detail),
             Detail::All => {
-                self.read_for_summary(&mut usage);
+                self.read_for_summary(&mut usage, detail);
                 match self.accounting.version {
                     CgroupVersion::V1 => v1::read_rest(self, &mut usage),
                     CgroupVersion::V2 => v2::read_rest(self, &mut usage),
@@ -120,16 +121,26 @@ impl<'a> Reader<'a> {
     }
 
     /// What a summary has beyond CPU and memory.
-    fn read_for_summary(&mut self, usage: &mut CgroupUsage) {
+    fn read_for_summary(&mut self, usage: &mut CgroupUsage, detail: Detail) {
         match self.accounting.version {
             CgroupVersion::V1 => {}
             CgroupVersion::V2 => usage.io.pressure = v2::pressure(self, "io.pressure"),
         }
-        let list = self.text(self.accounting.memory.as_deref(), "cgroup.procs").unwrap_or_default();
+        let pids = self.processes();
         // A process of another PID namespace has the number 0.
-        let first = list.lines().next().and_then(|pid| pid.parse().ok()).filter(|pid| *pid != 0);
-        let processes = u64::try_from(list.lines().count()).unwrap_or(u64::MAX);
+        let first = pids.first().copied().filter(|pid| *pid != 0);
+        let processes = u64::try_from(pids.len()).unwrap_or(u64::MAX);
         usage.processes = ProcessUsage { processes, first, ..ProcessUsage::default() };
+        if detail == Detail::All {
+            let open = open_files(self.proc, &pids);
+            (usage.processes.descriptors, usage.processes.sockets) = (open.descriptors, open.sockets);
+        }
+    }
+
+    /// The processes of the cgroup itself.
+    fn processes(&mut self) -> Vec<u32> {
+        let list = self.text(self.accounting.memory.as_deref(), "cgroup.procs").unwrap_or_default();
+        list.lines().map(|pid| pid.parse().unwrap_or_default()).collect()
     }
 
     /// The directories in the cgroup at `path`.

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::{Accounting, Reader};
 use crate::cgroup::CgroupVersion;
 use crate::stats::testing::FakeHost;
-use crate::stats::{CgroupUsage, Detail, Device, DeviceIo, ProcessUsage, UsageLimits};
+use crate::stats::{CgroupUsage, Detail, Device, DeviceIo, OtherBytes, ProcessUsage, UsageLimits};
 
 fn read(version: CgroupVersion, path: &str, detail: Detail) -> Option<CgroupUsage> {
     let host = FakeHost::new(version);
@@ -36,6 +36,10 @@ fn both_versions_tell_the_same() {
             written_bytes: 8192,
             reads: 1,
             writes: 2,
+            others: match version {
+                CgroupVersion::V1 => Some(OtherBytes { total: 12_288, ..OtherBytes::default() }),
+                CgroupVersion::V2 => None,
+            },
         };
         assert_eq!(usage.io.devices, [io]);
         let processes = &usage.processes;
@@ -44,7 +48,23 @@ fn both_versions_tell_the_same() {
             (2, Some(4711), Some(1024))
         );
         assert_eq!((processes.threads, processes.threads_max), (5, 0));
+        assert_eq!((processes.descriptors, processes.sockets), (Some(3), Some(1)));
     }
+}
+
+#[test]
+fn what_a_scheduler_counts_comes_first_on_v1() {
+    let host = FakeHost::new(CgroupVersion::V1);
+    let (accounting, proc) = (Accounting::of(&host.cgroups), host.proc());
+    let written = |bytes: &str, operations: &str| {
+        let blkio = host.path().join("cgroup/blkio/kubepods");
+        std::fs::write(blkio.join("blkio.bfq.io_service_bytes_recursive"), bytes).unwrap();
+        std::fs::write(blkio.join("blkio.bfq.io_serviced_recursive"), operations).unwrap();
+        let usage = Reader::new(&accounting, &proc).read("/kubepods", Detail::All, Timestamp::UNIX_EPOCH);
+        usage.unwrap().io.devices[0].written_bytes
+    };
+    assert_eq!(written("Total 0\n", "Total 0\n"), 8192, "another scheduler is in use");
+    assert_eq!(written("254:0 Write 77\nTotal 77\n", "254:0 Write 1\nTotal 1\n"), 77);
 }
 
 #[test]

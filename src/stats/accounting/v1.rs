@@ -1,8 +1,10 @@
 //! The files of cgroup v1.
 
+use std::path::Path;
+
 use super::files::Reader;
 use crate::stats::parse;
-use crate::stats::usage::CgroupUsage;
+use crate::stats::usage::{CgroupUsage, DeviceIo};
 
 /// Nanoseconds of a tick, the unit of `cpuacct.stat` (`USER_HZ` is 100 on every architecture of hostlet).
 const TICK: u64 = 10_000_000;
@@ -62,7 +64,23 @@ pub(super) fn read_rest(reader: &mut Reader<'_>, usage: &mut CgroupUsage) {
             usage.memory.oom_kills = value;
         }
     });
-    let bytes = reader.text(io, "blkio.throttle.io_service_bytes_recursive").map(str::to_owned);
-    let operations = reader.text(io, "blkio.throttle.io_serviced_recursive").unwrap_or_default();
-    usage.io.devices = parse::blkio(&bytes.unwrap_or_default(), operations);
+    usage.io.devices = devices(reader, io);
+}
+
+/// Files of bytes and operations on block devices, by who counts them: the scheduler BFQ for its disks, and the layer that throttles
+/// for all. Both count the cgroups below.
+const COUNTED: [(&str, &str); 2] = [
+    ("blkio.bfq.io_service_bytes_recursive", "blkio.bfq.io_serviced_recursive"),
+    ("blkio.throttle.io_service_bytes_recursive", "blkio.throttle.io_serviced_recursive"),
+];
+
+/// The first count that there is, as upstream.
+fn devices<'a>(reader: &mut Reader<'a>, mount: Option<&'a Path>) -> Vec<DeviceIo> {
+    for (bytes, operations) in COUNTED {
+        let operations = reader.text(mount, operations).filter(|text| parse::has_devices(text));
+        if let Some(operations) = operations.map(str::to_owned) {
+            return parse::blkio(reader.text(mount, bytes).unwrap_or_default(), &operations);
+        }
+    }
+    Vec::new()
 }

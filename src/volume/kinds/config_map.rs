@@ -8,7 +8,7 @@ use crate::volume::desired::Context;
 use crate::volume::error::ContentError;
 use crate::volume::files::Files;
 
-const WHAT: &str = "config";
+const WHAT: &str = "configmap references non-existent config";
 
 pub(in crate::volume) fn files(
     source: &ConfigMapVolumeSource,
@@ -84,7 +84,7 @@ mod tests {
         assert!(pod.files(source(true)).unwrap().is_empty());
         let pod = Pod::new(json!({})).knows(ObjectKind::ConfigMap, "cm", found(&[("k", "v")], &[]));
         let error = pod.files(source(false)).unwrap_err();
-        assert_eq!(error.to_string(), "references non-existent config key: x");
+        assert_eq!(error.to_string(), "configmap references non-existent config key: x");
         assert!(pod.files(source(true)).unwrap().is_empty());
         let silent = ObjectState::Failed(ObjectError::Unavailable("connection refused".into()));
         let pod = Pod::new(json!({})).knows(ObjectKind::ConfigMap, "cm", silent);

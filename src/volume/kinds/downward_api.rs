@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{DownwardAPIVolumeFile, DownwardAPIVolumeSource}
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::keys::Defaults;
-use super::resource_value;
+use super::{container_named, resource_value};
 use crate::types::go_quoted;
 use crate::volume::desired::Context;
 use crate::volume::error::ContentError;
@@ -53,7 +53,7 @@ fn value(item: &DownwardAPIVolumeFile, context: &Context<'_>) -> Result<String, 
             let container = field.container_name.as_deref().unwrap_or_default();
             let spec = context.pod.spec.as_ref();
             let spec = spec.ok_or_else(|| ContentError::Container(container.to_owned()))?;
-            resource_value(spec, container, field, context.node)
+            resource_value(spec, container_named(spec, container)?, field, context.node)
         }
         None => Ok(String::new()),
     }

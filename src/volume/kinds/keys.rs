@@ -34,7 +34,7 @@ impl Defaults {
     }
 }
 
-/// The files for an object's keys. `what` names the keys in messages. Missing keys are left out if `optional`.
+/// The files for an object's keys. `what` begins the message of a missing key. Missing keys are left out if `optional`.
 pub(super) fn keyed_files(
     object: &Object,
     items: Option<&[KeyToPath]>,

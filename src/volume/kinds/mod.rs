@@ -13,4 +13,4 @@ pub(super) mod secret;
 #[cfg(test)]
 mod testing;
 
-pub use resource_field::resource_value;
+pub use resource_field::{container_named, resource_value};

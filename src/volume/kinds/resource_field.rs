@@ -9,16 +9,15 @@ use crate::types::Quantity;
 use crate::volume::desired::NodeAmounts;
 use crate::volume::error::ContentError;
 
-/// The amount that `field` selects from the container named `container`, divided by its divisor and rounded up. An unset limit
-/// is the pod's, else the node's allocatable amount.
+/// The amount that `field` selects from `container`, divided by its divisor and rounded up. An unset limit is the pod's, else the node's
+/// allocatable amount.
 pub fn resource_value(
     spec: &PodSpec,
-    container: &str,
+    container: &Container,
     field: &ResourceFieldSelector,
     node: &NodeAmounts,
 ) -> Result<String, ContentError> {
     let unsupported = || ContentError::Resource(field.resource.clone());
-    let container = find(spec, container).ok_or_else(|| ContentError::Container(container.to_owned()))?;
     let (list, resource) = field.resource.split_once('.').ok_or_else(unsupported)?;
     let resources = container.resources.as_ref();
     let (amounts, default) = match list {
@@ -64,11 +63,10 @@ fn node_amount(resource: &str, node: &NodeAmounts) -> Option<i64> {
     }
 }
 
-fn find<'a>(spec: &'a PodSpec, name: &str) -> Option<&'a Container> {
-    spec.containers
-        .iter()
-        .chain(spec.init_containers.iter().flatten())
-        .find(|container| container.name == name)
+/// The container that a field names. As upstream, an ephemeral container cannot be named.
+pub fn container_named<'a>(spec: &'a PodSpec, name: &str) -> Result<&'a Container, ContentError> {
+    let mut all = spec.containers.iter().chain(spec.init_containers.iter().flatten());
+    all.find(|container| container.name == name).ok_or_else(|| ContentError::Container(name.to_owned()))
 }
 
 #[cfg(test)]
@@ -86,7 +84,8 @@ mod tests {
         let pod = TestPod::new(json!({"containers": [{"name": "c", "resources": resources}, {"name": "d"}]}));
         let field: ResourceFieldSelector =
             serde_json::from_value(json!({"resource": resource, "divisor": divisor.unwrap_or("0")})).unwrap();
-        resource_value(pod.pod.spec.as_ref().unwrap(), "c", &field, &NODE).map_err(|error| error.to_string())
+        let spec = pod.pod.spec.as_ref().unwrap();
+        resource_value(spec, &spec.containers[0], &field, &NODE).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -115,7 +114,8 @@ mod tests {
         let of = |resource: &str| {
             let pod = TestPod::new(json!({"containers": [{"name": "d"}]}));
             let field = ResourceFieldSelector { resource: resource.to_owned(), ..Default::default() };
-            resource_value(pod.pod.spec.as_ref().unwrap(), "d", &field, &NODE).unwrap()
+            let spec = pod.pod.spec.as_ref().unwrap();
+            resource_value(spec, &spec.containers[0], &field, &NODE).unwrap()
         };
         assert_eq!(of("limits.cpu"), "4");
         assert_eq!(of("limits.memory"), NODE.memory.to_string());
@@ -130,7 +130,8 @@ mod tests {
         let pod = TestPod::new(json!({"resources": resources, "containers": [{"name": "d"}]}));
         let of = |resource: &str| {
             let field = ResourceFieldSelector { resource: resource.to_owned(), ..Default::default() };
-            resource_value(pod.pod.spec.as_ref().unwrap(), "d", &field, &NODE).unwrap()
+            let spec = pod.pod.spec.as_ref().unwrap();
+            resource_value(spec, &spec.containers[0], &field, &NODE).unwrap()
         };
         assert_eq!(of("limits.cpu"), "2");
         assert_eq!(of("limits.memory"), (64 << 20).to_string());

@@ -8,7 +8,7 @@ use crate::volume::desired::Context;
 use crate::volume::error::ContentError;
 use crate::volume::files::Files;
 
-const WHAT: &str = "secret";
+const WHAT: &str = "references non-existent secret";
 
 pub(in crate::volume) fn files(
     source: &SecretVolumeSource,

@@ -66,21 +66,30 @@ impl PlanInput<'_> {
                 let message = "Container is in \"unknown\" state, try killing it before restart".to_owned();
                 ContainerAction::Replace(self.kill(status, message, None))
             }
+            ContainerState::Exited if !is_in(status, sandbox) => self.main_in_new_sandbox(container),
             ContainerState::Exited => self.ended_main(container, status),
         }
     }
 
-    /// What to do with a main container whose sandbox is lost: everything in it counts as terminated.
+    /// What to do with a main container whose sandbox is lost: everything in it counts as terminated. As upstream, only one of policy
+    /// `OnFailure` that succeeded does not run again: the policies of containers (KEP-5307) are about their own exits.
     pub(super) fn main_in_new_sandbox(&self, container: &Container) -> ContainerAction {
         let Some(status) = self.observed.container(&container.name) else { return ContainerAction::create() };
         if let Some(requested) = self.requested(status, None) {
             return requested;
         }
+        let runs_once = RestartPolicy::of_container(self.pod.spec(), container) == RestartPolicy::OnFailure;
+        // Stopped because of a probe: its exit code says nothing.
+        let succeeded = status.exit_code == 0 && self.probes.failed(&status.id).is_none();
         match status.state {
-            ContainerState::Exited => self.ended_main(container, status),
-            ContainerState::Created | ContainerState::Running | ContainerState::Unknown => {
-                self.anew(container)
+            ContainerState::Exited if self.pod.restart_policy == RestartPolicy::Never => {
+                self.ended_main(container, status)
             }
+            ContainerState::Exited if runs_once && succeeded => ContainerAction::End,
+            ContainerState::Exited
+            | ContainerState::Created
+            | ContainerState::Running
+            | ContainerState::Unknown => self.anew(container),
         }
     }
 
@@ -88,7 +97,7 @@ impl PlanInput<'_> {
     pub(super) fn anew(&self, container: &Container) -> ContainerAction {
         let Some(status) = self.observed.container(&container.name) else { return ContainerAction::create() };
         match status.state {
-            ContainerState::Exited => self.restart(status),
+            ContainerState::Exited => self.restart(container, status),
             ContainerState::Created => {
                 ContainerAction::Start { adopt: None, replace: Some(status.id.clone()) }
             }
@@ -111,13 +120,13 @@ impl PlanInput<'_> {
         }
     }
 
-    /// Starts a new instance after this one, once its back-off is over.
-    pub(super) fn restart(&self, ended: &ContainerStatus) -> ContainerAction {
+    /// Starts a new instance after this one, once its back-off is over. That of another definition says nothing about this one.
+    pub(super) fn restart(&self, container: &Container, ended: &ContainerStatus) -> ContainerAction {
         match self.crash_loops.in_force(ended, self.now) {
-            Some((pause, until)) => {
+            Some((pause, until)) if self.is_current(container, ended) => {
                 ContainerAction::Wait(BackingOff { name: ended.name.to_string(), pause, until })
             }
-            None => ContainerAction::create(),
+            Some(_) | None => ContainerAction::create(),
         }
     }
 
@@ -200,7 +209,7 @@ impl PlanInput<'_> {
     pub(super) fn replace_failed(&self, status: &ContainerStatus, kill: Kill) -> ContainerAction {
         let mut ended = self.observed.containers.iter().filter(|c| c.state == ContainerState::Exited);
         let before = ended.find(|c| c.name == status.name && c.hash == status.hash);
-        match before.and_then(|before| self.crash_loops.in_force(before, self.now)) {
+        match before.and_then(|before| self.crash_loops.in_force_after(before, self.now)) {
             Some(_) => ContainerAction::StopAndWait(kill),
             None => ContainerAction::Replace(kill),
         }
@@ -223,7 +232,7 @@ impl PlanInput<'_> {
         // Stopped because of a probe: its exit code says nothing.
         let is_killed = self.probes.failed(&status.id).is_some() && self.restarts_when_killed(container);
         if is_killed || restarts_after(self.pod.spec(), container, status.exit_code) {
-            self.restart(status)
+            self.restart(container, status)
         } else {
             ContainerAction::End
         }

@@ -98,7 +98,7 @@ fn run_init(
         ContainerState::Running => (ContainerAction::Run, Gate::Closed),
         ContainerState::Exited if status.exit_code == 0 => (ContainerAction::End, Gate::Open),
         ContainerState::Exited if restarts_after(spec, container, status.exit_code) => {
-            (input.restart(status), Gate::Closed)
+            (input.restart(container, status), Gate::Closed)
         }
         ContainerState::Exited => (ContainerAction::End, Gate::Failed),
         ContainerState::Unknown if input.restarts_when_killed(container) => {
@@ -135,7 +135,7 @@ fn run_sidecar(
             let kill = input.kill(status, format!("Init container {name} failed {kind} probe"), probe);
             (input.replace_failed(status, kill), gate)
         }
-        ContainerState::Exited => (input.restart(status), Gate::Closed),
+        ContainerState::Exited => (input.restart(container, status), Gate::Closed),
         ContainerState::Unknown => (ContainerAction::Replace(kill_unknown(input, status)), Gate::Closed),
     }
 }

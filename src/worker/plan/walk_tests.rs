@@ -144,6 +144,29 @@ fn a_new_sandbox_runs_everything_again() {
 }
 
 #[test]
+fn a_containers_own_policy_is_about_its_exits_and_not_about_a_new_sandbox() {
+    for (of_pod, own, code, starts_again) in [
+        ("Always", "Never", 0, true),
+        ("Always", "Never", 1, true),
+        ("Always", "OnFailure", 0, false),
+        ("OnFailure", "Never", 0, true),
+        ("Never", "Always", 1, false),
+    ] {
+        let pod = with_inits(of_pod, json!([]), &["a", "b"]).edited(|pod| {
+            pod.spec.as_mut().unwrap().containers[0].restart_policy = Some(own.to_owned());
+        });
+        let scene = Scene::of(&pod);
+        let ended = vec![exited("a", 0, code), exited("b", 0, 1)];
+        let new = sandbox(1, SandboxState::Ready);
+        for sandboxes in [vec![dead()], vec![new, dead()]] {
+            let plan = scene.plan(&observed(sandboxes.clone(), ended.clone()));
+            let is_started = plan.start.iter().any(|start| start.container.name == "a");
+            assert_eq!(is_started, starts_again, "{of_pod} {own} {code} {sandboxes:?}");
+        }
+    }
+}
+
+#[test]
 fn a_pod_whose_work_is_done_gets_no_new_sandbox_for_its_init_containers() {
     let scene = Scene::of(&with_inits("OnFailure", json!([init("i")]), &["a"]));
     let plan = scene.plan(&observed(vec![dead()], vec![exited("a", 0, 0), exited("i", 0, 0)]));
@@ -240,6 +263,41 @@ fn what_fails_its_probe_again_and_again_ends_in_a_crash_loop() {
 }
 
 #[test]
+fn a_probe_that_fails_rarely_ends_in_no_crash_loop() {
+    let pod = with_inits("Always", json!([]), &["a"]);
+    let mut loops = loops();
+    let before = |attempt| ContainerStatus {
+        finished_at: Some(at(NOW - 700)),
+        hash: Some(HASH),
+        ..exited("a", attempt, 137)
+    };
+    for attempt in 1..6 {
+        loops.restarted_after(&before(attempt), at(NOW - 700));
+    }
+    let now = ContainerStatus { id: "now".into(), ..container("a", 7, ContainerState::Running) };
+    let seen = here(vec![now, before(6)]);
+    let scene = Scene { loops, probes: found("now", true, Some(ProbeKind::Liveness)), ..Scene::of(&pod) };
+    assert_eq!(starts(&scene.plan(&seen)), ["a"], "it ran for more than ten minutes");
+}
+
+#[test]
+fn a_changed_definition_does_not_wait_for_what_the_old_one_did() {
+    let pod = with_inits("Always", json!([]), &["a"]);
+    let old = |attempt| ContainerStatus {
+        finished_at: Some(at(NOW - 1)),
+        hash: Some(1),
+        ..exited("a", attempt, 1)
+    };
+    let mut loops = loops();
+    for attempt in 0..4 {
+        loops.restarted(&old(attempt), at(NOW - 1));
+    }
+    assert!(loops.in_force(&old(4), at(NOW)).is_some());
+    let scene = Scene { loops, ..Scene::of(&pod) };
+    assert_eq!(starts(&scene.plan(&here(vec![old(4)]))), ["a"]);
+}
+
+#[test]
 fn a_changed_sidecar_is_replaced_and_a_changed_init_container_is_not() {
     let scene = Scene::of(&with_inits("Always", json!([sidecar("s"), init("i")]), &["a"]));
     let changed = |name| ContainerStatus { hash: Some(1), ..running(name) };
@@ -289,9 +347,8 @@ fn an_exit_code_can_restart_all_containers_and_its_instance_is_removed_last() {
         let mut cut_short = world.clone();
         cut_short.apply(&plan, cut);
         cut_short.apply(&scene.plan(&cut_short.status), usize::MAX);
-        if !cut_short.status.containers.is_empty() {
-            assert_eq!(starts(&scene.plan(&cut_short.status)), ["i"], "cut {cut}");
-        }
+        assert!(cut_short.status.containers.is_empty(), "cut {cut}: {:?}", cut_short.status.containers);
+        assert_eq!(starts(&scene.plan(&cut_short.status)), ["i"], "cut {cut}");
     }
     world.apply(&plan, usize::MAX);
     assert!(world.status.containers.is_empty());

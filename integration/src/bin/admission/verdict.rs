@@ -32,17 +32,12 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// What these fields ask for is not a matter of the pod alone: a driver, a device, an issuer, another operating system.
-const APART: [&str; 8] = [
-    "csi",
-    "ephemeral",
-    "resourceClaims",
-    "claims",
-    "volumeDevices",
-    "clusterTrustBundle",
-    "podCertificate",
-    "windowsOptions",
-];
+/// What these fields ask for is not a matter of the pod alone: a driver, a device, an issuer.
+const APART: [&str; 7] =
+    ["csi", "ephemeral", "resourceClaims", "claims", "volumeDevices", "clusterTrustBundle", "podCertificate"];
+
+/// Options for another operating system, which hostlet ignores as the stock kubelet does.
+const WINDOWS_OPTIONS: &str = "windowsOptions";
 
 /// Judges a pod as written, before the API server's defaults.
 pub(crate) fn judge(written: &Value) -> Verdict {
@@ -59,6 +54,9 @@ pub(crate) fn judge(written: &Value) -> Verdict {
         return Verdict::Invalid(errors);
     }
     let unsupported = unsupported(&pod);
+    if has_field(written, WINDOWS_OPTIONS) {
+        return Verdict::Apart(vec![WINDOWS_OPTIONS.to_owned()]);
+    }
     if unsupported.is_empty() {
         // Parsing never fails; it must not panic either.
         AdmittedPod::new(pod);
@@ -71,6 +69,14 @@ pub(crate) fn judge(written: &Value) -> Verdict {
 
 fn is_apart(error: &FieldError) -> bool {
     error.path.rsplit('.').next().is_some_and(|field| APART.contains(&field))
+}
+
+fn has_field(value: &Value, name: &str) -> bool {
+    match value {
+        Value::Object(fields) => fields.iter().any(|(field, value)| field == name || has_field(value, name)),
+        Value::Array(items) => items.iter().any(|item| has_field(item, name)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
 }
 
 /// The paths of fields that a pod lost when it was decoded: a mistake in the document, or a field that hostlet does not know.
