@@ -135,13 +135,13 @@ impl StatusTask {
             match update {
                 StatusUpdate::Desired(pod) => {
                     let entry = self.pods.entry(uid.clone()).or_default();
-                    entry.state.pod = Some(pod);
+                    entry.state.set_pod(pod);
                     self.schedule(uid);
                 }
                 StatusUpdate::Observed => self.schedule(uid),
                 StatusUpdate::Facts(facts) => {
                     let entry = self.pods.entry(uid.clone()).or_default();
-                    entry.state.facts = Some(*facts);
+                    entry.state.set_facts(*facts);
                     self.schedule(uid);
                 }
                 StatusUpdate::Ended => {

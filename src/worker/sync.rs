@@ -92,6 +92,7 @@ impl PodSync<'_> {
         let now = self.state.reporter.now();
         let restarts = self.context.restarts.due(&observed);
         self.state.actuated.work_begins(self.pod, &observed);
+        self.state.reporter.facts.allocations = self.pod.resize.allocations;
         let plan = plan(&PlanInput {
             pod: self.pod,
             observed: &observed,
@@ -130,7 +131,8 @@ impl PodSync<'_> {
         drop((at_work, pending));
         match performed {
             Ok(()) => {
-                if plan.resize.is_under_way {
+                // A restart for it is not observed yet.
+                if plan.resize.is_under_way && plan.kill.is_empty() {
                     self.report_resize(false);
                     self.state.reporter.publish_facts();
                 }
