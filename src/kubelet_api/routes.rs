@@ -57,7 +57,6 @@ impl EndpointParts {
         let scraped = Router::new()
             .merge(self.healthz.slis.clone().routes())
             .merge(self.scraped.clone().routes())
-            .merge(stats::metrics_routes(self.stats.clone()))
             .layer(from_fn(compress));
         Router::new()
             .merge(healthz::routes(self.healthz.clone()))

@@ -14,4 +14,4 @@ mod tests;
 mod volumes;
 
 pub use routes::{Stats, StatsParts};
-pub(super) use routes::{metrics_routes, routes};
+pub(super) use routes::routes;

@@ -10,6 +10,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
+use axum::middleware::from_fn;
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use futures::stream;
@@ -17,6 +18,7 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 
 use super::super::answers::{Restful, get_or_post};
+use super::super::gzip::compress;
 use super::exposition::TEXT_FORMAT;
 use super::sandbox_images::SandboxImages;
 use super::summary::{Disks, NodeFacts, summary};
@@ -84,17 +86,13 @@ struct Server {
     images: SandboxImages,
 }
 
-/// The statistics as an object.
+/// The paths of statistics.
 pub(in crate::kubelet_api) fn routes(stats: Stats) -> Router {
-    Router::new().restful("/stats/summary", get_or_post(stats_summary)).with_state(stats)
-}
-
-/// The statistics as metrics.
-pub(in crate::kubelet_api) fn metrics_routes(stats: Stats) -> Router {
-    Router::new()
+    let metrics = Router::new()
         .route("/metrics/resource", any(metrics_resource))
         .route("/metrics/cadvisor", any(metrics_cadvisor))
-        .with_state(stats)
+        .layer(from_fn(compress));
+    Router::new().restful("/stats/summary", get_or_post(stats_summary)).merge(metrics).with_state(stats)
 }
 
 type Refused = (StatusCode, &'static str);

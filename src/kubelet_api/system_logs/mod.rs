@@ -2,13 +2,13 @@
 //! directory, whatever its links say. The texts and status codes are upstream's.
 
 mod conditions;
+mod endpoint;
 mod files;
 mod journal;
 mod query;
-mod routes;
 
-pub use self::query::{Query, QueryErrors, Wanted};
-pub use self::routes::SystemLogs;
+pub use endpoint::SystemLogs;
+pub use query::{Query, QueryErrors, Wanted};
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! The endpoint `/logs/`: which file or which services a request asks for. Reads no log.
+//! The routes of `/logs/`, and which of the two answers: files, or the logs of services.
 
 use std::path::PathBuf;
 use std::sync::Arc;
