@@ -31,6 +31,10 @@ vm *ARGS:
 conformance *ARGS:
     sudo ./integration/conformance.sh {{ARGS}}
 
+# Kubernetes' own tests of a kubelet; --focus REGEX or --report DIRECTORY as arguments
+kubelet-tests *ARGS:
+    sudo ./integration/kubelet_tests.sh {{ARGS}}
+
 # Time, memory and CPU beside bare calls and the stock kubelet; names of scenarios as arguments
 bench *ARGS:
     sudo ./integration/bench.sh {{ARGS}}

@@ -4,23 +4,24 @@
 
 E2E_REGISTRY=registry.k8s.io
 # What building them requires, besides the programs of the tests.
-# shellcheck disable=SC2034  # read by conformance.sh
-E2E_IMAGE_PROGRAMS=(agnhost nnp)
+# shellcheck disable=SC2034  # read by conformance.sh and kubelet_tests.sh
+E2E_IMAGE_PROGRAMS=(agnhost nnp sampledeviceplugin)
 
-# Makes the images, each as an OCI layout in DIRECTORY/NAME/TAG. Their tags are those of the test program E2E.
+# Makes the images, each as an OCI layout in DIRECTORY/NAME/TAG. Their tags are those that the tests name.
 # Prints the name and the tag of each.
-# usage: make_e2e_images DIRECTORY E2E
+# usage: make_e2e_images DIRECTORY
 make_e2e_images() {
-  local dir=$1 e2e=$2 busybox agnhost kitten source
+  local dir=$1 busybox agnhost kitten plugin source
   source=$(kubernetes_source)
-  E2E_IMAGES=$("$e2e" --list-images)
+  E2E_IMAGES=$(e2e_image_list "$source")
   E2E_LAYOUTS=$dir
-  busybox=$(mktemp -d) agnhost=$(mktemp -d) kitten=$(mktemp -d)
+  busybox=$(mktemp -d) agnhost=$(mktemp -d) kitten=$(mktemp -d) plugin=$(mktemp -d)
   make_pause "$dir/pause.tar"
   e2e_layouts pause "$dir/pause.tar"
-  busybox_rootfs "$busybox"
+  e2e_busybox_rootfs "$busybox"
   e2e_image e2e-test-images/busybox "$busybox" '{"Cmd":["sh"]}'
   e2e_image e2e-test-images/glibc-dns-testing "$busybox" '{"Cmd":["sh"]}'
+  e2e_image e2e-test-images/ipc-utils "$busybox" '{"Cmd":["sh"]}'
   e2e_image e2e-test-images/nonroot "$busybox" '{"User":"1234","Cmd":["sh"]}'
   agnhost_rootfs "$agnhost" "$source"
   e2e_image e2e-test-images/agnhost "$agnhost" '{"Entrypoint":["/agnhost"],"Cmd":["pause"]}'
@@ -34,14 +35,41 @@ make_e2e_images() {
   e2e_image e2e-test-images/kitten "$kitten" '{}'
   install -D -m 6755 "$(kubernetes_program nnp)" "$busybox/usr/local/bin/nnp"
   e2e_image e2e-test-images/nonewprivs "$busybox" '{"Cmd":["nnp"]}'
-  rm -rf "$busybox" "$agnhost" "$kitten"
+  install -m 755 "$(kubernetes_program sampledeviceplugin)" "$plugin"
+  e2e_image e2e-test-images/sample-device-plugin "$plugin" '{"Entrypoint":["/sampledeviceplugin","-alsologtostderr"]}'
+  rm -rf "$busybox" "$agnhost" "$kitten" "$plugin"
+}
+
+# Prints the images that the tests name, one a line, from a table in the source that all of their programs share.
+# usage: e2e_image_list SOURCE
+e2e_image_list() {
+  sed -nE "s|.*= Config\{list\.([A-Za-z0-9]+), \"([^\"]+)\", \"([^\"]+)\"\}.*|\1 \2:\3|p" "$1/test/utils/image/manifest.go" |
+    sed -n "s|^PromoterE2eRegistry |$E2E_REGISTRY/e2e-test-images/|p; s|^GcRegistry |$E2E_REGISTRY/|p"
+}
+
+# Fills a root file system with busybox and two of its commands that some of its builds lack, as far as tests use them.
+e2e_busybox_rootfs() {
+  local rootfs=$1
+  busybox_rootfs "$rootfs"
+  [ -e "$rootfs/bin/nmeter" ] || cat >"$rootfs/bin/nmeter" <<'SH'
+#!/bin/sh
+# The time of day with its fraction, once, for nmeter -d0 %3t.
+set -- $(echo | TZ=UTC ts '%H:%M:%.S')
+echo "$1"
+SH
+  [ -e "$rootfs/bin/ipcs" ] || cat >"$rootfs/bin/ipcs" <<'SH'
+#!/bin/sh
+# The segments of shared memory, by key and ID, for ipcs -m.
+awk '{print $1, $2}' /proc/sysvipc/shm
+SH
+  chmod 755 "$rootfs"/bin/{nmeter,ipcs}
 }
 
 # Fills a root file system with agnhost and what tests call beside it.
 # usage: agnhost_rootfs ROOTFS SOURCE
 agnhost_rootfs() {
   local rootfs=$1 source=$2
-  busybox_rootfs "$rootfs"
+  e2e_busybox_rootfs "$rootfs"
   install -m 755 "$(kubernetes_program agnhost)" "$rootfs/agnhost"
   ln -s agnhost "$rootfs/agnhost-2"
   mkdir "$rootfs/uploads"
@@ -75,7 +103,8 @@ e2e_image() {
   e2e_layouts "$name" "$archive"
 }
 
-# Unpacks an image for each tag that tests use of its name.
+# Unpacks an image for each tag that tests use of its name. They differ: a runtime may report an image by any of its names, and tests
+# compare them.
 # usage: e2e_layouts NAME ARCHIVE
 e2e_layouts() {
   local name=$1 archive=$2 tag layout tags
@@ -85,9 +114,28 @@ e2e_layouts() {
     layout=$E2E_LAYOUTS/$name/$tag
     mkdir -p "$layout"
     tar -C "$layout" -xf "$archive"
+    label_layout "$layout" "$name:$tag"
     printf '%s %s\n' "$name" "$tag"
   done
   rm "$archive" "$archive.digest"
+}
+
+# Gives the image of an OCI layout a label with its name, which makes it another image than one with the same layers.
+# usage: label_layout LAYOUT NAME
+label_layout() {
+  local layout=$1 manifest config
+  manifest=$layout/blobs/sha256/$(jq -r '.manifests[0].digest | ltrimstr("sha256:")' "$layout/index.json")
+  config=$layout/blobs/sha256/$(jq -r '.config.digest | ltrimstr("sha256:")' "$manifest")
+  jq -c --arg name "$2" '.config.Labels["dev.hostlet.name"] = $name' "$config" >"$layout/config"
+  rm "$config"
+  config=$(add_blob "$layout" "$layout/config")
+  jq -c --arg digest "sha256:$config" --argjson size "$(blob_size "$layout" "$config")" \
+    '.config.digest = $digest | .config.size = $size' "$manifest" >"$layout/manifest"
+  rm "$manifest"
+  manifest=$(add_blob "$layout" "$layout/manifest")
+  jq -c --arg digest "sha256:$manifest" --argjson size "$(blob_size "$layout" "$manifest")" \
+    '.manifests[0].digest = $digest | .manifests[0].size = $size' "$layout/index.json" >"$layout/index"
+  mv "$layout/index" "$layout/index.json"
 }
 
 # The directory of Kubernetes' source in Go's module cache.

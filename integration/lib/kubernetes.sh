@@ -32,8 +32,10 @@ kubernetes_program() {
 kubernetes_package() {
   case $1 in
     e2e.test) echo test/e2e ;;
+    e2e_node.test) echo test/e2e_node ;;
     agnhost) echo test/images/agnhost ;;
     nnp) echo test/images/nonewprivs ;;
+    sampledeviceplugin) echo test/images/sample-device-plugin ;;
     *) echo "cmd/$1" ;;
   esac
 }

@@ -92,9 +92,10 @@ rpm_kubelet_package_takes_over_a_node_of_a_cluster() {
   echo "KUBELET_EXTRA_ARGS=--no-such-flag" >"$ROOT/etc/default/kubelet"
   forget_told
   in_root_rpm -U "$WORK"/2/hostlet-0*.rpm "$WORK"/2/hostlet-kubelet-*.rpm
-  equal "$(told)" "" "systemctl, with rejected flags"
+  equal "$(told)" "stop hostlet.service;" "systemctl, with rejected flags"
   rm "$ROOT/etc/default/kubelet"
+  forget_told
   in_root_rpm -U --oldpackage "$WORK"/1/hostlet-0*.rpm "$WORK"/1/hostlet-kubelet-*.rpm
-  equal "$(told)" "restart kubelet.service;" "systemctl"
+  equal "$(told)" "stop hostlet.service;restart kubelet.service;" "systemctl"
   must_not grep -q adopt <<<"$(last_command)"
 }

@@ -19,7 +19,7 @@ check_dependencies() {
   fi
   as_builder "$deny" check bans licenses sources
   if as_builder timeout 120 "$deny" fetch db >/dev/null 2>&1; then
-    as_builder "$deny" check --disable-fetch advisories
+    as_builder "$deny" --offline check advisories
   else
     warn "NOT TESTED: advisories: their database cannot be fetched"
   fi

@@ -3,6 +3,7 @@
 
 pub mod cluster;
 pub mod fake_cri;
+pub mod ginkgo;
 pub mod real;
 pub mod samples;
 

@@ -19,6 +19,8 @@ mod explain;
 mod harness;
 #[path = "containerd/image_volumes.rs"]
 mod image_volumes;
+#[path = "containerd/kept_tasks.rs"]
+mod kept_tasks;
 #[path = "containerd/large.rs"]
 mod large;
 #[path = "containerd/late.rs"]

@@ -14,16 +14,14 @@ use k8s_openapi::api::core::v1::Pod;
 use tokio::time::Instant;
 
 use super::admitted::Admitted;
-use super::app_armor;
+use super::by_itself::{needs_strict_groups, rejection_by_itself};
 use super::counts::PreemptionCounts;
 use super::fit::{Unfit, fit};
 use super::metrics::{ResizeMetrics, Resolution, Trigger};
 use super::node::NodeView;
-use super::pressure;
 use super::rejection::{RejectedPod, Rejection};
 use super::resize;
 use super::shutdown::{self, NodeShutdown};
-use super::sysctls::forbidden_sysctl;
 use super::victims::victims;
 use crate::pod::validation::FieldError;
 use crate::pod::view::PodView;
@@ -34,8 +32,6 @@ use crate::pod::{
 use crate::source::SourceState;
 use crate::source::api::ApiState;
 use crate::types::{PodEvent, PodRef, PodUid};
-
-const OS_LABEL: &str = "kubernetes.io/os";
 
 /// Upstream's reason and message for a preempted pod.
 pub(super) const PREEMPTING: &str = "Preempting";
@@ -339,7 +335,9 @@ impl Admitter {
         desired_pods: &[Arc<AdmittedPod>],
     ) -> Verdict {
         let (pod, uid) = (candidate.pod, pod_uid(candidate.pod));
-        if let Some(rejection) = self.rejection_by_itself(candidate, input.node) {
+        if let Some(rejection) =
+            rejection_by_itself(pod, candidate.unsupported, &self.allowed_unsafe_sysctls, input.node)
+        {
             return Verdict::Rejected(rejection);
         }
         let is_active = |other: &&Arc<AdmittedPod>| {
@@ -399,47 +397,6 @@ impl Admitter {
             },
         }
     }
-
-    /// Why the pod is rejected regardless of other pods; `None` if there is no such reason.
-    fn rejection_by_itself(&self, candidate: Candidate<'_>, node: &NodeView) -> Option<Rejection> {
-        let rejection = |reason: &'static str, message: String| Some(Rejection::new(reason, message));
-        if !candidate.unsupported.is_empty() {
-            // The reason of upstream's node-declared-features check.
-            return rejection("PodFeatureUnsupported", unsupported_message(candidate.unsupported));
-        }
-        let pod = candidate.pod;
-        if let Some(rejection) = pressure::rejection(pod, &node.pressures) {
-            return Some(rejection);
-        }
-        if let Some(message) = forbidden_sysctl(pod, &self.allowed_unsafe_sysctls) {
-            return rejection("SysctlForbidden", message);
-        }
-        let label = pod.metadata.labels.as_ref().and_then(|labels| labels.get(OS_LABEL));
-        if label.is_some_and(|os| os != "linux") {
-            let message = "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label";
-            return rejection("PodOSSelectorNodeLabelDoesNotMatch", message.to_owned());
-        }
-        let os = PodView::from(&**pod).spec.os.as_ref();
-        if os.is_some_and(|os| os.name != "linux") {
-            let message = "Failed to admit pod as the OS field doesn't match node OS";
-            return rejection("PodOSNotSupported", message.to_owned());
-        }
-        if needs_strict_groups(pod) && node.strict_groups == Some(false) {
-            let message = "SupplementalGroupsPolicy=Strict is not supported in this node";
-            return rejection("SupplementalGroupsPolicyNotSupported", message.to_owned());
-        }
-        let class = PodView::from(&**pod).spec.runtime_class_name.as_deref();
-        if node.is_standalone && class.is_some_and(|class| !class.is_empty()) {
-            // Upstream ignores the field without an API server.
-            let message = "spec.runtimeClassName: Forbidden: a runtime class is an object of an API server, \
-                and this node has none";
-            return rejection("PodFeatureUnsupported", message.to_owned());
-        }
-        if let Some(message) = app_armor::required(pod, node.app_armor) {
-            return rejection("AppArmor", message);
-        }
-        None
-    }
 }
 
 /// The sources' pods: those already admitted, in order of admission; then static pods, in the order in which they were seen; then
@@ -462,12 +419,6 @@ fn candidates<'a>(input: &AdmissionInput<'a>) -> Vec<Candidate<'a>> {
         (at.is_none(), at, !candidate.is_manifest, created, seen_at(candidate.pod))
     });
     all
-}
-
-/// Whether the pod's processes may only have the groups that it lists (KEP-3619).
-fn needs_strict_groups(pod: &Pod) -> bool {
-    let context = PodView::from(pod).spec.security_context.as_ref();
-    context.is_some_and(|context| context.supplemental_groups_policy.as_deref() == Some("Strict"))
 }
 
 /// Whether the pod is already terminating or terminated, so that there is nothing to decide.
@@ -496,11 +447,6 @@ fn replace(pods: &mut [Arc<AdmittedPod>], before: &Arc<AdmittedPod>, after: &Arc
     if let Some(place) = pods.iter_mut().find(|pod| Arc::ptr_eq(pod, before)) {
         place.clone_from(after);
     }
-}
-
-/// The unsupported fields of a pod, as one message.
-pub(super) fn unsupported_message(unsupported: &[FieldError]) -> String {
-    unsupported.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::admission::by_itself::OS_LABEL;
 use crate::pod::validation::FieldPath;
 use crate::source::api::ApiPod;
 use crate::source::{ManifestOrigin, StaticPod};

@@ -6,6 +6,7 @@ mod admitted_tests;
 mod admitter;
 mod affinity;
 mod app_armor;
+mod by_itself;
 mod counts;
 mod fit;
 mod metrics;
@@ -21,6 +22,7 @@ mod tolerations;
 mod victims;
 
 pub use admitted::{AdmittedPods, AdoptedPod};
+pub use by_itself::unrunnable;
 pub use node::NodeView;
 pub use rejection::RejectedPod;
 pub use shutdown::NodeShutdown;

@@ -9,7 +9,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::admitter::{AdmissionInput, Admitter, Decisions, PREEMPTED, PREEMPTING, unsupported_message};
+use super::admitter::{AdmissionInput, Admitter, Decisions, PREEMPTED, PREEMPTING};
+use super::by_itself::unsupported_message;
 use super::counts::{CountedPods, RejectionCounts};
 use super::node::NodeView;
 use super::rejection::RejectedPod;

@@ -12,7 +12,6 @@ use http::{Request, Response, StatusCode};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy::Client as HttpClient;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::Client;
 use kube::client::{Body, ConfigExt};
@@ -26,6 +25,7 @@ use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
 use super::credentials::{Credentials, Login};
 use super::pool::{Connections, Pool, Purpose, ResponseBody};
 use super::proxy::Dialer;
+use super::resolver::Resolver;
 
 /// Connect timeout.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -135,8 +135,7 @@ impl Sender {
 
 /// Connections to the server of `login`, counted in `connections`.
 fn transport(login: &Login, purpose: Purpose, connections: &Connections) -> Result<Transport, kube::Error> {
-    let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false);
+    let mut tcp = Resolver::default().connector();
     tcp.set_nodelay(true);
     tcp.set_keepalive(Some(KEEPALIVE));
     tcp.set_keepalive_interval(Some(KEEPALIVE));

@@ -11,13 +11,13 @@ use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use rustls::ClientConfig;
 use tokio::time::timeout;
 
 use super::basic;
 use super::proxy::{Dialer, Proxy, ProxyEnvironment, ProxyError};
+use super::resolver::Resolver;
 use crate::sys::file_work;
 use crate::tls::{TlsError, Trust, client_config};
 use crate::types::HttpUrl;
@@ -70,6 +70,7 @@ pub struct Fetcher {
     url: Uri,
     headers: HeaderMap,
     proxies: ProxyEnvironment,
+    resolver: Resolver,
     /// Loaded when it is first needed.
     tls: Option<ClientConfig>,
 }
@@ -83,7 +84,7 @@ impl Fetcher {
         {
             headers.entry(AUTHORIZATION).or_insert(own);
         }
-        Self { url, headers, proxies, tls: None }
+        Self { url, headers, proxies, resolver: Resolver::default(), tls: None }
     }
 
     /// The URL with any credentials in it.
@@ -123,9 +124,7 @@ impl Fetcher {
         let proxy =
             self.proxies.proxy(url).map_err(|(variable, error)| FetchError::Proxy(variable, error))?;
         let tls = self.tls(url, proxy.as_ref()).await?;
-        let mut tcp = HttpConnector::new();
-        tcp.enforce_http(false);
-        let dialer = Dialer::new(tcp, proxy.as_ref(), &tls);
+        let dialer = Dialer::new(self.resolver.connector(), proxy.as_ref(), &tls);
         let connector =
             HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_all_versions();
         // A connection for each request: they are rare, and none can be dead.

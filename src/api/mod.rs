@@ -18,6 +18,7 @@ pub mod patch;
 mod pool;
 mod proxy;
 mod requests;
+mod resolver;
 
 pub use certificates::{
     CertificateReport, CertificateSettings, ClientCertificateTask, IssuedCertificate, ServingCertificateTask,

@@ -21,8 +21,8 @@ use crate::config::{Cluster as Joined, Config};
 use crate::cri::{ImageService, RuntimeService, RuntimeStatus};
 use crate::dra::{Dra, DraSettings, DraTask};
 use crate::node::{
-    LatestNode, LeaseTask, NodeAddresses, NodeEvent, NodeEvents, NodeInputs, NodeReader, NodeSettings,
-    Pressures, RuntimeFacts, StatusTask, observe_runtime, watch_node,
+    FormerDevices, LatestNode, LeaseTask, NodeAddresses, NodeEvent, NodeEvents, NodeInputs, NodeReader,
+    NodeSettings, Pressures, RuntimeFacts, StatusTask, observe_runtime, watch_node,
 };
 use crate::objects::services::ServiceEnv;
 use crate::objects::{ApiObjects, RuntimeClasses};
@@ -113,7 +113,8 @@ impl Cluster {
         let exposure = credentials.exposure();
         let client = connect(&connection(Purpose::Pods, joined.requests), credentials.clone())?;
         let node_client = connect(&connection(Purpose::Node, None), credentials.clone())?;
-        let reviews = connect(&connection(Purpose::Reviews, None), credentials.clone())?;
+        // Strangers cause reviews, so that they have a limit, and one of their own.
+        let reviews = connect(&connection(Purpose::Reviews, joined.requests), credentials.clone())?;
         let event_client = connect(&connection(Purpose::Events, joined.events), credentials.clone())?;
         let (recorder, sink) = recorder(event_client, node_name.to_owned(), WallClock::system());
         let bootstrap = joined.bootstrap_kubeconfig.clone();
@@ -200,14 +201,14 @@ impl Cluster {
         let events = self.pod_events();
         let Self { keeper, certificates, client, node_client, sink, .. } = self;
         let keeper = keeper.with_rescan(tasks.rescan().subscribe());
-        tasks.spawn(Stage::Lease, "credentials", |cancel| keeper.run(cancel));
+        tasks.spawn_reader(Stage::Lease, "credentials", |cancel| keeper.run(cancel));
         certificates.register(&inputs.metrics);
         tasks.spawn(Stage::Node, "client certificate", |cancel| certificates.run(cancel));
         let quiet_period = inputs.quiet_period.clone();
         tasks.spawn(Stage::Publish, "events", |cancel| sink.run(quiet_period, cancel));
 
         let (node_name, api) = (config.node_name.clone(), outputs.api.subscribe());
-        tasks.spawn(Stage::Pods, "API pods", |cancel| {
+        tasks.spawn_reader(Stage::Pods, "API pods", |cancel| {
             api::run(client.clone(), node_name.clone(), inputs.known, outputs.api, cancel)
         });
         let sources = StatusSources {
@@ -230,7 +231,7 @@ impl Cluster {
         tasks.spawn(Stage::Support, "objects", |cancel| objects_task.run(cancel));
         let (services_task, services) = ServiceEnv::new(client.clone(), inputs.store.clone());
         tasks.spawn(Stage::Support, "services", |cancel| services_task.run(cancel));
-        let (classes_task, runtime_classes) = RuntimeClasses::new(client.clone(), inputs.store);
+        let (classes_task, runtime_classes) = RuntimeClasses::new(client.clone(), inputs.store.clone());
         tasks.spawn(Stage::Support, "runtime classes", |cancel| classes_task.run(cancel));
         let sources = MirrorSources {
             desired_pods: inputs.desired_pods,
@@ -269,6 +270,7 @@ impl Cluster {
             clock.clone(),
             outputs.node,
         );
+        let status = status.after(FormerDevices::new(inputs.store));
         let status = status.with_heartbeat(tasks.heartbeat("node status"));
         tasks.spawn(Stage::Node, "node status", |cancel| status.run(cancel));
         let lease = LeaseTask::new(node_client, inputs.settings, node, clock);

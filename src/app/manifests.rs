@@ -33,6 +33,6 @@ pub(super) fn start_manifests(
         }),
     };
     let known = adopted.iter().filter_map(AdoptedPod::of_manifest).collect();
-    tasks.spawn(Stage::Pods, "manifests", |cancel| source::run(source, known, state, cancel));
+    tasks.spawn_reader(Stage::Pods, "manifests", |cancel| source::run(source, known, state, cancel));
     manifests
 }

@@ -11,6 +11,7 @@ mod parts;
 mod paths;
 mod plugins;
 mod pods;
+mod ports;
 mod reload;
 mod run;
 mod runtime;

@@ -68,19 +68,26 @@ pub(super) struct NodeApiSide {
     /// Where the certificate of the cluster is published.
     issued: watch::Sender<IssuedCertificate>,
     /// `None` on a standalone node.
-    clients: Option<Clients>,
+    clients: Option<ApiClients>,
 }
 
 /// Clients of the API server.
-struct Clients {
+pub(super) struct ApiClients {
     reviews: Client,
     /// For certificate requests.
     node: Client,
 }
 
+impl ApiClients {
+    /// Those of a cluster.
+    pub(super) fn of(cluster: &Cluster) -> Self {
+        Self { reviews: cluster.reviews(), node: cluster.node_client() }
+    }
+}
+
 impl NodeApiSide {
     /// Opens its ports and reads its certificate; `None` if it is off. Blocks.
-    pub(super) fn open(config: &Config, cluster: Option<&Cluster>) -> Result<Option<Self>, NodeApiError> {
+    pub(super) fn open(config: &Config, clients: Option<ApiClients>) -> Result<Option<Self>, NodeApiError> {
         let settings = &config.node_api;
         let listeners = ApiListeners::bind(settings.listen, settings.read_only)?;
         if listeners.is_empty() {
@@ -97,8 +104,7 @@ impl NodeApiSide {
             tls: TlsTask::new(tls, issued.subscribe())?,
             threads: OwnThreads::new("node-api", THREADS).map_err(NodeApiError::Threads)?,
             issued,
-            clients: cluster
-                .map(|cluster| Clients { reviews: cluster.reviews(), node: cluster.node_client() }),
+            clients,
         }))
     }
 

@@ -32,6 +32,7 @@ use crate::node::{
 };
 use crate::objects::services::ServiceEnv;
 use crate::objects::{ObjectSource, RuntimeClasses, Standalone};
+use crate::ownership::OwnPods;
 use crate::plugin::PluginList;
 use crate::pod::{ContainerRef, DesiredPods, PodEvents, PodKill, ProbeResults};
 use crate::probe::{FailingProbes, ProbeMetrics};
@@ -84,6 +85,10 @@ pub(super) struct Parts {
     pub(super) addresses: NodeAddresses,
     /// Problems of image archives.
     pub(super) preload: watch::Sender<Vec<PreloadProblem>>,
+    /// The record of hostlet's own pods.
+    pub(super) own: OwnPods,
+    /// What pods of others have on this host.
+    pub(super) foreign: watch::Sender<Option<String>>,
     /// Leftover shims that cannot be killed.
     pub(super) shims: watch::Sender<Option<String>>,
     /// Graceful node shutdown, not running yet.
@@ -128,6 +133,7 @@ impl Parts {
         register_start(&metrics, started);
         register_start(&probes.registry, started);
         let (admitted, adopted) = AdmittedPods::new(store.clone());
+        let own = OwnPods::new(store.clone());
         // Without an API server, manifests also define the objects that pods refer to.
         let standalone = Standalone::default();
         let file_objects = cluster.is_none().then(|| standalone.clone());
@@ -292,6 +298,8 @@ impl Parts {
             runtime_classes,
             addresses,
             preload: watch::Sender::new(Vec::new()),
+            own,
+            foreign: watch::Sender::new(None),
             shims: watch::Sender::new(None),
             shutdown,
             shutdown_outputs,

@@ -13,14 +13,16 @@ use super::parts::Parts;
 use super::paths::{CGROUP_MOUNT, CONTAINER_LOGS, MOUNTINFO, PROC, SYS};
 use super::run::AppError;
 use super::runtime::RuntimeInfo;
-use super::startup::open_cgroups;
+use super::startup::{StartupError, open_cgroups};
 use super::tasks::{Stage, Tasks};
 use crate::cgroup::{CgroupVersion, Cgroups, systemd_is_init};
 use crate::config::Config;
 use crate::container_logs::{LogRotation, RotationSources};
 use crate::cri_config::{HostSettings, KernelFacts, SubordinateIds, UserNamespaces, resolv_conf_problem};
 use crate::gate::{StartGate, StopGate};
-use crate::housekeeping::{HostJanitor, LeftoverShims, PodsLimit, ProtectedMemory, SystemCgroups};
+use crate::housekeeping::{
+    HostJanitor, LeftoverShims, LeftoverTasks, PodsLimit, ProtectedMemory, SystemCgroups,
+};
 use crate::image::preload::{self, Containerd, PreloadConfig};
 use crate::lifecycle::PodTable;
 use crate::log::LogLayout;
@@ -41,11 +43,26 @@ const FIRST_ADDRESSES: Duration = Duration::from_secs(1);
 const LOGIND_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Parts {
+    /// Opens the cgroups of pods, without changing any.
+    pub(super) async fn open_cgroups(
+        &self,
+        config: &Config,
+        runtime_info: &RuntimeInfo,
+    ) -> Result<Arc<Cgroups>, AppError> {
+        let (driver, opening) = (runtime_info.cgroup_driver.unwrap_or(config.cgroups.driver), config.clone());
+        let page_sizes = self.node.huge_page_sizes.clone();
+        let opened = tokio::task::spawn_blocking(move || {
+            open_cgroups(&opening, driver, page_sizes, Path::new(PROC), Path::new(CGROUP_MOUNT))
+        });
+        Ok(Arc::new(opened.await??))
+    }
+
     /// Starts these parts.
     pub(super) async fn start_pods(
         mut self,
         config: &Config,
         runtime_info: &RuntimeInfo,
+        cgroups: Arc<Cgroups>,
         tasks: &mut Tasks,
     ) -> Result<(), AppError> {
         let logs =
@@ -87,12 +104,8 @@ impl Parts {
             tasks
                 .spawn(Stage::Pods, "image preload", |cancel| preload::run(preload, store, problems, cancel));
         }
-        let (driver, opening) = (runtime_info.cgroup_driver.unwrap_or(config.cgroups.driver), config.clone());
-        let page_sizes = self.node.huge_page_sizes.clone();
-        let opened = tokio::task::spawn_blocking(move || {
-            open_cgroups(&opening, driver, page_sizes, Path::new(PROC), Path::new(CGROUP_MOUNT))
-        });
-        let cgroups = Arc::new(opened.await??);
+        let tree = cgroups.clone();
+        tokio::task::spawn_blocking(move || tree.ensure_tree()).await?.map_err(StartupError::Cgroups)?;
         let cgroup_version = cgroups.version();
         cgroup_version.register(&self.metrics);
         match cgroup_version {
@@ -134,10 +147,16 @@ impl Parts {
                 problem: self.shims,
             };
             tasks.spawn(Stage::Pods, "leftover shims", |cancel| shims.run(cancel));
+            let leftovers = LeftoverTasks {
+                client: self.runtime.client.clone(),
+                observed: self.runtime.pleg.cache().clone(),
+                own: self.own.clone(),
+            };
+            tasks.spawn(Stage::Pods, "leftover tasks", |cancel| leftovers.run(cancel));
         } else {
             tracing::debug!(
                 runtime = runtime_info.version.runtime_name,
-                "leftover shims are only searched for on containerd"
+                "leftover shims and tasks are only searched for on containerd"
             );
         }
         // Usually known by now. Waiting avoids statuses without addresses, but pods must not wait for a name server.
@@ -222,6 +241,7 @@ impl Parts {
             env: EnvAccess { objects: self.objects, services: self.service_env },
             reports,
             store: self.store,
+            own: self.own.clone(),
             restarts: self.restarts,
             probes,
             hook_client: HttpClient::default(),
@@ -246,6 +266,8 @@ impl Parts {
             protected_memory,
             pods_limit,
             user_namespaces,
+            own: self.own,
+            foreign: self.foreign,
             admitted: self.admitted,
             status_cache: self.status_cache.clone(),
         };

@@ -8,10 +8,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::cluster::Cluster;
 use super::guard::Guard;
-use super::node_api::{AboutProcess, NodeApiError, NodeApiSide};
+use super::node_api::{AboutProcess, ApiClients, NodeApiError};
 use super::node_side::NodeSide;
 use super::parts::Parts;
 use super::paths::{CONTAINER_LOGS, ROOT};
+use super::ports::Ports;
 use super::reload::Reload;
 use super::runtime::{RuntimeSide, wait_for_runtime};
 use super::startup::{StartupError, prepare};
@@ -19,7 +20,7 @@ use super::tasks::{Stage, TaskEnded, Tasks};
 use crate::api::ConnectError;
 use crate::config::Config;
 use crate::housekeeping::trim_heap_regularly;
-use crate::kubelet_api::{Healthz, ListenError};
+use crate::kubelet_api::ListenError;
 use crate::node::NO_RELIEF;
 use crate::ownership::Refusal;
 use crate::server::{ControlError, ControlServer};
@@ -73,11 +74,6 @@ pub async fn run(config: Config, reload: Reload, cancel: CancellationToken) -> R
     };
     let listener = ControlServer::bind(&config.socket).await?;
     let socket = ControlServer::identity(&config.socket);
-    let healthz = match config.healthz {
-        Some(address) => Some(Healthz::bind(address)?),
-        None => None,
-    };
-    let node_api = NodeApiSide::open(&config, cluster.as_ref())?;
     // After opening the socket, so that a second daemon fails before it touches anything.
     let (store, writer) = Store::open(dirs.store()).await;
     let metrics = Metrics::default();
@@ -86,6 +82,14 @@ pub async fn run(config: Config, reload: Reload, cancel: CancellationToken) -> R
         config.traces.as_ref().map(|traces| TraceExporter::start(traces, &config.node_name, &metrics));
     let mut tasks = Tasks::new(cancel.clone());
     let guard = Guard::new(&config, &dirs, &store, &mut tasks);
+    let about = AboutProcess {
+        configuration: reload.started_with.clone(),
+        flags: reload.flags.shown(),
+        log: reload.logs.clone(),
+    };
+    let ports = Ports { clients: cluster.as_ref().map(ApiClients::of), about };
+    let (open, closed) =
+        if guard.is_first() { (None, Some(ports)) } else { (Some(ports.open(&config)?), None) };
     tasks.spawn(Stage::State, "store", |cancel| writer.run(cancel));
     if let Some(traces) = traces {
         tasks.spawn(Stage::State, "traces", |cancel| traces.run(cancel));
@@ -94,18 +98,8 @@ pub async fn run(config: Config, reload: Reload, cancel: CancellationToken) -> R
     tasks.spawn(Stage::Support, "heap trim", trim_heap_regularly);
     let runtime = RuntimeSide::start(&config, &metrics, &mut tasks);
     let parts = Parts::start(&config, node, runtime, store, cluster, metrics, &mut tasks);
-    let health = Healthz::new(tasks.heartbeats().clone(), parts.started);
-    if let Some(listener) = healthz {
-        let health = health.clone();
-        tasks.spawn(Stage::State, "health endpoint", |cancel| health.run(listener, cancel));
-    }
-    if let Some(node_api) = node_api {
-        let about = AboutProcess {
-            configuration: reload.started_with.clone(),
-            flags: reload.flags.shown(),
-            log: reload.logs.clone(),
-        };
-        node_api.start(&config, &parts, about, health, &mut tasks);
+    if let Some(open) = open {
+        open.serve(&config, &parts, &mut tasks);
     }
     tasks.spawn(Stage::State, "control socket", |cancel| parts.server(&config).run(listener, cancel));
 
@@ -126,14 +120,20 @@ pub async fn run(config: Config, reload: Reload, cancel: CancellationToken) -> R
             version = version.runtime_version,
             "connected to the container runtime"
         );
-        match guard.pass(parts.runtime(), &mut tasks, &cancel).await {
+        let cgroups = parts.open_cgroups(&config, &runtime_info).await?;
+        let sources = parts.guard_sources(&config);
+        match guard.decide(parts.runtime(), &cgroups, sources, &cancel).await {
             None => {}
             Some(Err(refusal)) => {
                 refused = Some(refusal);
                 cancel.cancel();
             }
             Some(Ok(())) => {
-                parts.start_pods(&config, &runtime_info, &mut tasks).await?;
+                if let Some(closed) = closed {
+                    closed.open(&config)?.serve(&config, &parts, &mut tasks);
+                }
+                guard.claim(&mut tasks).await;
+                parts.start_pods(&config, &runtime_info, cgroups, &mut tasks).await?;
                 tracing::info!(node = config.node_name, "hostlet runs");
             }
         }

@@ -159,7 +159,7 @@ fn warn_not_permitted(what: &str, applied: Result<Applied, SysError>) {
     }
 }
 
-/// Opens the cgroup tree and creates its upper levels. Blocking.
+/// Opens the cgroup tree, without changing it. Blocking.
 pub(super) fn open_cgroups(
     config: &Config,
     driver: CgroupDriver,
@@ -183,7 +183,6 @@ pub(super) fn open_cgroups(
         CgroupVersion::V1 if config.host.fail_cgroup_v1 => return Err(StartupError::CgroupV1),
         CgroupVersion::V1 | CgroupVersion::V2 => {}
     }
-    cgroups.ensure_tree().map_err(StartupError::Cgroups)?;
     Ok(cgroups)
 }
 

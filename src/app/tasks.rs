@@ -142,6 +142,19 @@ impl Tasks {
         }
     }
 
+    /// Starts a task of any stage that only reads, and so is never held back.
+    pub(super) fn spawn_reader<F>(
+        &mut self,
+        stage: Stage,
+        name: &'static str,
+        task: impl FnOnce(CancellationToken) -> F,
+    ) where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let handle = self.set.spawn(task(self.token(stage).clone()));
+        self.running.insert(handle.id(), Task { name, stage });
+    }
+
     /// Starts a task, which must end when its stage's token is cancelled.
     pub(super) fn spawn<F>(
         &mut self,
@@ -284,11 +297,16 @@ mod tests {
                 cancel.cancelled().await;
             });
         }
+        let reader = begun.clone();
+        tasks.spawn_reader(Stage::Pods, "reader", |cancel| async move {
+            reader.lock().push(Stage::Pods);
+            cancel.cancelled().await;
+        });
         sleep(Duration::from_secs(1)).await;
-        assert_eq!(*begun.lock(), [Stage::Support, Stage::State, Stage::Supervisor]);
+        assert_eq!(*begun.lock(), [Stage::Support, Stage::State, Stage::Supervisor, Stage::Pods]);
         tasks.release();
         sleep(Duration::from_secs(1)).await;
-        assert_eq!(begun.lock().len(), Stage::ALL.len());
+        assert_eq!(begun.lock().len(), Stage::ALL.len() + 1);
         // One that is stopped while it is held back never begins.
         tasks.hold();
         tasks.spawn(Stage::Pods, "held", |_| async { panic!("it began") });

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use super::guard::GuardSources;
 use super::parts::Parts;
 use crate::config::Config;
 use crate::container_logs::ContainerLogs;
@@ -29,6 +30,16 @@ impl Parts {
             api: self.api.clone(),
             config,
             clock: WallClock::system(),
+        }
+    }
+
+    /// What the guard of a first start sees of the sources.
+    pub(super) fn guard_sources<'a>(&'a self, config: &'a Config) -> GuardSources<'a> {
+        GuardSources {
+            manifests: self.manifests.clone(),
+            api: self.api.clone(),
+            node: &self.node.view,
+            allowed_unsafe_sysctls: &config.pods.allowed_unsafe_sysctls,
         }
     }
 
@@ -60,6 +71,7 @@ impl Parts {
             preload: config.image_preload_dir.clone().map(preload),
             store: self.store.trouble(),
             shims: self.shims.subscribe(),
+            foreign: self.foreign.subscribe(),
             kubelets: self.kubelets.clone(),
             exposure: self.exposure.clone(),
             certificate: self.certificate.clone(),

@@ -1,7 +1,7 @@
 //! Settings of the cgroup tree and of pods. Plain data.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::types::{CgroupDriver, MemoryProtection};
@@ -27,6 +27,23 @@ pub struct CgroupSettings {
     pub cfs_quota: bool,
     /// The period of quotas (`cpuCFSQuotaPeriod`).
     pub cfs_period: Duration,
+}
+
+impl CgroupSettings {
+    /// Settings for looking at the cgroups of pods, and removing them: none is created or limited with these.
+    pub fn of_existing(driver: CgroupDriver, root: &str, host: &Path) -> Self {
+        Self {
+            driver,
+            root: root.to_owned(),
+            mount: host.join("sys/fs/cgroup"),
+            proc: host.join("proc"),
+            per_qos: true,
+            huge_page_sizes: Vec::new(),
+            pids_limit: None,
+            cfs_quota: false,
+            cfs_period: Duration::ZERO,
+        }
+    }
 }
 
 /// Settings of the cgroup of all pods.

@@ -187,6 +187,10 @@ mod on_v1 {
         container.iter().for_each(|path| fs::create_dir(path).unwrap());
         let mut inside = Sleeper::within(&container);
         let mut beside = Sleeper::within(&[lab.path("memory", "besteffort/podspared")]);
+        assert!(
+            lab.cgroups.populated(&doomed).unwrap().contains(&lab.path("memory", "besteffort/poddoomed"))
+        );
+        assert_eq!(lab.cgroups.populated(&spared).unwrap(), [lab.path("memory", "besteffort/podspared")]);
 
         lab.cgroups.remove_pod(&doomed).unwrap();
         assert_eq!(lab.cgroups.list_pods().unwrap(), [spared]);

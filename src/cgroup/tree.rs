@@ -144,10 +144,9 @@ impl Cgroups {
         if !self.settings.per_qos {
             return Ok(());
         }
-        let mut names = Vec::new();
-        for qos in CLASSES {
-            names.push(self.layout.pod(uid, qos)?);
-        }
+        let names: Result<Vec<_>, _> = CLASSES.into_iter().map(|qos| self.layout.pod(uid, qos)).collect();
+        // A UID that is no name of a cgroup, as one from the runtime may be, has none.
+        let Ok(names) = names else { return Ok(()) };
         let remove = || names.iter().try_for_each(|name| self.remove(name));
         match names.iter().any(|name| self.exists(name)) {
             true => self.metrics.timed(Operation::Destroy, remove),
@@ -192,6 +191,21 @@ impl Cgroups {
             }
         }
         Ok(uids.into_iter().collect())
+    }
+
+    /// The cgroups of a pod in which processes run, in every hierarchy and class.
+    pub fn populated(&self, uid: &PodUid) -> Result<Vec<PathBuf>, CgroupError> {
+        let mut found = Vec::new();
+        for qos in CLASSES {
+            let name = self.layout.pod(uid, qos)?;
+            for hierarchy in &self.hierarchies {
+                let directory = self.directory(hierarchy, &name);
+                if !kill::pids_below(&directory)?.is_empty() {
+                    found.push(directory);
+                }
+            }
+        }
+        Ok(found)
     }
 
     /// Removes a pod's cgroup if it is empty, as it normally is after the runtime removed its own; returns whether it is removed.

@@ -80,11 +80,11 @@ mod tests {
         let written = |format| {
             let mut out = Vec::new();
             for n in 1..3 {
-                write_next_object(&mut out, format, &json!({"n": n})).unwrap();
+                write_next_object(&mut out, format, &json!({"number": n})).unwrap();
             }
             String::from_utf8(out).unwrap()
         };
-        assert_eq!(written(ObjectFormat::Json), "{\"n\":1}\n{\"n\":2}\n");
-        assert_eq!(written(ObjectFormat::Yaml), "---\nn: 1\n---\nn: 2\n");
+        assert_eq!(written(ObjectFormat::Json), "{\"number\":1}\n{\"number\":2}\n");
+        assert_eq!(written(ObjectFormat::Yaml), "---\nnumber: 1\n---\nnumber: 2\n");
     }
 }

@@ -112,6 +112,9 @@ pub(super) fn print_problems(node: &NodeView, err: &mut impl Write) -> io::Resul
     if let Some(trouble) = &node.shims {
         writeln!(err, "\nThis node: {trouble}.")?;
     }
+    if let Some(foreign) = &node.foreign {
+        writeln!(err, "\nThis node: {foreign}.")?;
+    }
     if let Some(trouble) = &node.kubelets {
         writeln!(err, "\nThis node: {trouble}.")?;
     }

@@ -95,17 +95,8 @@ async fn cgroups(
         return Ok(None);
     }
     let reported = runtime.cgroup_driver().await.ok().flatten();
-    let settings = CgroupSettings {
-        driver: reported.unwrap_or(config.cgroups.driver),
-        root: config.cgroups.root.clone(),
-        mount: Path::new("/sys/fs/cgroup").to_owned(),
-        proc: Path::new("/proc").to_owned(),
-        per_qos: true,
-        huge_page_sizes: Vec::new(),
-        pids_limit: None,
-        cfs_quota: config.cgroups.cfs_quota,
-        cfs_period: config.cgroups.cfs_period,
-    };
+    let driver = reported.unwrap_or(config.cgroups.driver);
+    let settings = CgroupSettings::of_existing(driver, &config.cgroups.root, Path::new("/"));
     match file_work(|| Cgroups::open(settings)).await {
         Ok(Ok(cgroups)) => Ok(Some(Arc::new(cgroups))),
         Ok(Err(error)) => {

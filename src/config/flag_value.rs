@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::types::go_integer;
+
 /// Why the text of a flag is not a value of its kind.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum FlagValueError {
@@ -117,7 +119,8 @@ pub(super) fn boolean(text: &str) -> Result<bool, FlagValueError> {
 }
 
 fn number(text: &str) -> Result<Value, FlagValueError> {
-    text.parse::<i64>().map(Value::from).map_err(|_| FlagValueError::Number(text.to_owned()))
+    let number = go_integer(text).and_then(|number| i64::try_from(number).ok());
+    number.map(Value::from).ok_or_else(|| FlagValueError::Number(text.to_owned()))
 }
 
 fn split<'t>(item: &'t str, separator: &'static str) -> Result<(&'t str, &'t str), FlagValueError> {
@@ -193,6 +196,7 @@ mod tests {
         for (kind, texts, expected) in [
             (FlagKind::Bool, &["false", "T"][..], json!(true)),
             (FlagKind::Number, &["-999"], json!(-999)),
+            (FlagKind::Number, &["0x6e"], json!(110)),
             (FlagKind::Text, &["1m", "2m"], json!("2m")),
             (FlagKind::List, &["a,b", "c"], json!(["a", "b", "c"])),
             (FlagKind::List, &[""], json!([])),

@@ -201,7 +201,12 @@ fn a_map_in_a_flag_replaces_the_one_in_a_file() {
 fn every_error_names_file_line_and_field() {
     assert_eq!(
         errors("staticPodPth: /a\nport: x\nmaxPods: 5\nlogging:\n  fromat: json\nmaxPods: 6\n"),
-        ["DIR/a.yaml:8:1: duplicate field \"maxPods\", first set on line 5"]
+        [
+            "DIR/a.yaml:3: unknown field \"staticPodPth\" (did you mean \"staticPodPath\"?)",
+            "DIR/a.yaml:4: port: found string \"x\", expected a 32-bit integer",
+            "DIR/a.yaml:7: unknown field \"logging.fromat\" (did you mean \"logging.format\"?)",
+            "DIR/a.yaml:8:1: duplicate field \"maxPods\", first set on line 5",
+        ]
     );
     assert_eq!(
         errors("staticPodPth: /a\nport: x\nlogging:\n  fromat: json\nclientCAFile: /ca\nsyncFrequency: 10\n"),
@@ -342,7 +347,7 @@ fn a_field_that_a_merge_key_sets_is_not_missed() {
 
 #[test]
 fn a_kubelet_takes_fields_that_it_does_not_know_or_that_are_set_twice() {
-    let text = format!("{HEAD}maxPods: 10\nkubeletVersion: 5\nmaxPods: 20\nlogging: {{verbose: 3}}\n");
+    let text = format!("{HEAD}maxPods: 10\nzzz: 5\nmaxPods: 20\nlogging: {{verbose: 3}}\n");
     let host = Host::new(&[("a.yaml", &text), ("d/10.conf", &format!("{HEAD}maxPod: 5\n"))]);
     let arguments = ["--config=DIR/a.yaml", "--config-dir=DIR/d"];
     let strict = host.load(&arguments).unwrap_err();
@@ -355,7 +360,7 @@ fn a_kubelet_takes_fields_that_it_does_not_know_or_that_are_set_twice() {
     assert_eq!(
         warnings,
         [
-            "DIR/a.yaml:4: kubeletVersion: hostlet does not know this field, so it has no effect",
+            "DIR/a.yaml:4: zzz: hostlet does not know this field, so it has no effect",
             "DIR/a.yaml:5: duplicate field \"maxPods\", first set on line 3; this one applies",
             "DIR/a.yaml:6: logging.verbose: hostlet does not know this field, so it has no effect \
              (did you mean \"logging.verbosity\"?)",
@@ -540,7 +545,7 @@ fn invalid_process_flags_are_rejected() {
             ["--exit-on-lock-contention", "--v=1"],
             "--exit-on-lock-contention: is not supported yet; without it hostlet holds its lock until it exits",
         ),
-        (["--node-ip=10.0.0.1", "--node-ip=10.0.0.2"], "--node-ip: takes one address, or one of each family"),
+        (["--node-ip=10.0.0.1,10.0.0.2", "--v=1"], "--node-ip: takes one address, or one of each family"),
         (["--root-dir=kubelet", "--v=1"], "--root-dir: must be an absolute path"),
         (["--kubeconfig=/a", "--cert-dir=pki"], "--cert-dir: must be an absolute path"),
         (

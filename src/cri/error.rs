@@ -40,6 +40,8 @@ pub enum Operation {
     ListPods,
     /// Hostlet's own name for the lookup of an ID in containerd.
     StoredContainer,
+    /// Hostlet's own name for the lookup and removal of a task in containerd.
+    StoredTask,
 }
 
 impl Operation {
@@ -89,6 +91,7 @@ impl Operation {
             Self::PullImage => "pull_image",
             Self::ListPods => "list_pods",
             Self::StoredContainer => "stored_container",
+            Self::StoredTask => "stored_task",
         }
     }
 }

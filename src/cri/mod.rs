@@ -13,7 +13,7 @@ mod runtime;
 mod types;
 
 pub use calls::{Call, CallSubject, Calls};
-pub use client::{CriClient, Stored, containerd_settings};
+pub use client::{CriClient, Stored, StoredTask, containerd_settings};
 pub use containerd::NAMESPACE as CRI_NAMESPACE;
 pub use error::{CriError, Operation};
 pub use monitor::monitor;

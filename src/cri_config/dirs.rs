@@ -2,10 +2,10 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use super::user_namespaces::remove_mappings;
-use crate::sys::{Mounts, SysError, real_path};
+use crate::sys::{Mounts, SysError, is_missing, real_path};
 use crate::types::PodUid;
 
 /// Why a pod's directory could not be removed.
@@ -59,10 +59,7 @@ pub fn pod_dirs(root: &Path) -> Result<Vec<PodUid>, PodDirError> {
 /// Removes the directory of a pod whose volumes are torn down: hostlet's own files, and empty directories. Blocking. Idempotent. A
 /// directory with anything else remains, with an error that names it.
 pub fn remove_pod_dir(root: &Path, uid: &PodUid, mounts: &dyn Mounts) -> Result<(), PodDirError> {
-    let dir = root.join("pods").join(uid.as_str());
-    if !dir.exists() {
-        return Ok(());
-    }
+    let Some(dir) = pod_dir(root, uid).filter(|dir| dir.exists()) else { return Ok(()) };
     let table = mounts.table().map_err(PodDirError::Mounts)?;
     if let Some(mount) = table.within(&real_path(&dir)).next() {
         return Err(PodDirError::Mounted { path: mount.point.clone() });
@@ -85,10 +82,18 @@ pub fn remove_pod_dir(root: &Path, uid: &PodUid, mounts: &dyn Mounts) -> Result<
     remove_empty(&dir)
 }
 
+/// The directory of a pod; `None` if its UID, which for a pod of the runtime is any text, cannot be the name of one.
+pub(super) fn pod_dir(root: &Path, uid: &PodUid) -> Option<PathBuf> {
+    let mut parts = Path::new(uid.as_str()).components();
+    let is_name =
+        matches!((parts.next(), parts.next()), (Some(Component::Normal(name)), None) if name == uid.as_str());
+    is_name.then(|| root.join("pods").join(uid.as_str()))
+}
+
 fn entries(dir: &Path) -> Result<Vec<PathBuf>, PodDirError> {
     let read = |source| PodDirError::Read { path: dir.to_owned(), source };
     match fs::read_dir(dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) if is_missing(&error) => Ok(Vec::new()),
         other => other.map_err(read)?.map(|entry| entry.map(|e| e.path()).map_err(read)).collect(),
     }
 }
@@ -113,7 +118,7 @@ fn remove_empty_tree(path: &Path) -> Result<(), PodDirError> {
 
 fn ignore_not_found(path: &Path, result: io::Result<()>) -> Result<(), PodDirError> {
     match result {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) if is_missing(&error) => Ok(()),
         other => other.map_err(|source| PodDirError::Remove { path: path.to_owned(), source }),
     }
 }
@@ -147,6 +152,21 @@ mod tests {
             assert!(!dir.exists());
         }
         assert!(pod_dirs(root.path()).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_directory_that_cannot_exist_is_removed() {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("mountinfo"), "").unwrap();
+        fs::create_dir(root.path().join("pods")).unwrap();
+        let precious = root.path().join("etc-hosts");
+        fs::write(&precious, "").unwrap();
+        let long = "x".repeat(300);
+        for uid in ["", ".", "..", "../", "a/../..", "/", &long] {
+            remove_pod_dir(root.path(), &uid.into(), &mounts(root.path())).unwrap();
+            remove_mappings(root.path(), &uid.into()).unwrap();
+        }
+        assert!(precious.exists() && root.path().join("pods").exists());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::config::Config;
 use crate::cri::{RuntimeStatus, Version};
-use crate::ownership::{History, OtherKubelet};
+use crate::ownership::{History, OtherKubelet, Remains, Unrunnable};
 use crate::types::{CgroupDriver, PodRef, PodUid};
 
 /// Why a fact could not be seen.
@@ -239,6 +239,10 @@ pub struct OwnershipFacts {
     pub recorded: std::collections::HashSet<PodUid>,
     /// Kubelets that run.
     pub kubelets: Seen<Vec<OtherKubelet>>,
+    /// What pods that hostlet did not record have on this host.
+    pub remains: Seen<BTreeMap<PodUid, Remains>>,
+    /// The running pods that hostlet cannot take over; only before a first start.
+    pub unrunnable: Seen<Vec<Unrunnable>>,
     /// The runtime's pods; `None` if it does not answer.
     pub pods: Option<BTreeSet<PodRef>>,
     /// Whether the daemon answers on its socket.

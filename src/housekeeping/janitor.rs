@@ -1,13 +1,14 @@
-//! Removes files, logs and cgroups of pods without a worker: those that were removed before this daemon started. Does not
-//! decide which pods are known; the lifecycles pass that in.
+//! Removes files, logs and cgroups of hostlet's own pods without a worker: those that were removed before this daemon started.
+//! Reports those of others and must never touch them. Does not decide which pods are known; the lifecycles pass that in.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::join_all;
+use tokio::sync::watch;
 use tokio::task::JoinError;
 use tokio::time::Instant;
 
@@ -16,13 +17,14 @@ use super::protected_memory::ProtectedMemory;
 use crate::admission::AdmittedPods;
 use crate::cgroup::{Cgroups, ClassResources};
 use crate::cri_config::{UserNamespaces, pod_dirs, remove_pod_dir};
-use crate::lifecycle::Janitor;
+use crate::lifecycle::{Janitor, KnownPods};
 use crate::log::LogLayout;
+use crate::ownership::{OwnPods, about_remains, remains_of_others};
 use crate::pod::AdmittedPod;
 use crate::pod::resources::{pod_cpu_request, pod_memory_request};
 use crate::status::StatusCache;
 use crate::sys::{Mounts, file_work};
-use crate::types::{ContainerId, MemoryProtection, MemoryQos, PodUid, QosClass, QuietPeriod, error_chain};
+use crate::types::{MemoryProtection, MemoryQos, PodUid, QosClass, QuietPeriod, error_chain};
 use crate::volume::Volumes;
 
 /// How long listing the host may be deferred until a quiet period: every pod that starts or terminates requests it.
@@ -50,6 +52,10 @@ pub struct HostJanitor {
     pub pods_limit: Option<Arc<PodsLimit>>,
     /// The ID ranges of pods with user namespaces.
     pub user_namespaces: Arc<UserNamespaces>,
+    /// The record of hostlet's own pods.
+    pub own: OwnPods,
+    /// Where a sentence about what others have here is published; `None` if they have nothing.
+    pub foreign: watch::Sender<Option<String>>,
     /// The record of admitted pods.
     pub admitted: AdmittedPods,
     /// The statuses of pods.
@@ -70,7 +76,12 @@ impl Janitor for HostJanitor {
         or_default(file_work(list).await)
     }
 
-    async fn remove(&self, removed: HashSet<PodUid>, running: HashSet<ContainerId>) {
+    async fn remove(&self, unknown: HashSet<PodUid>, known: KnownPods) {
+        let KnownPods { pods: known, running } = known;
+        let present: HashSet<PodUid> = known.union(&unknown).cloned().collect();
+        self.own.retain(&present, Instant::now());
+        let (removed, foreign): (HashSet<PodUid>, HashSet<PodUid>) =
+            unknown.into_iter().partition(|uid| self.own.has(uid));
         let (root, of) = (self.root_dir.clone(), removed.clone());
         let list = move || {
             let all = listed("directories", pod_dirs(&root)).into_iter();
@@ -80,10 +91,11 @@ impl Janitor for HostJanitor {
             let uids = or_default(file_work(list).await);
             join_all(uids.iter().map(|uid| self.remove_directory(uid))).await
         };
-        let (logs, cgroups) = (self.logs.clone(), self.cgroups.clone());
+        let (logs, cgroups, own) = (self.logs.clone(), self.cgroups.clone(), self.own.clone());
         let remove = move || {
             let failed = logs.remove_pods(&removed).failed;
-            for error in failed.into_iter().chain(logs.remove_dangling_links(&running).failed) {
+            let links = logs.remove_dangling_links(&running, |uid| own.has(uid));
+            for error in failed.into_iter().chain(links.failed) {
                 tracing::warn!(error = error_chain(&error), "cannot remove the logs of a removed pod");
             }
             let Some(cgroups) = cgroups else { return };
@@ -92,7 +104,7 @@ impl Janitor for HostJanitor {
                 log_removal(&uid, "cgroup", cgroups.remove_pod(&uid));
             }
         };
-        let (_, others) = tokio::join!(directories, file_work(remove));
+        let (_, others, ()) = tokio::join!(directories, file_work(remove), self.report(foreign));
         or_default(others);
     }
 
@@ -119,6 +131,33 @@ impl Janitor for HostJanitor {
 }
 
 impl HostJanitor {
+    /// Reports what pods of others have on this host.
+    async fn report(&self, foreign: HashSet<PodUid>) {
+        let is_alone = foreign.is_empty();
+        let look = {
+            let (root, logs, cgroups) = (self.root_dir.clone(), self.logs.clone(), self.cgroups.clone());
+            move || remains_of_others(&root, &logs, cgroups.as_deref(), |uid| !foreign.contains(uid))
+        };
+        let looked = if is_alone { Ok(Ok(BTreeMap::new())) } else { file_work(look).await };
+        let about = match looked {
+            Ok(Ok(others)) => about_remains(&others),
+            // Unknown now; the next sweep is soon enough.
+            Ok(Err(error)) => {
+                tracing::debug!(error = error_chain(&error), "cannot look at what others have here");
+                return;
+            }
+            Err(error) => return tracing::error!(%error, "looking at what others have here panicked"),
+        };
+        let is_news = self.foreign.send_if_modified(|known| {
+            let is_news = *known != about;
+            known.clone_from(&about);
+            is_news
+        });
+        if let Some(about) = about.filter(|_| is_news) {
+            tracing::warn!("on this node {about}");
+        }
+    }
+
     /// Removes the volumes and the directory of a removed pod. A volume on a server that does not respond delays the sweep as long
     /// as a pod waits for one, and keeps only this directory.
     async fn remove_directory(&self, uid: &PodUid) {

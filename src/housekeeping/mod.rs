@@ -1,10 +1,11 @@
-//! Housekeeping on the host: leftovers of removed pods, the limit of all pods together, leftover shims, iptables chains, other kubelets on
+//! Housekeeping on the host: leftovers of removed pods, the limit of all pods together, leftover shims and tasks, iptables chains, other kubelets on
 //! the same runtime, the cgroups of processes that are no pod's, and the daemon's heap. Never touches a running pod.
 
 mod heap_trim;
 mod iptables;
 mod janitor;
 mod leftover_shims;
+mod leftover_tasks;
 mod other_kubelets;
 mod pods_limit;
 mod protected_memory;
@@ -16,6 +17,7 @@ pub use iptables::{
 };
 pub use janitor::HostJanitor;
 pub use leftover_shims::LeftoverShims;
+pub use leftover_tasks::LeftoverTasks;
 pub use other_kubelets::OtherKubelets;
 pub use pods_limit::PodsLimit;
 pub use protected_memory::ProtectedMemory;

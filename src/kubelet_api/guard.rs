@@ -14,7 +14,7 @@ use super::auth::{
     AuthenticationError, Authenticator, AuthorizationError, Authorizer, StreamingVerbs, attributes,
 };
 use super::connection_use::Refused;
-use super::listen::ClientCertificates;
+use super::listen::{Client, ClientCertificates};
 use crate::types::error_chain;
 
 /// Who may do what.
@@ -39,10 +39,15 @@ enum Refusal {
 impl Guard {
     async fn check(&self, request: &Parts) -> Result<(), Refusal> {
         let certificates = request.extensions.get::<ClientCertificates>().cloned().unwrap_or_default();
-        let user = self.authenticator.user(&certificates.0, &request.headers).await;
+        let client = request.extensions.get::<Client>();
+        let source = client.map(|client| client.source.to_string()).unwrap_or_default();
+        let user = self.authenticator.user(&source, &certificates.0, &request.headers).await;
         let user = user.map_err(Refusal::Unauthenticated)?;
         let wanted = attributes(&request.method, request.uri.path(), self.streaming);
-        Ok(self.authorizer.check(&user, &wanted).await?)
+        self.authorizer.check(&user, &wanted).await?;
+        // Not only with the answer, which may take long.
+        client.into_iter().for_each(|client| client.let_in.set());
+        Ok(())
     }
 }
 
@@ -65,6 +70,7 @@ impl IntoResponse for Refusal {
                     AuthenticationError::None => {}
                     AuthenticationError::Certificate(_)
                     | AuthenticationError::Token
+                    | AuthenticationError::Protocol(_)
                     | AuthenticationError::Review(_) => {
                         tracing::info!(
                             error = error_chain(error),

@@ -1,8 +1,9 @@
 //! Accepts connections and serves requests on them: HTTP/1.1, and HTTP/2 where TLS agrees on it. Knows no path.
 //!
 //! Whoever reaches the port can open connections, with credentials or without. Each one is bounded in time while nothing comes of it, and
-//! all together in number.
+//! all together in number: those on which nobody was let in make room for others.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -24,18 +25,19 @@ use rustls_pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use super::connection_use::ConnectionUse;
+use super::connections::{Connections, LetIn, Source};
 
 /// Pause after a failed accept, most likely because of too many open files.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Maximum number of connections; more wait for one to end.
+/// Maximum number of connections.
 const MOST: usize = 4_096;
 
 /// Listen backlog; the kernel's own limit applies, too.
@@ -156,16 +158,35 @@ pub(super) async fn serve(
     app: Router,
     cancel: &CancellationToken,
 ) {
-    let mut connections = JoinSet::new();
+    serve_at_most(MOST, listener, transport, app, cancel).await;
+}
+
+/// Serves at most this many connections at the same time.
+async fn serve_at_most(
+    most: usize,
+    listener: TcpListener,
+    transport: &Transport,
+    app: Router,
+    cancel: &CancellationToken,
+) {
+    let (mut tasks, mut connections) = (JoinSet::new(), Connections::new(most));
     let graceful = GracefulShutdown::new();
+    let mut numbers = HashMap::new();
     loop {
         tokio::select! {
             // Cancel-safe: waits for a token.
             () = cancel.cancelled() => break,
             // Cancel-safe: a connection is accepted only when returned.
-            accepted = listener.accept(), if connections.len() < MOST => match accepted {
-                Ok((stream, _)) => {
-                    connections.spawn(connection(stream, tls(transport), app.clone(), graceful.watcher()));
+            accepted = listener.accept(), if connections.may_accept() => match accepted {
+                Ok((stream, address)) => {
+                    if let Some(stranger) = connections.make_room() {
+                        AbortHandle::abort(&stranger);
+                    }
+                    let client = Client { source: address.ip().into(), let_in: LetIn::default() };
+                    let (source, let_in) = (client.source, client.let_in.clone());
+                    let task = tasks.spawn(connection(stream, client, tls(transport), app.clone(), graceful.watcher()));
+                    let id = task.id();
+                    numbers.insert(id, connections.add(source, let_in, task));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
@@ -173,7 +194,10 @@ pub(super) async fn serve(
                 }
             },
             // Cancel-safe: an ended task leaves the set only when returned.
-            Some(_) = connections.join_next() => {}
+            Some(ended) = tasks.join_next_with_id() => {
+                let id = ended.map_or_else(|error| error.id(), |(id, ())| id);
+                numbers.remove(&id).into_iter().for_each(|number| connections.remove(number));
+            }
         }
     }
     drop(listener);
@@ -189,10 +213,26 @@ fn tls(transport: &Transport) -> Option<Arc<ServerConfig>> {
     }
 }
 
+/// Who is at the other end of a connection, as far as it is known. In the extensions of its requests.
+#[derive(Clone, Debug)]
+pub(super) struct Client {
+    /// Where it comes from.
+    pub(super) source: Source,
+    /// Whether a request was let in.
+    pub(super) let_in: LetIn,
+}
+
 /// Serves a connection.
-async fn connection(stream: TcpStream, tls: Option<Arc<ServerConfig>>, app: Router, watcher: Watcher) {
+async fn connection(
+    stream: TcpStream,
+    client: Client,
+    tls: Option<Arc<ServerConfig>>,
+    app: Router,
+    watcher: Watcher,
+) {
     let Some(tls) = tls else {
-        return serve_requests(stream, Version::Http1, ClientCertificates::default(), app, watcher).await;
+        let certificates = ClientCertificates::default();
+        return serve_requests(stream, Version::Http1, client, certificates, app, watcher).await;
     };
     match timeout(HANDSHAKE, TlsAcceptor::from(tls).accept(stream)).await {
         Ok(Ok(stream)) => {
@@ -202,7 +242,7 @@ async fn connection(stream: TcpStream, tls: Option<Arc<ServerConfig>>, app: Rout
                 Some(b"h2") => Version::Http2,
                 Some(_) | None => Version::Http1,
             };
-            serve_requests(stream, version, certificates, app, watcher).await;
+            serve_requests(stream, version, client, certificates, app, watcher).await;
         }
         // Port scans and probes of load balancers end here.
         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
@@ -220,13 +260,14 @@ enum Version {
 async fn serve_requests(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     version: Version,
+    client: Client,
     certificates: ClientCertificates,
     app: Router,
     watcher: Watcher,
 ) {
-    let connection_use = ConnectionUse::new();
+    let connection_use = ConnectionUse::new(client.let_in.clone());
     let requests = connection_use.clone();
-    let service = service_fn(move |request| answer(request, &certificates, &app, &requests));
+    let service = service_fn(move |request| answer(request, &client, &certificates, &app, &requests));
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS);
     let mut http2 = builder.http2();
@@ -252,11 +293,13 @@ async fn serve_requests(
 /// The response of the router.
 fn answer(
     mut request: Request<Incoming>,
+    client: &Client,
     certificates: &ClientCertificates,
     app: &Router,
     connection: &ConnectionUse,
 ) -> impl Future<Output = Result<Response, Infallible>> + use<> {
     let in_progress = connection.begin();
+    request.extensions_mut().insert(client.clone());
     request.extensions_mut().insert(certificates.clone());
     let app = app.clone();
     async move { Ok(in_progress.answered(app.oneshot(request.map(Body::new)).await?)) }

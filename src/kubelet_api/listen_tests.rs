@@ -47,6 +47,10 @@ fn server_config(name: &str) -> Arc<ServerConfig> {
 /// Serves the number of the client's certificates at `/`, at `/slow` nothing, at `/endless` a body that does not end, at `/quiet` one that
 /// does not begin, and refuses `/secret`.
 fn serve_app(is_plain: bool) -> Served {
+    serve_app_at_most(MOST, is_plain)
+}
+
+fn serve_app_at_most(most: usize, is_plain: bool) -> Served {
     let listener = bind("127.0.0.1:0".parse().unwrap(), "port", "set another port").unwrap();
     let address = listener.local_addr().unwrap();
     let tls = watch::Sender::new(server_config("host1"));
@@ -66,7 +70,7 @@ fn serve_app(is_plain: bool) -> Served {
     let stop = CancellationToken::new();
     let cancel = stop.clone();
     #[expect(clippy::disallowed_methods, reason = "a task of a test")]
-    tokio::spawn(async move { serve(listener, &transport, app, &cancel).await });
+    tokio::spawn(async move { serve_at_most(most, listener, &transport, app, &cancel).await });
     Served { address, tls, _stop: stop.drop_guard() }
 }
 
@@ -138,6 +142,35 @@ async fn who_sends_nothing_is_disconnected() {
     assert_eq!(until_closed(&mut silent).await, "");
     let elapsed = began.elapsed();
     assert!(elapsed >= HANDSHAKE && elapsed < HANDSHAKE * 2, "{elapsed:?}");
+}
+
+#[tokio::test]
+async fn strangers_who_fill_the_port_make_room_for_others() {
+    const ROOM: usize = 3;
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let served = serve_app_at_most(ROOM, true);
+    let ask = async |stream: &mut TcpStream| {
+        stream.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+        let mut head = [0; 12];
+        timeout(PATIENCE, stream.read_exact(&mut head)).await.expect("it is answered").unwrap();
+        assert_eq!(&head, b"HTTP/1.1 200");
+    };
+    let mut friend = TcpStream::connect(served.address).await.unwrap();
+    ask(&mut friend).await;
+    let mut strangers = Vec::new();
+    for _ in 0..4 * ROOM {
+        strangers.push(TcpStream::connect(served.address).await.unwrap());
+        strangers.push(TcpStream::connect(served.address).await.unwrap());
+        let mut refused = TcpStream::connect(served.address).await.unwrap();
+        refused.write_all(b"GET /secret HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+        strangers.push(refused);
+        ask(&mut TcpStream::connect(served.address).await.unwrap()).await;
+    }
+    // The friend's connection stayed, the first stranger's did not.
+    friend.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await.unwrap();
+    let rest = timeout(PATIENCE, until_closed(&mut friend)).await.expect("it is answered");
+    assert_eq!(rest.matches("HTTP/1.1 200 OK").count(), 1, "{rest}");
+    assert_eq!(timeout(PATIENCE, until_closed(&mut strangers[0])).await.expect("it is closed"), "");
 }
 
 #[tokio::test(start_paused = true)]

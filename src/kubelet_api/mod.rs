@@ -8,6 +8,7 @@ pub mod auth;
 mod checkpoint;
 mod configz;
 mod connection_use;
+mod connections;
 mod container_logs;
 mod debug;
 mod guard;

@@ -8,13 +8,13 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::Janitor;
 use super::testing::{Node, pod};
+use super::{Janitor, KnownPods};
 use crate::cri::Operation;
 use crate::cri::fake::{Fault, OnTerm, Rule, Script};
 use crate::housekeeping::HostJanitor;
 use crate::pod::{AdmittedPod, PodKill, PodPhase, StatusOverride};
-use crate::types::{ContainerId, PodUid};
+use crate::types::PodUid;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -42,9 +42,9 @@ impl Janitor for SlowRemoval {
         self.0.found().await
     }
 
-    async fn remove(&self, gone: HashSet<PodUid>, running: HashSet<ContainerId>) {
+    async fn remove(&self, unknown: HashSet<PodUid>, known: KnownPods) {
         self.1.clone().wait_for(|hangs| !hangs).await.unwrap();
-        self.0.remove(gone, running).await;
+        self.0.remove(unknown, known).await;
     }
 
     async fn share(&self, active: Vec<Arc<AdmittedPod>>) {

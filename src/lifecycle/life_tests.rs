@@ -197,6 +197,29 @@ async fn changed_definitions_are_no_crashes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn requested_restarts_are_no_crashes() {
+    let mut node = Node::new();
+    node.want([pod("p", "u", &["a"])]);
+    let newest = |node: &Node| node.containers().pop().unwrap();
+    let runs = |node: &Node, attempt| node.running("u") == [("a".to_owned(), attempt)];
+    node.until("it runs", SOON, |node| is_running(node, "a")).await;
+    for attempt in 1..7 {
+        node.restart("u", &newest(&node).id).await;
+        node.until("it is replaced", SOON, |node| runs(node, attempt)).await;
+    }
+    node.runtime.exit_container(&newest(&node).id.as_str().into(), 1);
+    node.until("the first crash is restarted at once", 5 * SECOND, |node| runs(node, 7)).await;
+    node.runtime.exit_container(&newest(&node).id.as_str().into(), 1);
+    node.until("the second one waits", 5 * SECOND, |node| {
+        waits_for(node, "a").as_deref() == Some("CrashLoopBackOff")
+    })
+    .await;
+    // A request does not wait for that.
+    node.restart("u", &newest(&node).id).await;
+    node.until("it is started on request", 5 * SECOND, |node| runs(node, 8)).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_deadline_ends_a_hook_and_holds_across_a_restart() {
     let mut node = Node::new();
     node.runtime.script_exec(&["hook"], Exec { takes: 1000 * SECOND, ..Exec::default() });

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ContainerStatus, PodCondition};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::testing::{Node, pod, pod_with};
 use crate::cri::Operation;
 use crate::cri::fake::{Fault, Rule};
-use crate::pod::AdmittedPod;
+use crate::pod::{AdmittedPod, ResizeState};
 
 const SOON: Duration = Duration::from_secs(30);
 const MIB: i64 = 1 << 20;
@@ -106,6 +106,27 @@ async fn a_container_restarts_for_a_resize_if_its_policy_demands_it() {
     node.until("it has completed", SOON, |node| node.events_of("u", "ResizeCompleted") == 2).await;
     node.until("it counts", SOON, |node| status_of(node, "a").restart_count == 1).await;
     assert_eq!(node.events_of("u", "BackOff"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resize_by_a_restart_is_shown_as_completed_with_the_restart() {
+    let mut node = Node::new();
+    let pod = restarting(&pod("p", "u", &["a"]));
+    running(&mut node, &sized(&pod, 1, 10, 1)).await;
+    let shows_completed = |node: &Node, generation: i64| {
+        let shown = node.status("u").and_then(|status| status.observed_generation);
+        shown == Some(generation) && in_progress(node).is_none()
+    };
+    node.until("it is reported", SOON, |node| shows_completed(node, 1)).await;
+    // The runtime answers late, before the restart and after it.
+    for list in [Operation::ListContainers, Operation::ListSandboxes] {
+        node.runtime.faults().add(Rule::new(list, Fault::Delay(Duration::from_secs(1))));
+    }
+    let resize = ResizeState { allocations: 1, pending: None };
+    node.want([AdmittedPod::resized(Pod::clone(&sized(&pod, 1, 20, 2)), resize)]);
+    node.until("it has completed", SOON, |node| shows_completed(node, 2)).await;
+    assert_eq!(status_of(&node, "a").restart_count, 1);
+    assert_eq!(shown(&node, "a"), json!({"cpu": "1", "memory": "20Mi"}));
 }
 
 #[tokio::test(start_paused = true)]

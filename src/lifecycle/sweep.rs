@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt};
 
-use super::Janitor;
+use super::{Janitor, KnownPods};
 use crate::pod::AdmittedPod;
-use crate::types::{ContainerId, PodUid};
+use crate::types::PodUid;
 
 /// The step of a sweep that completed.
 pub(super) enum Swept {
@@ -52,13 +52,13 @@ impl Sweep {
         }
     }
 
-    /// Second step: removes what is left of the `removed` pods; `running` are the containers that run.
-    pub(super) fn remove(&mut self, removed: HashSet<PodUid>, running: HashSet<ContainerId>) {
-        let (janitor, uids) = (self.janitor.clone(), removed.clone());
-        self.step = SweepStep::Removing(removed, async move { janitor.remove(uids, running).await }.boxed());
+    /// Second step: removes what is left of the `unknown` pods.
+    pub(super) fn remove(&mut self, unknown: HashSet<PodUid>, known: KnownPods) {
+        let (janitor, uids) = (self.janitor.clone(), unknown.clone());
+        self.step = SweepStep::Removing(unknown, async move { janitor.remove(uids, known).await }.boxed());
     }
 
-    /// Whether this pod's remains are being removed. If it started now, its new files would be removed too.
+    /// Whether this pod's remains may be being removed. If it started now, its new files would be removed too.
     pub(super) fn is_removing(&self, uid: &PodUid) -> bool {
         match &self.step {
             SweepStep::Removing(removed, _) => removed.contains(uid),

@@ -9,13 +9,13 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::Janitor;
 use super::testing::{Node, pod};
+use super::{Janitor, KnownPods};
 use crate::cri::Operation;
 use crate::cri::fake::{Fault, Rule};
 use crate::housekeeping::HostJanitor;
 use crate::pod::AdmittedPod;
-use crate::types::{ContainerId, PodUid};
+use crate::types::PodUid;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -50,9 +50,9 @@ impl Janitor for OnBadDisk {
         self.janitor.found().await
     }
 
-    async fn remove(&self, gone: HashSet<PodUid>, running: HashSet<ContainerId>) {
+    async fn remove(&self, unknown: HashSet<PodUid>, known: KnownPods) {
         self.while_not(Hangs::Removing).await;
-        self.janitor.remove(gone, running).await;
+        self.janitor.remove(unknown, known).await;
     }
 
     async fn share(&self, active: Vec<Arc<AdmittedPod>>) {
@@ -163,4 +163,44 @@ async fn a_pod_that_may_still_be_in_the_runtime_keeps_its_directory() {
     node.runtime.faults().clear();
     node.runtime.faults().release();
     node.until("nothing is left", 2 * MINUTE, |n| !n.has("u1") && n.directories().is_empty()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_hostlet_did_not_record_is_reported_and_left_alone() {
+    let mut node = Node::new();
+    let theirs = node.root().join("pods/theirs/volumes/data");
+    std::fs::create_dir_all(theirs.parent().unwrap()).unwrap();
+    std::fs::write(&theirs, "precious").unwrap();
+    let log = node.root().join("pod-logs/ns_db_theirs/db/0.log");
+    std::fs::create_dir_all(log.parent().unwrap()).unwrap();
+    std::fs::write(&log, "").unwrap();
+    let link = node.root().join("container-logs/db_ns_db-0123456789ab.log");
+    std::os::unix::fs::symlink(node.root().join("pod-logs/ns_db_theirs/db/1.log"), &link).unwrap();
+    node.leave_directory("ours");
+    node.want([pod("web", "u1", &["c"])]);
+    node.until("hostlet's own is swept", MINUTE, |n| !n.directories().contains(&"ours".to_owned())).await;
+    sleep(5 * MINUTE).await;
+    assert!(theirs.exists() && log.exists() && link.is_symlink());
+    let report = node.foreign.borrow().clone().unwrap();
+    assert!(report.contains("(UID theirs)") && report.contains("rm -r --one-file-system"), "{report}");
+    assert!(!report.contains("u1") && !report.contains("ours"), "{report}");
+
+    // Its owner removes it; and nothing of hostlet's own stays, also if it shows up after the pod.
+    std::fs::remove_dir_all(node.root().join("pods/theirs")).unwrap();
+    std::fs::remove_dir_all(node.root().join("pod-logs/ns_db_theirs")).unwrap();
+    node.want([]);
+    node.until("nothing is reported", 2 * MINUTE, |n| n.foreign.borrow().is_none()).await;
+    node.until("the pod is gone", MINUTE, |n| !n.has("u1")).await;
+    sleep(5 * MINUTE).await;
+    node.leave_foreign_directory("u1");
+    node.until("it is swept", 2 * MINUTE, |n| !n.directories().contains(&"u1".to_owned())).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_hostlet_takes_over_is_its_own_from_then_on() {
+    let mut node = Node::new();
+    crate::pod::testing::run(&node.runtime, &crate::types::PodRef::new("ns", "orphan", "u9"), None).await;
+    node.leave_foreign_directory("u9");
+    node.want([]);
+    node.until("nothing is left", 5 * MINUTE, |n| !n.has("u9") && n.directories().is_empty()).await;
 }

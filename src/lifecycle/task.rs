@@ -36,15 +36,24 @@ const HOUSEKEEPING_DELAY: Duration = Duration::from_millis(200);
 /// Pause before housekeeping tries again while sources or the runtime have not been listed yet.
 const UNREADY_RETRY: Duration = Duration::from_secs(1);
 
+/// What the table knows while the host is swept.
+#[derive(Clone, Debug, Default)]
+pub struct KnownPods {
+    /// The pods that a source names, that have a lifecycle, or of which the runtime may have something.
+    pub pods: HashSet<PodUid>,
+    /// The containers that run.
+    pub running: HashSet<ContainerId>,
+}
+
 /// Cleans up the host around the pods.
 #[async_trait]
 pub trait Janitor: Send + Sync + 'static {
     /// The pods with directories, logs or cgroups on the host. As slow as the disk.
     async fn found(&self) -> HashSet<PodUid>;
 
-    /// Removes what the host has of `removed` pods, and dangling log links except those of `running` containers.
-    /// Errors are logged; the next pass tries again.
-    async fn remove(&self, removed: HashSet<PodUid>, running: HashSet<ContainerId>);
+    /// Removes what the host has of hostlet's own among the `unknown` pods, and dangling log links. Reports the others, which
+    /// somebody else may use. Errors are logged; the next pass tries again.
+    async fn remove(&self, unknown: HashSet<PodUid>, known: KnownPods);
 
     /// Updates what pods share (the QoS cgroups) for this set of active pods.
     async fn share(&self, active: Vec<Arc<AdmittedPod>>);
@@ -465,20 +474,25 @@ impl PodTable {
         self.deliver_kills();
     }
 
-    /// Second step of a sweep: removes what it found of pods that are neither known nor desired nor in the runtime.
+    /// Second step of a sweep: hands over what it found of pods that are neither known nor desired nor in the runtime.
     fn remove_leftovers(&mut self, found: HashSet<PodUid>) {
         let cache = self.pleg.cache();
-        let is_known = |uid: &PodUid| self.lifecycles.phase(uid).is_some() || self.desired.contains_key(uid);
-        let mut removed = found;
-        removed.retain(|uid| !is_known(uid) && !cache.may_have(uid));
-        let mut running = HashSet::new();
+        let mut known = KnownPods {
+            pods: self.lifecycles.all().map(|(pod, _)| pod.uid.clone()).collect(),
+            running: HashSet::new(),
+        };
+        known.pods.extend(self.desired.keys().cloned());
         for pod in cache.pods() {
             if let Ok(status) = cache.get(&pod) {
                 let containers = status.containers.iter().filter(|c| c.state == ContainerState::Running);
-                running.extend(containers.map(|c| c.id.clone()));
+                known.running.extend(containers.map(|c| c.id.clone()));
             }
+            known.pods.insert(pod.uid);
         }
-        self.sweep.remove(removed, running);
+        let is_known = |uid: &PodUid| known.pods.contains(uid) || cache.may_have(uid);
+        let (used, unknown): (Vec<PodUid>, Vec<PodUid>) = found.into_iter().partition(is_known);
+        known.pods.extend(used);
+        self.sweep.remove(unknown.into_iter().collect(), known);
     }
 
     /// Terminates and removes pods in the runtime that have no lifecycle.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::FutureExt;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use parking_lot::Mutex;
@@ -34,6 +35,7 @@ use crate::log::LogLayout;
 use crate::node::NodeAddresses;
 use crate::objects::services::ServiceEnv;
 use crate::objects::{FakeObjects, RuntimeClasses};
+use crate::ownership::OwnPods;
 use crate::pleg::Pleg;
 use crate::pod::AdmittedPod;
 use crate::pod::DesiredPods;
@@ -48,7 +50,7 @@ use crate::status::{
 use crate::store::Store;
 use crate::sys::KernelMounts;
 use crate::telemetry::{Heartbeats, Metrics};
-use crate::types::{CONFIG_SEEN_ANNOTATION, POD_UID_LABEL, PodUid, QuietPeriod, WallClock};
+use crate::types::{CONFIG_SEEN_ANNOTATION, POD_UID_LABEL, PodRef, PodUid, QuietPeriod, WallClock};
 use crate::volume::{NodeAmounts, VolumeSettings, Volumes};
 use crate::worker::{
     EnvAccess, HostAccess, PodSyncer, ReportSinks, RestartRequests, RuntimeAccess, WorkerContext,
@@ -110,6 +112,8 @@ pub(super) struct Node {
     chance: StdRng,
     /// The store on disk, with which a daemon starts.
     disk: Store,
+    /// The record of own pods, of which nothing is lost with a daemon: it waits for the disk before it makes anything.
+    own: OwnPods,
     /// All events so far.
     events: Arc<Mutex<Vec<Reported>>>,
     /// The metrics of all daemons.
@@ -117,6 +121,8 @@ pub(super) struct Node {
     /// The limits on pulls of the next daemon.
     pub(super) pull_limits: PullLimits,
     wanted: DesiredPods,
+    /// What the daemon reports of the pods of others.
+    pub(super) foreign: watch::Sender<Option<String>>,
     /// The runtime's last status.
     pub(super) status: watch::Sender<Option<RuntimeStatus>>,
     daemon: Option<Daemon>,
@@ -129,6 +135,7 @@ struct Daemon {
     status_cache: StatusCache,
     store: Store,
     admitted: AdmittedPods,
+    restarts: RestartRequests,
     heartbeats: Heartbeats,
 }
 
@@ -176,10 +183,12 @@ impl Node {
             wrap_janitor,
             chance: StdRng::seed_from_u64(seed),
             disk: Store::default(),
+            own: OwnPods::default(),
             events: Arc::default(),
             metrics: Metrics::default(),
             pull_limits: PullLimits { serialize: false, max_parallel: None, qps: 0, burst: 0 },
             wanted: DesiredPods { ready: true, ..DesiredPods::default() },
+            foreign: watch::Sender::default(),
             status: watch::Sender::new(Some(ready())),
             daemon: None,
         };
@@ -237,6 +246,7 @@ impl Node {
         };
         let ids = SubordinateIds { user: "no-such-user".to_owned(), program: "/none".into() };
         let user_namespaces = Arc::new(UserNamespaces::new(root.to_owned(), 65_536, 110, ids));
+        let restarts = RestartRequests::new(store.clone());
         let worker_metrics = WorkerMetrics::default();
         worker_metrics.register(&self.metrics);
         let context = WorkerContext {
@@ -273,7 +283,8 @@ impl Node {
                 clock: self.clock.clone(),
             },
             store: store.clone(),
-            restarts: RestartRequests::new(store.clone()),
+            own: self.own.clone(),
+            restarts: restarts.clone(),
             probes: self.probes.clone(),
             hook_client: HttpClient::default(),
             metrics: worker_metrics,
@@ -290,6 +301,8 @@ impl Node {
             protected_memory: ProtectedMemory::default(),
             pods_limit: None,
             user_namespaces,
+            own: self.own.clone(),
+            foreign: self.foreign.clone(),
             admitted: admitted.clone(),
             status_cache: status_cache.clone(),
         };
@@ -319,7 +332,8 @@ impl Node {
         tasks.spawn(pleg.run(cancel.clone()));
         tasks.spawn(status_task.run(cancel.clone()));
         tasks.spawn(table.run(cancel.clone()));
-        self.daemon = Some(Daemon { tasks, cancel, wanted, status_cache, store, admitted, heartbeats });
+        self.daemon =
+            Some(Daemon { tasks, cancel, wanted, status_cache, store, admitted, restarts, heartbeats });
     }
 
     /// Sets or removes the node's address.
@@ -419,6 +433,13 @@ impl Node {
         }
     }
 
+    /// Requests that this container is restarted.
+    pub(super) async fn restart(&self, uid: &str, container: &str) {
+        if let Some(daemon) = &self.daemon {
+            daemon.restarts.request(&uid.into(), &[container.into()]).await;
+        }
+    }
+
     /// Waits until `look` is true; fails after `within` with the node's state.
     pub(super) async fn until(&self, what: &str, within: Duration, look: impl Fn(&Self) -> bool) {
         let deadline = Instant::now() + within;
@@ -493,8 +514,15 @@ impl Node {
         all
     }
 
-    /// Creates a leftover pod directory.
+    /// Creates the directory of a pod of an earlier daemon, which the next one knows.
     pub(super) fn leave_directory(&self, uid: &str) {
+        let recorded = self.own.record(&PodRef::new("default", "left", uid)).now_or_never();
+        recorded.expect("nothing to wait for without a file");
+        self.leave_foreign_directory(uid);
+    }
+
+    /// Creates the directory of another kubelet's pod.
+    pub(super) fn leave_foreign_directory(&self, uid: &str) {
         std::fs::create_dir_all(self.root.path().join("pods").join(uid)).unwrap();
     }
 

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fs;
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 
 use super::error::LogError;
 use super::layout::{LogLayout, file_names, remove_file, remove_tree};
@@ -48,6 +48,14 @@ impl LogLayout {
         Ok(pods)
     }
 
+    /// The pod whose log this is; `None` if it is elsewhere.
+    fn pod_of_log(&self, log: &Path) -> Option<PodUid> {
+        let Component::Normal(pod) = log.strip_prefix(&self.pod_logs_dir).ok()?.components().next()? else {
+            return None;
+        };
+        Some(parse_pod_dir_name(pod.to_str()?)?.uid)
+    }
+
     /// Removes the log directories of the pods in `removed`. Call it only once all sources of pods are ready.
     pub fn remove_pods(&self, removed: &HashSet<PodUid>) -> LogCleanUp {
         let mut done = LogCleanUp::default();
@@ -62,9 +70,13 @@ impl LogLayout {
         done
     }
 
-    /// Removes dangling links. Those of `running` containers are kept, because during a rotation the log is missing for a
-    /// moment (kubernetes/kubernetes#52172).
-    pub fn remove_dangling_links(&self, running: &HashSet<ContainerId>) -> LogCleanUp {
+    /// Removes dangling links to logs of own pods. Those of `running` containers are kept, because during a rotation the log is
+    /// missing for a moment (kubernetes/kubernetes#52172).
+    pub fn remove_dangling_links(
+        &self,
+        running: &HashSet<ContainerId>,
+        is_own: impl Fn(&PodUid) -> bool,
+    ) -> LogCleanUp {
         let mut done = LogCleanUp::default();
         let names = match file_names(&self.containers_dir) {
             Ok(names) => names,
@@ -76,8 +88,9 @@ impl LogLayout {
         for name in names {
             let Some(id) = container_id_of_link(&name) else { continue };
             let link = self.containers_dir.join(&name);
-            // A link with a target elsewhere is not ours.
-            let ours = fs::read_link(&link).is_ok_and(|target| target.starts_with(&self.pod_logs_dir));
+            // A link with a target elsewhere is not ours, nor is one to a log of another kubelet's pod.
+            let ours = fs::read_link(&link)
+                .is_ok_and(|target| self.pod_of_log(&target).is_some_and(|uid| is_own(&uid)));
             let dangles = fs::metadata(&link).is_err_and(|e| e.kind() == ErrorKind::NotFound);
             // The ID in a name may be truncated.
             if ours && dangles && !running.iter().any(|running| running.as_str().starts_with(id)) {
@@ -134,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn only_dangling_links_of_stopped_containers_are_removed() {
+    fn only_dangling_links_of_own_stopped_containers_are_removed() {
         let root = TempDir::new().unwrap();
         let layout = layout(&root);
         let pod = PodRef::new("ns", "web", "uid-1");
@@ -149,15 +162,23 @@ mod tests {
         fs::remove_file(layout.log_file(&pod, "c", 1)).unwrap();
         fs::remove_file(layout.log_file(&pod, "c", 2)).unwrap();
         symlink("/nowhere/0.log", layout.containers_dir.join("x_y_z-dddddddddddd.log")).unwrap();
+        let theirs = layout.pod_logs_dir.join("ns_web_uid-2/c/0.log");
+        symlink(theirs, layout.containers_dir.join("web_ns_c-eeeeeeeeeeee.log")).unwrap();
         symlink(layout.pod_logs_dir.join("gone"), layout.containers_dir.join("notes")).unwrap();
 
-        let done = layout.remove_dangling_links(&HashSet::from([whole, rotating]));
+        let done = layout.remove_dangling_links(&HashSet::from([whole, rotating]), |uid| *uid == pod.uid);
         assert_eq!((done.removed, done.failed.len()), (1, 0));
         let mut left = file_names(&layout.containers_dir).unwrap();
         left.sort();
         assert_eq!(
             left,
-            ["notes", "web_ns_c-aaaaaaaaaaaa.log", "web_ns_c-bbbbbbbbbbbb.log", "x_y_z-dddddddddddd.log"]
+            [
+                "notes",
+                "web_ns_c-aaaaaaaaaaaa.log",
+                "web_ns_c-bbbbbbbbbbbb.log",
+                "web_ns_c-eeeeeeeeeeee.log",
+                "x_y_z-dddddddddddd.log"
+            ]
         );
     }
 
@@ -167,6 +188,6 @@ mod tests {
         let nowhere =
             LogLayout { pod_logs_dir: root.path().join("a"), containers_dir: root.path().join("b") };
         assert!(nowhere.remove_pods(&HashSet::new()).failed.is_empty());
-        assert!(nowhere.remove_dangling_links(&HashSet::new()).failed.is_empty());
+        assert!(nowhere.remove_dangling_links(&HashSet::new(), |_| true).failed.is_empty());
     }
 }

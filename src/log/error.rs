@@ -33,9 +33,6 @@ pub enum LogError {
     /// Something other than a link has the name of a link.
     #[error("{} is not a log link and was left unchanged", path.display())]
     NotALink { path: PathBuf },
-    /// The name of the directory to remove does not have the kubelet's format, because the pod's name looks like a path.
-    #[error("{} is not a pod's log directory and was left unchanged", path.display())]
-    NotAPod { path: PathBuf },
     /// A file, link or directory could not be removed.
     #[error("cannot remove {}", path.display())]
     Remove { path: PathBuf, source: io::Error },

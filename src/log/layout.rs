@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::{LogError, at};
 use super::names::{attempt_of, link_name, log_name, parse_pod_dir_name, pod_dir_name};
-use crate::sys;
+use crate::sys::{self, is_missing};
 use crate::types::{ContainerId, PodRef};
 
 /// Mode of the directories that a log collector must traverse; the directory of all pods is restricted to root.
@@ -99,6 +99,9 @@ impl LogLayout {
         attempt: u32,
         id: &ContainerId,
     ) -> Result<(), LogError> {
+        if !is_a_pod(pod) {
+            return Ok(());
+        }
         let dir = self.container_dir(pod, container);
         for name in file_names(&dir)? {
             if attempt_of(&name) == Some(attempt) {
@@ -109,19 +112,20 @@ impl LogLayout {
         match fs::symlink_metadata(&link) {
             Ok(found) if found.is_symlink() => remove_file(&link),
             Ok(_) => Err(LogError::NotALink { path: link }),
-            Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+            Err(e) if is_missing(&e) => Ok(()),
             Err(source) => Err(LogError::Inspect { path: link, source }),
         }
     }
 
     /// Removes all logs of a pod. Links to them remain until the next clean-up.
     pub fn remove_pod_dir(&self, pod: &PodRef) -> Result<(), LogError> {
-        let path = self.pod_dir(pod);
-        match parse_pod_dir_name(&pod_dir_name(pod)) {
-            Some(_) => remove_tree(&path),
-            None => Err(LogError::NotAPod { path }),
-        }
+        if is_a_pod(pod) { remove_tree(&self.pod_dir(pod)) } else { Ok(()) }
     }
+}
+
+/// Whether hostlet may have made logs of this pod. One that is known only from the runtime may have any name, also that of a path.
+fn is_a_pod(pod: &PodRef) -> bool {
+    parse_pod_dir_name(&pod_dir_name(pod)).is_some()
 }
 
 /// Creates a directory and its parents with `mode`, independent of the umask. An existing one keeps its mode.
@@ -142,7 +146,7 @@ pub(super) fn file_names(dir: &Path) -> Result<Vec<String>, LogError> {
     let failed = |source| LogError::ReadDir { path: dir.to_owned(), source };
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) if is_missing(&e) => return Ok(Vec::new()),
         Err(e) => return Err(failed(e)),
     };
     let mut names = Vec::new();
@@ -165,7 +169,7 @@ pub(super) fn remove_tree(path: &Path) -> Result<(), LogError> {
 
 fn removed(outcome: std::io::Result<()>, path: &Path) -> Result<(), LogError> {
     match outcome {
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+        Err(e) if is_missing(&e) => Ok(()),
         outcome => outcome.map_err(at(|path, source| LogError::Remove { path, source }, path)),
     }
 }
@@ -292,9 +296,20 @@ mod tests {
             PodRef::new("ns", "x", "y/../../containers/ns_web_1"),
             PodRef::new(&bench.layout.containers_dir.join("ns").to_string_lossy(), "web", "1"),
         ] {
-            assert!(matches!(bench.layout.remove_pod_dir(&pod), Err(LogError::NotAPod { .. })));
+            bench.layout.remove_pod_dir(&pod).unwrap();
+            bench.layout.remove_container_logs(&pod, "c", 0, &ContainerId::from("0123456789ab")).unwrap();
         }
         assert!(precious.exists());
+    }
+
+    #[test]
+    fn logs_that_cannot_exist_are_removed() {
+        let bench = bench();
+        let pod = PodRef::new(&"n".repeat(63), &"w".repeat(253), "91bfbf8e-bc69-4d82-8bd0-a527f7510d09");
+        let id = ContainerId::from("0123456789ab");
+        assert!(bench.layout.create_pod_dir(&pod).is_err(), "the name is too long");
+        bench.layout.remove_container_logs(&pod, "c", 0, &id).unwrap();
+        bench.layout.remove_pod_dir(&pod).unwrap();
     }
 
     #[test]

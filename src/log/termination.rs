@@ -1,16 +1,13 @@
 //! A container's termination message (Kubernetes docs, "Determine the Reason for Pod Failure").
 
 use std::collections::VecDeque;
-use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-
-use nix::fcntl::OFlag;
 
 use super::line::LogLine;
 use super::tail::tail_start;
 use crate::cri::ContainerStatus;
+use crate::sys::{Links, open_regular};
 
 /// Maximum bytes read from a termination log, from its end.
 const MAX_MESSAGE: u64 = 4096;
@@ -49,7 +46,7 @@ pub fn termination_message(status: &ContainerStatus) -> String {
 
 /// The last bytes of a file, as text.
 fn read_end(path: &Path) -> io::Result<String> {
-    let mut file = open(path)?;
+    let mut file = open_regular(path, Links::Followed)?;
     let size = file.seek(SeekFrom::End(0))?;
     file.seek(SeekFrom::Start(size.saturating_sub(MAX_MESSAGE)))?;
     let mut bytes = Vec::new();
@@ -60,7 +57,7 @@ fn read_end(path: &Path) -> io::Result<String> {
 
 /// The last lines of a log, both streams in order, at most 2 KiB. Blocks.
 pub fn log_end(path: &Path) -> io::Result<String> {
-    let mut file = open(path)?;
+    let mut file = open_regular(path, Links::Followed)?;
     let start = tail_start(&mut file, MAX_LOG_LINES, LOG_WINDOW)?;
     file.seek(SeekFrom::Start(start))?;
     let mut lines = BufReader::new(file.take(LOG_WINDOW));
@@ -79,15 +76,6 @@ pub fn log_end(path: &Path) -> io::Result<String> {
         end.extend(content);
     }
     Ok(text_of(end.make_contiguous()))
-}
-
-/// Opens a regular file without blocking, because the container may have replaced it, e.g. by a FIFO.
-fn open(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file"));
-    }
-    Ok(file)
 }
 
 /// Converts bytes to text, without a truncated character at the start.

@@ -37,6 +37,7 @@ pub use observe::{AddressObserver, HostObserver, OomKill, OomObserver, OomReport
 pub use own::{OwnNode, OwnNodeWatch};
 pub use pod_cidr::PodCidrTask;
 pub use pressure::{Pressure, Pressures};
+pub use register::FormerDevices;
 pub use settings::NodeSettings;
 pub use status::overdrawn;
 pub use task::StatusTask;

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::pace::Pace;
-use super::register::{Registered, attempt, initial};
+use super::register::{FormerDevices, Registered, attempt, initial};
 use super::request::{RequestError, within};
 use super::status::{set_heartbeats, update};
 use super::{LatestNode, NodeEvent, NodeEvents, NodeFacts, NodeInputs, NodeSettings};
@@ -49,6 +49,7 @@ pub struct StatusTask {
     pending: Vec<NodeEvent>,
     unschedulable: bool,
     last_error: Changed<String>,
+    former_devices: FormerDevices,
     heartbeat: Heartbeat,
 }
 
@@ -81,8 +82,15 @@ impl StatusTask {
             pending: Vec::new(),
             unschedulable: false,
             last_error: Changed::new(),
+            former_devices: FormerDevices::default(),
             heartbeat: Heartbeat::default(),
         }
+    }
+
+    /// Sets the devices that a former kubelet may have advertised to zero.
+    pub fn after(mut self, former_devices: FormerDevices) -> Self {
+        self.former_devices = former_devices;
+        self
     }
 
     /// Answers as this heartbeat.
@@ -147,7 +155,8 @@ impl StatusTask {
             let facts = self.facts().await;
             self.heartbeat.alive_for(REGISTER_REQUESTS * self.settings.request_timeout());
             let (node, events) = initial(&self.settings, &facts, self.clock.now());
-            let error = match attempt(&self.nodes, &node, self.settings.request_timeout()).await {
+            let limit = self.settings.request_timeout();
+            let error = match attempt(&self.nodes, &node, limit, &self.former_devices).await {
                 Ok(Registered::Created(node)) => {
                     tracing::info!(node = self.settings.name, "registered the node");
                     let now = Instant::now();

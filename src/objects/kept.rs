@@ -35,8 +35,31 @@ pub trait Kept: Send + Sync + 'static {
     /// Applies an event.
     fn apply(&mut self, event: Event<Self::Object>);
 
+    /// The key of an object's row.
+    fn key(object: &Self::Object) -> String;
+
+    /// The row with this key, unless nothing is kept of its object.
+    fn row(&self, key: &str) -> Option<impl Serialize>;
+
     /// All of it as rows of the store.
     fn rows(&self) -> impl Iterator<Item = (String, impl Serialize)>;
+}
+
+/// The rows that an event changes.
+enum Rows {
+    None,
+    One(String),
+    All,
+}
+
+impl Rows {
+    fn of<K: Kept>(event: &Event<K::Object>) -> Self {
+        match event {
+            Event::Init | Event::InitApply(_) => Self::None,
+            Event::InitDone => Self::All,
+            Event::Apply(object) | Event::Delete(object) => Self::One(K::key(object)),
+        }
+    }
 }
 
 /// The task that follows the objects of one kind; run by the app.
@@ -60,12 +83,10 @@ impl<K: Kept> KeptTask<K> {
             match event {
                 Ok(event) => {
                     last_error = Changed::new();
-                    // In place, because a cluster may have thousands.
-                    let is_complete = !matches!(event, Event::Init | Event::InitApply(_));
+                    // In place, and one row for one object, because a cluster may have thousands.
+                    let rows = Rows::of::<K>(&event);
                     self.known.send_modify(|known| known.apply(event));
-                    if is_complete {
-                        write(&*self.known.borrow(), &self.store);
-                    }
+                    write(&*self.known.borrow(), &rows, &self.store);
                 }
                 Err(error) => {
                     if last_error.see(error.message.clone()) {
@@ -86,11 +107,121 @@ impl<K: Kept> KeptTask<K> {
 }
 
 /// Stores what is known. An unchanged row costs only a comparison; what is kept so rarely changes.
-fn write<K: Kept>(known: &K, store: &Store) {
-    let mut keys = HashSet::new();
-    for (key, row) in known.rows() {
-        store.put(K::TABLE, &key, &row);
-        keys.insert(key);
+fn write<K: Kept>(known: &K, rows: &Rows, store: &Store) {
+    match rows {
+        Rows::None => {}
+        Rows::One(key) => match known.row(key) {
+            Some(row) => store.put(K::TABLE, key, &row),
+            None => store.remove(K::TABLE, key),
+        },
+        Rows::All => {
+            let mut keys = HashSet::new();
+            for (key, row) in known.rows() {
+                store.put(K::TABLE, &key, &row);
+                keys.insert(key);
+            }
+            store.retain(K::TABLE, |key| keys.contains(key));
+        }
     }
-    store.retain(K::TABLE, |key| keys.contains(key));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use k8s_openapi::api::node::v1::RuntimeClass;
+    use serde_json::json;
+    use tokio::time::{sleep, timeout};
+
+    use super::*;
+    use crate::api::fake::FakeApi;
+    use crate::types::WallClock;
+
+    /// Handlers by class, and how often all rows or one were made.
+    #[derive(Default)]
+    struct Counted {
+        handlers: BTreeMap<String, String>,
+        all: Arc<AtomicUsize>,
+        single: Arc<AtomicUsize>,
+    }
+
+    impl Kept for Counted {
+        type Object = RuntimeClass;
+        const TABLE: Table = Table::RuntimeClasses;
+        const PLURAL: &'static str = "classes";
+
+        fn apply(&mut self, event: Event<RuntimeClass>) {
+            match event {
+                Event::InitApply(class) | Event::Apply(class) => {
+                    self.handlers.insert(Self::key(&class), class.handler);
+                }
+                Event::Delete(class) => drop(self.handlers.remove(&Self::key(&class))),
+                Event::Init | Event::InitDone => {}
+            }
+        }
+
+        fn key(class: &RuntimeClass) -> String {
+            class.metadata.name.clone().unwrap()
+        }
+
+        fn row(&self, key: &str) -> Option<impl Serialize> {
+            self.single.fetch_add(1, Ordering::SeqCst);
+            self.handlers.get(key)
+        }
+
+        fn rows(&self) -> impl Iterator<Item = (String, impl Serialize)> {
+            self.all.fetch_add(1, Ordering::SeqCst);
+            self.handlers.iter().map(|(key, handler)| (key.clone(), handler))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_of_an_object_makes_one_row_and_no_others() {
+        let (api, store) = (FakeApi::new(WallClock::system()), Store::default());
+        let path = |name: &str| format!("/apis/node.k8s.io/v1/runtimeclasses/{name}");
+        let put = |name: &str, handler: &str| {
+            api.put(
+                &path(name),
+                &json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass",
+                "metadata": {"name": name}, "handler": handler}),
+            );
+        };
+        ["a", "b", "gone"].iter().for_each(|name| put(name, "first"));
+        let counted = Counted::default();
+        let (all, single) = (counted.all.clone(), counted.single.clone());
+        let known = watch::Sender::new(counted);
+        let task = KeptTask::new(api.client(), known, store.clone());
+        let cancel = CancellationToken::new();
+        let stored = async |expected: &[(&str, &str)]| {
+            let expected: Vec<(String, String)> =
+                expected.iter().map(|(key, row)| ((*key).to_owned(), (*row).to_owned())).collect();
+            let wait = async {
+                loop {
+                    let mut rows: Vec<(String, String)> =
+                        store.all(Table::RuntimeClasses).into_iter().collect();
+                    rows.sort();
+                    if rows == expected {
+                        return;
+                    }
+                    sleep(Duration::from_millis(1)).await;
+                }
+            };
+            timeout(Duration::from_secs(600), wait).await.unwrap();
+        };
+        let change = async {
+            stored(&[("a", "first"), ("b", "first"), ("gone", "first")]).await;
+            for handler in ["second", "third"] {
+                put("b", handler);
+                stored(&[("a", "first"), ("b", handler), ("gone", "first")]).await;
+            }
+            api.delete(&path("gone"), None);
+            stored(&[("a", "first"), ("b", "third")]).await;
+            cancel.cancel();
+        };
+        tokio::join!(task.run(cancel.clone()), change);
+        assert_eq!((all.load(Ordering::SeqCst), single.load(Ordering::SeqCst)), (1, 3));
+    }
 }

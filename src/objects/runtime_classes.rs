@@ -61,6 +61,14 @@ impl Kept for KnownClasses {
         }
     }
 
+    fn key(class: &RuntimeClass) -> String {
+        class.metadata.name.clone().unwrap_or_default()
+    }
+
+    fn row(&self, key: &str) -> Option<impl Serialize> {
+        self.handlers.get(key)
+    }
+
     fn rows(&self) -> impl Iterator<Item = (String, impl Serialize)> {
         self.handlers.iter().map(|(name, handler)| (name.to_string(), handler))
     }

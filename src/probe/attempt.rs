@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{Container, HTTPGetAction, Probe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::answer::{Answer, Attempt, AttemptError};
+use super::dial::Dialer;
 use super::grpc::{GrpcClient, GrpcTarget};
 use super::http::{HttpClient, HttpError};
 use super::http_get::{http_get_request, or};
@@ -14,6 +15,7 @@ use super::port::resolve_port;
 use super::schedule::Run;
 use super::{exec, tcp, user_agent};
 use crate::cri::RuntimeService;
+use crate::types::PodUid;
 
 /// A probe that cannot be run is tried this often at once.
 const ATTEMPTS: usize = 3;
@@ -21,6 +23,7 @@ const ATTEMPTS: usize = 3;
 /// What probes are run with.
 pub(super) struct Means {
     runtime: Arc<dyn RuntimeService>,
+    dialer: Dialer,
     http: HttpClient,
     grpc: GrpcClient,
     user_agent: String,
@@ -28,10 +31,12 @@ pub(super) struct Means {
 
 impl Means {
     pub(super) fn new(runtime: Arc<dyn RuntimeService>) -> Self {
+        let dialer = Dialer::default();
         Self {
             runtime,
-            http: HttpClient::default(),
-            grpc: GrpcClient::default(),
+            http: HttpClient::new(dialer.clone()),
+            grpc: GrpcClient::new(dialer.clone()),
+            dialer,
             user_agent: user_agent("probe"),
         }
     }
@@ -58,19 +63,22 @@ impl Means {
         let container = run.pod.container(&run.container).ok_or_else(missing)?.spec;
         let probe = run.kind.of(container).ok_or_else(missing)?;
         let limit = timeout(probe);
+        let uid = &run.pod.reference.uid;
         if let Some(action) = &probe.exec {
             let words = action.command.as_deref().unwrap_or_default();
             return exec::probe(&*self.runtime, &run.id, exec::command(words, container), limit).await;
         }
         if let Some(action) = &probe.http_get {
-            return self.http_get(action, container, &run.ip, limit).await;
+            return self.http_get(uid, action, container, &run.ip, limit).await;
         }
         if let Some(action) = &probe.tcp_socket {
             let port = port(&action.port, container)?;
-            return Ok(tcp::probe(or(action.host.as_deref(), &run.ip), port, limit).await);
+            let host = or(action.host.as_deref(), &run.ip);
+            return Ok(tcp::probe(&self.dialer, uid, host, port, limit).await);
         }
         let action = probe.grpc.as_ref().ok_or_else(missing)?;
         let target = GrpcTarget {
+            pod: uid.clone(),
             host: run.ip.clone(),
             port: u16::try_from(action.port).unwrap_or(0),
             service: action.service.clone().unwrap_or_default(),
@@ -81,12 +89,13 @@ impl Means {
 
     async fn http_get(
         &self,
+        uid: &PodUid,
         action: &HTTPGetAction,
         container: &Container,
         ip: &str,
         limit: Duration,
     ) -> Attempt {
-        let request = http_get_request(action, container, ip, &self.user_agent, limit);
+        let request = http_get_request(uid, action, container, ip, &self.user_agent, limit);
         let request = request.map_err(|error| AttemptError::NotSent(error.to_string()))?;
         match self.http.get(&request).await {
             Ok(answer) if (300..400).contains(&answer.status) => {

@@ -7,7 +7,10 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use nix::errno::Errno;
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::TcpStream;
+
+use crate::sys::NameLookups;
+use crate::types::PodUid;
 
 /// Why there is no connection. `Display` is Go's text where it has one for the case.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,24 +46,32 @@ pub(super) enum ConnectError {
     Handshake(String),
 }
 
-/// Connects.
-pub(super) async fn dial(host: &str, port: u16) -> Result<TcpStream, ConnectError> {
-    let failed = |address, error: &io::Error| ConnectError::Dial { address, text: connect_error(error) };
-    if let Ok(ip) = host.parse::<IpAddr>() {
-        let address = SocketAddr::new(ip, port);
-        return TcpStream::connect(address).await.map_err(|error| failed(address, &error));
-    }
-    // A resolver that hangs keeps its thread until it gives up, but not the probe.
-    let found = lookup_host((host, port)).await.map_err(|_| ConnectError::Lookup(host.to_owned()))?;
-    let addresses: Vec<SocketAddr> = found.collect();
-    let mut last = ConnectError::Lookup(host.to_owned());
-    for address in addresses {
-        match TcpStream::connect(address).await {
-            Ok(connected) => return Ok(connected),
-            Err(error) => last = failed(address, &error),
+/// Makes connections. Clones share the lookups of names.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Dialer {
+    names: NameLookups,
+}
+
+impl Dialer {
+    /// Connects for a probe or hook of a pod. A lookup that hangs goes on when the future is dropped.
+    pub(super) async fn dial(&self, pod: &PodUid, host: &str, port: u16) -> Result<TcpStream, ConnectError> {
+        let failed = |address, error: &io::Error| ConnectError::Dial { address, text: connect_error(error) };
+        if let Ok(ip) = host.parse::<IpAddr>() {
+            let address = SocketAddr::new(ip, port);
+            return TcpStream::connect(address).await.map_err(|error| failed(address, &error));
         }
+        let found = self.names.lookup(pod.as_str(), host).await;
+        let found = found.map_err(|_| ConnectError::Lookup(host.to_owned()))?;
+        let mut last = ConnectError::Lookup(host.to_owned());
+        for ip in found.iter() {
+            let address = SocketAddr::new(*ip, port);
+            match TcpStream::connect(address).await {
+                Ok(connected) => return Ok(connected),
+                Err(error) => last = failed(address, &error),
+            }
+        }
+        Err(last)
     }
-    Err(last)
 }
 
 /// Go's text of a failed `connect`.
@@ -78,12 +89,45 @@ pub(super) fn errno_text(number: i32) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use parking_lot::Mutex;
     use tokio::net::TcpListener;
+    use tokio::time::timeout;
 
     use super::*;
 
+    #[test]
+    fn names_that_hang_leave_the_threads_for_files_free() {
+        let (release, hang) = mpsc::channel::<()>();
+        let hang = Mutex::new(hang);
+        let names = NameLookups::new(move |_| {
+            let _ = hang.lock().recv();
+            Ok(Vec::new())
+        });
+        let dialer = Dialer { names };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .max_blocking_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            for pod in 0..20 {
+                let uid = PodUid::from(format!("uid-{pod}"));
+                let dialed = dialer.dial(&uid, "tarpit.example", 80);
+                assert!(timeout(Duration::from_millis(1), dialed).await.is_err());
+            }
+            let file_work = tokio::task::spawn_blocking(|| 7);
+            assert_eq!(timeout(Duration::from_secs(60), file_work).await.unwrap().unwrap(), 7);
+        });
+        drop(release);
+    }
+
     #[tokio::test]
     async fn errors_are_those_of_go() {
+        let dialer = Dialer::default();
+        let dial = async |host: &str, port| dialer.dial(&"uid-1".into(), host, port).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         assert!(dial("127.0.0.1", port).await.is_ok() && dial("localhost", port).await.is_ok());

@@ -13,9 +13,9 @@ use rustls::ClientConfig;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::answer::Answer;
-use super::dial::{ConnectError, dial};
+use super::dial::{ConnectError, Dialer};
 use super::http::{Stream, Watched, alongside, read_stream, unverified};
-use crate::types::{go_duration, go_quoted, join_host_port};
+use crate::types::{PodUid, go_duration, go_quoted, join_host_port};
 
 /// The first pause of a Go client between two attempts to connect.
 const RECONNECT: Duration = Duration::from_secs(1);
@@ -39,6 +39,7 @@ pub(super) struct HealthCheckResponse {
 /// The server to ask.
 #[derive(Clone, Debug)]
 pub(super) struct GrpcTarget {
+    pub(super) pod: PodUid,
     pub(super) host: String,
     pub(super) port: u16,
     pub(super) service: String,
@@ -49,10 +50,16 @@ pub(super) struct GrpcTarget {
 /// Asks servers for their health.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GrpcClient {
+    dialer: Dialer,
     tls: Arc<OnceLock<Arc<ClientConfig>>>,
 }
 
 impl GrpcClient {
+    /// A client that connects with this dialer.
+    pub(super) fn new(dialer: Dialer) -> Self {
+        Self { dialer, tls: Arc::default() }
+    }
+
     /// Probes a server.
     pub(super) async fn probe(&self, target: &GrpcTarget, user_agent: &str, limit: Duration) -> Answer {
         let deadline = Instant::now() + limit;
@@ -96,7 +103,7 @@ impl GrpcClient {
     }
 
     async fn connect(&self, target: &GrpcTarget) -> Result<Watched<Stream>, ConnectError> {
-        let tcp = dial(&target.host, target.port).await?;
+        let tcp = self.dialer.dial(&target.pod, &target.host, target.port).await?;
         if target.tls {
             return Watched::tls(tcp, &target.host, self.tls()?).await;
         }

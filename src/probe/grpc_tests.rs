@@ -52,7 +52,13 @@ async fn server(says: Says) -> Server {
 }
 
 async fn probe(port: u16, limit: Duration) -> Answer {
-    let target = GrpcTarget { host: "127.0.0.1".to_owned(), port, service: "s".to_owned(), tls: false };
+    let target = GrpcTarget {
+        pod: "uid-1".into(),
+        host: "127.0.0.1".to_owned(),
+        port,
+        service: "s".to_owned(),
+        tls: false,
+    };
     GrpcClient::default().probe(&target, "kube-probe/1.37", limit).await
 }
 

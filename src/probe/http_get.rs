@@ -6,10 +6,11 @@ use k8s_openapi::api::core::v1::{Container, HTTPGetAction};
 
 use super::http::{HttpProtocol, HttpRequest};
 use super::port::{PortError, resolve_port};
-use crate::types::{HttpScheme, HttpUrl};
+use crate::types::{HttpScheme, HttpUrl, PodUid};
 
-/// The request to a container of a pod with this address, with this time limit for all of it.
+/// The request to a container of a pod with this UID and address, with this time limit for all of it.
 pub fn http_get_request(
+    uid: &PodUid,
     action: &HTTPGetAction,
     container: &Container,
     pod_ip: &str,
@@ -24,6 +25,7 @@ pub fn http_get_request(
     let headers = action.http_headers.iter().flatten();
     let path = action.path.as_deref().unwrap_or_default();
     Ok(HttpRequest {
+        pod: uid.clone(),
         url: HttpUrl::new(scheme, or(action.host.as_deref(), pod_ip), port, path),
         headers: headers.map(|header| (header.name.clone(), header.value.clone())).collect(),
         user_agent: user_agent.to_owned(),

@@ -57,7 +57,7 @@ pub(super) fn put(store: &Store, pod: &PodUid, found: &PodProbes) {
     let known = found.0.iter().filter(|(_, found)| **found != ContainerProbes::default());
     let rows: Vec<StoredFindings> = known.map(one).collect();
     match rows.is_empty() {
-        true => store.retain(Table::ProbeResults, |key| key != pod.as_str()),
+        true => store.remove(Table::ProbeResults, pod.as_str()),
         false => store.put(Table::ProbeResults, pod.as_str(), &rows),
     }
 }

@@ -5,12 +5,12 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::answer::Answer;
-use super::dial::dial;
-use crate::types::join_host_port;
+use super::dial::Dialer;
+use crate::types::{PodUid, join_host_port};
 
-/// Probes a port.
-pub(super) async fn probe(host: &str, port: u16, limit: Duration) -> Answer {
-    match timeout(limit, dial(host, port)).await {
+/// Probes a port for a pod.
+pub(super) async fn probe(dialer: &Dialer, pod: &PodUid, host: &str, port: u16, limit: Duration) -> Answer {
+    match timeout(limit, dialer.dial(pod, host, port)).await {
         Ok(Ok(_)) => Answer::Success,
         Ok(Err(error)) => Answer::Failure(error.to_string()),
         Err(_) => Answer::Failure(format!("dial tcp {}: i/o timeout", join_host_port(host, port))),
@@ -26,6 +26,8 @@ mod tests {
     #[tokio::test]
     async fn a_connection_is_success_and_a_full_backlog_a_timeout() {
         let second = Duration::from_secs(1);
+        let (dialer, pod) = (Dialer::default(), PodUid::from("uid-1"));
+        let probe = async |host, port, limit| probe(&dialer, &pod, host, port, limit).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         assert_eq!(probe("127.0.0.1", port, second).await, Answer::Success);
@@ -37,7 +39,7 @@ mod tests {
         socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let full = socket.listen(0).unwrap();
         let port = full.local_addr().unwrap().port();
-        let _first = dial("127.0.0.1", port).await.unwrap();
+        let _first = dialer.dial(&pod, "127.0.0.1", port).await.unwrap();
         let text = format!("dial tcp 127.0.0.1:{port}: i/o timeout");
         assert_eq!(probe("127.0.0.1", port, Duration::from_millis(50)).await, Answer::Failure(text));
     }

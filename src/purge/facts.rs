@@ -6,15 +6,16 @@ use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
-
 use crate::config::Config;
 use crate::cri::RuntimeService;
 use crate::cri_config::pod_dirs;
 use crate::housekeeping::{Family, IPTABLES, has_iptables_chains};
-use crate::ownership::{KnownClaim, OtherKubelet, kubelet_listener, other_kubelets, runtime_pods};
+use crate::log::LogLayout;
+use crate::ownership::{
+    KnownClaim, OtherKubelet, kubelet_listener, other_kubelets, recorded_pods, runtime_pods,
+};
 use crate::shutdown::shutdown_files;
-use crate::store::{Store, Table};
+use crate::store::Store;
 use crate::sys::{HostDirs, checkpoints_dir, common_dirs};
 use crate::types::{PodRef, PodUid, error_chain};
 
@@ -38,8 +39,8 @@ pub struct PurgeFacts {
     pub other_kubelets: Result<Vec<OtherKubelet>, Unknown>,
     /// The pods of the runtime; or why they are unknown.
     pub in_runtime: Result<BTreeSet<PodRef>, Unknown>,
-    /// The pods with a directory on this host.
-    pub with_directory: BTreeSet<PodUid>,
+    /// The pods with a directory or logs on this host.
+    pub with_files: BTreeSet<PodUid>,
     /// hostlet's own files that exist.
     pub own_files: Vec<PathBuf>,
     /// What every kubelet makes by these names (checkpoints of containers, records of shutdowns), if nothing in the root directory
@@ -58,7 +59,7 @@ pub struct Unknown(pub String);
 pub async fn purge_facts(config: &Config, dirs: &HostDirs, runtime: &dyn RuntimeService) -> PurgeFacts {
     let unknown = |error: &dyn std::error::Error| Unknown(error_chain(error));
     let store = dirs.store();
-    let recorded = Store::read(&store).map(|store| recorded(&store)).map_err(|error| unknown(&error));
+    let recorded = Store::read(&store).map(|store| recorded_pods(&store)).map_err(|error| unknown(&error));
     let socket = config.runtime.runtime_socket.clone();
     let claim = KnownClaim::read(&dirs.claim());
     let elsewhere = if claim.names(&socket) { Vec::new() } else { claim.sockets() };
@@ -80,9 +81,15 @@ pub async fn purge_facts(config: &Config, dirs: &HostDirs, runtime: &dyn Runtime
         socket,
         other_kubelets: others.map(|found| found.into_iter().chain(kubelet_listener(&dirs.root)).collect()),
         in_runtime,
-        with_directory: pod_dirs(&dirs.root).unwrap_or_default().into_iter().collect(),
+        with_files: pods_with_files(dirs),
         own_files,
     }
+}
+
+fn pods_with_files(dirs: &HostDirs) -> BTreeSet<PodUid> {
+    let logs = LogLayout { pod_logs_dir: dirs.pod_logs.clone(), containers_dir: dirs.container_logs.clone() };
+    let logs = logs.pods().unwrap_or_default().into_iter().map(|(uid, _)| uid);
+    pod_dirs(&dirs.root).unwrap_or_default().into_iter().chain(logs).collect()
 }
 
 /// Checkpoints and the records of shutdowns, if the root directory has only these and the given files, beside what every kubelet
@@ -121,18 +128,6 @@ pub(super) fn remains(dir: &Path) -> Vec<PathBuf> {
 pub fn iptables(config: &Config) -> Vec<(PathBuf, Family)> {
     let programs = IPTABLES.into_iter().filter(|_| config.host.iptables_chains);
     programs.map(|(program, family)| (program.into(), family)).collect()
-}
-
-/// The pods in the store. A row that cannot be read still proves that its pod is hostlet's.
-fn recorded(store: &Store) -> BTreeMap<PodUid, PodRef> {
-    let rows: BTreeMap<String, Value> = store.all(Table::AdmittedPods).into_iter().collect();
-    let keys = store.keys(Table::AdmittedPods).into_iter();
-    let of = |uid: String| {
-        let metadata = rows.get(&uid).map(|row| &row["pod"]["metadata"]);
-        let text = |name: &str| metadata.and_then(|m| m[name].as_str()).unwrap_or("unknown");
-        (PodUid::from(uid.as_str()), PodRef::new(text("namespace"), text("name"), &uid))
-    };
-    keys.map(of).collect()
 }
 
 #[cfg(test)]

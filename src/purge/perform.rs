@@ -156,7 +156,8 @@ impl Purger {
             }
             if !gone.is_empty() {
                 let errors = logs.remove_pods(&gone).failed.into_iter();
-                let errors = errors.chain(logs.remove_dangling_links(&running).failed);
+                let errors =
+                    errors.chain(logs.remove_dangling_links(&running, |uid| gone.contains(uid)).failed);
                 failed.extend(errors.map(|error| PurgeError::Logs(error_chain(&error))));
             }
             failed

@@ -77,8 +77,7 @@ pub fn purge_plan(facts: PurgeFacts) -> Result<PurgePlan, Obstacle> {
         Ok(recorded) => recorded,
         // Without any pod it does not matter whose they are.
         Err(why)
-            if facts.in_runtime.as_ref().is_ok_and(|pods| pods.is_empty())
-                && facts.with_directory.is_empty() =>
+            if facts.in_runtime.as_ref().is_ok_and(|pods| pods.is_empty()) && facts.with_files.is_empty() =>
         {
             tracing::debug!(%why, "the store cannot be read, and there are no pods");
             Default::default()
@@ -102,12 +101,12 @@ pub fn purge_plan(facts: PurgeFacts) -> Result<PurgePlan, Obstacle> {
     let (pods, foreign): (Vec<PodRef>, Vec<PodRef>) =
         in_runtime.into_iter().partition(|pod| recorded.contains_key(&pod.uid));
     let is_alone = foreign.is_empty() && other_kubelets.is_empty();
-    // Another kubelet may have made them, if hostlet has no files here.
-    let has_chains = facts.has_chains && is_alone && !facts.own_files.is_empty();
-    // It may have made these, if another kubelet had a pod here, or hostlet has no files.
-    let has_only_ours = is_alone && facts.with_directory.iter().all(|uid| recorded.contains_key(uid));
+    let has_only_ours = is_alone && facts.with_files.iter().all(|uid| recorded.contains_key(uid));
     let mut files = facts.own_files;
-    if has_only_ours && !files.is_empty() {
+    // Another kubelet may have made all of these, if it has a pod here, or hostlet has no files.
+    let may_be_ours = has_only_ours && !files.is_empty();
+    let has_chains = facts.has_chains && may_be_ours;
+    if may_be_ours {
         files.extend(facts.common_files);
     }
     let uids = recorded.into_keys().collect();
@@ -128,7 +127,7 @@ mod tests {
             daemon_runs: false,
             recorded: Ok(recorded.iter().map(|name| (pod(name).uid, pod(name))).collect()),
             in_runtime: Ok(in_runtime.iter().map(|name| pod(name)).collect()),
-            with_directory: Default::default(),
+            with_files: Default::default(),
             own_files: vec!["/var/lib/kubelet/hostlet".into()],
             socket: "/run/a.sock".into(),
             elsewhere: Vec::new(),
@@ -157,9 +156,9 @@ mod tests {
             purge_plan(facts).unwrap().files.contains(&checkpoints)
         };
         assert!(with(facts(&["a"], &["a"])));
-        assert!(with(PurgeFacts { with_directory: [pod("a").uid].into(), ..facts(&["a"], &[]) }));
+        assert!(with(PurgeFacts { with_files: [pod("a").uid].into(), ..facts(&["a"], &[]) }));
         assert!(!with(facts(&["a"], &["a", "theirs"])));
-        assert!(!with(PurgeFacts { with_directory: [pod("theirs").uid].into(), ..facts(&["a"], &[]) }));
+        assert!(!with(PurgeFacts { with_files: [pod("theirs").uid].into(), ..facts(&["a"], &[]) }));
         assert!(!with(PurgeFacts { own_files: Vec::new(), ..facts(&[], &[]) }));
     }
 
@@ -196,6 +195,8 @@ mod tests {
     fn the_chains_are_left_to_another_kubelet() {
         assert!(purge_plan(facts(&["a"], &["a"])).unwrap().has_chains);
         assert!(!purge_plan(facts(&["a"], &["a", "theirs"])).unwrap().has_chains);
+        let of_another_runtime = PurgeFacts { with_files: [pod("theirs").uid].into(), ..facts(&["a"], &[]) };
+        assert!(!purge_plan(of_another_runtime).unwrap().has_chains);
         let never_here = PurgeFacts { own_files: Vec::new(), ..facts(&[], &[]) };
         assert!(!purge_plan(never_here).unwrap().has_chains);
     }
@@ -215,7 +216,7 @@ mod tests {
         };
         assert!(matches!(purge_plan(lost(&["any"])), Err(Obstacle::StoreUnreadable(_))));
         assert!(purge_plan(lost(&[])).is_ok());
-        let with_directory = PurgeFacts { with_directory: [pod("a").uid].into(), ..lost(&[]) };
-        assert!(matches!(purge_plan(with_directory), Err(Obstacle::StoreUnreadable(_))));
+        let with_files = PurgeFacts { with_files: [pod("a").uid].into(), ..lost(&[]) };
+        assert!(matches!(purge_plan(with_files), Err(Obstacle::StoreUnreadable(_))));
     }
 }

@@ -126,6 +126,8 @@ pub struct ControlServer {
     pub store: watch::Receiver<Option<String>>,
     /// Leftover shims that cannot be killed.
     pub shims: watch::Receiver<Option<String>>,
+    /// What pods of others have on this host.
+    pub foreign: watch::Receiver<Option<String>>,
     /// Other kubelets on this runtime.
     pub kubelets: watch::Receiver<Option<String>>,
     /// Who else can read the API server's credentials.
@@ -256,6 +258,7 @@ impl ControlServer {
             trouble: self.node_problem().map(|problem| problem.to_string()),
             store: self.store.borrow().clone(),
             shims: self.shims.borrow().clone(),
+            foreign: self.foreign.borrow().clone(),
             kubelets: self.kubelets.borrow().clone(),
             credentials: self.exposure.borrow().clone(),
             certificate: self.certificate_view(),
@@ -338,6 +341,7 @@ impl ControlServer {
             changed = self.store.changed() => changed.is_ok(),
             // Never changes with a runtime other than containerd.
             Ok(()) = self.shims.changed() => true,
+            Ok(()) = self.foreign.changed() => true,
             Ok(()) = self.kubelets.changed() => true,
             // Neither changes on a standalone host.
             Ok(()) = self.exposure.changed() => true,

@@ -176,6 +176,9 @@ impl ControlServer {
             archives: &archives,
             now,
         });
+        let foreign = self.foreign.borrow();
+        explanation.also.extend(foreign.as_ref().map(|foreign| format!("On this node {foreign}.")));
+        drop(foreign);
         explanation.also.extend(self.shims.borrow().as_ref().map(|shims| format!("On this node {shims}.")));
         explanation
     }

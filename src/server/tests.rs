@@ -134,6 +134,7 @@ impl Bench {
             preload: None,
             store: watch::channel(None).1,
             shims: watch::channel(None).1,
+            foreign: watch::channel(None).1,
             usage: watch::channel(None).1,
             metrics: Metrics::default(),
             probe_metrics: Metrics::default(),

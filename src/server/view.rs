@@ -26,6 +26,9 @@ pub struct NodeView {
     /// Leftover containerd processes that cannot be terminated, if any. They do not affect pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shims: Option<String>,
+    /// What pods of others have on this host, if anything. hostlet leaves it alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub foreign: Option<String>,
     /// Other kubelets on the same container runtime, if any. They may remove this node's pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubelets: Option<String>,

@@ -22,7 +22,7 @@ use crate::cri::RuntimeService;
 use crate::log::LogLayout;
 use crate::pleg::Cache;
 use crate::pod::{ExternalVolume, ExternalVolumes};
-use crate::sys::{MountTable, PathWork, SpaceUsage, filesystem_usage, slow_work, tree_usage};
+use crate::sys::{PathWork, SpaceUsage, filesystem_usage, slow_work, tree_usage};
 use crate::types::{PodUid, WallClock, error_chain, sleep_until};
 
 /// Maximum number of parallel measurements of each kind: one that takes long delays no other pod's.
@@ -278,7 +278,7 @@ async fn measure(
             None => nothing,
         },
         Part::External(name) => match places.external.get(name) {
-            Some(volume) => external(&settings.clock, &paths, name, volume).await,
+            Some(volume) => external(&settings.clock, &paths, &places.pod.uid, name, volume).await,
             None => nothing,
         },
     };
@@ -303,10 +303,16 @@ async fn volume(clock: &WallClock, name: &str, place: &VolumePlace) -> Outcome {
 }
 
 /// A server that does not respond blocks a thread for its volumes, but no measurement of others.
-async fn external(clock: &WallClock, paths: &PathWork, name: &str, volume: &ExternalVolume) -> Outcome {
+async fn external(
+    clock: &WallClock,
+    paths: &PathWork,
+    uid: &PodUid,
+    name: &str,
+    volume: &ExternalVolume,
+) -> Outcome {
     let dir = volume.dir.clone();
-    // The unit is what blocks, so it need not be looked up among the mounts.
-    let measured = paths.run(&volume.unit, &MountTable::default(), move || filesystem_usage(&dir)).await;
+    let work = move || filesystem_usage(&dir);
+    let measured = paths.run(uid.as_str(), &volume.unit, &volume.dir, work).await;
     let measured = measured.map_err(|source| MeasureError::Volume { source })?;
     let filesystem = measured.map_err(|source| MeasureError::Files { source })?;
     let space = SpaceUsage { bytes: filesystem.used, inodes: filesystem.inodes_used() };

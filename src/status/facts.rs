@@ -70,6 +70,8 @@ pub struct PodFacts {
     pub removed: Vec<ContainerStatus>,
     /// What is enforced of its resources while a resize is under way.
     pub actuated: Option<Arc<Actuated>>,
+    /// How many allocated resizes the worker has taken up.
+    pub allocations: u32,
     /// Whether its runtime handler supports recursive read-only mounts.
     pub recursive_read_only: bool,
     /// It has terminated and released its resources on the host.

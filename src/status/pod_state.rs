@@ -28,9 +28,11 @@ pub(super) struct NodeInputs<'a> {
 /// One pod in one lifecycle.
 #[derive(Default)]
 pub(super) struct PodState {
-    pub(super) pod: Option<Arc<AdmittedPod>>,
+    pod: Option<Arc<AdmittedPod>>,
+    /// Its next version, with a resize that its worker has not taken up: it would look as if it had completed.
+    resized: Option<Arc<AdmittedPod>>,
     /// None before its worker's first sync: nothing is reported until then.
-    pub(super) facts: Option<PodFacts>,
+    facts: Option<PodFacts>,
     /// Termination messages of its containers.
     pub(super) termination_messages: BTreeMap<ContainerId, String>,
     /// The object whose status was merged last.
@@ -47,6 +49,27 @@ struct Reported {
 }
 
 impl PodState {
+    /// Takes in a version of the pod.
+    pub(super) fn set_pod(&mut self, pod: Arc<AdmittedPod>) {
+        let is_behind = |facts: &PodFacts| {
+            matches!(facts.progress, super::PodProgress::Active) && facts.allocations < pod.resize.allocations
+        };
+        if self.facts.as_ref().is_some_and(is_behind) {
+            self.resized = Some(pod);
+        } else {
+            self.resized = None;
+            self.pod = Some(pod);
+        }
+    }
+
+    /// Takes in what its worker knows.
+    pub(super) fn set_facts(&mut self, facts: PodFacts) {
+        self.facts = Some(facts);
+        if let Some(pod) = self.resized.take() {
+            self.set_pod(pod);
+        }
+    }
+
     /// The observed pod, with what its worker knows beyond that; none while that is unknown.
     pub(super) fn observed(&self, cache: &Cache) -> Option<Arc<PodStatus>> {
         let facts = self.facts.as_ref()?;

@@ -135,13 +135,13 @@ impl StatusTask {
             match update {
                 StatusUpdate::Desired(pod) => {
                     let entry = self.pods.entry(uid.clone()).or_default();
-                    entry.state.pod = Some(pod);
+                    entry.state.set_pod(pod);
                     self.schedule(uid);
                 }
                 StatusUpdate::Observed => self.schedule(uid),
                 StatusUpdate::Facts(facts) => {
                     let entry = self.pods.entry(uid.clone()).or_default();
-                    entry.state.facts = Some(*facts);
+                    entry.state.set_facts(*facts);
                     self.schedule(uid);
                 }
                 StatusUpdate::Ended => {
@@ -182,9 +182,12 @@ impl StatusTask {
         let Some(entry) = self.pods.get_mut(uid).filter(|entry| !entry.is_reading) else { return };
         entry.due = None;
         let Some(observed) = entry.state.observed(&self.sources.observed) else {
-            // While it cannot be inspected, termination messages may be unread: whoever waits removes their containers.
-            if !entry.state.is_known() {
-                entry.waiting.clear();
+            // While it cannot be inspected, termination messages may be unread: whoever waits removes their containers. An
+            // inspection that succeeds again is no change, so nobody reports it.
+            match entry.state.is_known() {
+                true if !entry.waiting.is_empty() => self.schedule(uid),
+                true => {}
+                false => entry.waiting.clear(),
             }
             return;
         };

@@ -50,6 +50,17 @@ impl Contents {
         true
     }
 
+    /// Removes a row. Returns whether there was one.
+    pub(super) fn remove(&mut self, table: Table, key: &str) -> bool {
+        let row_key = (table, key.to_owned());
+        let changed = self.rows.remove(&row_key).is_some();
+        if changed {
+            self.unwritten.insert(row_key);
+            self.version += 1;
+        }
+        changed
+    }
+
     /// Removes the rows of a table whose key does not match. Returns whether anything changed.
     pub(super) fn retain(&mut self, table: Table, keep: impl Fn(&str) -> bool) -> bool {
         let removed: Vec<Key> = self

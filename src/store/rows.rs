@@ -85,6 +85,13 @@ impl Store {
         }
     }
 
+    /// Removes a row, if there is one.
+    pub fn remove(&self, table: Table, key: &str) {
+        if self.contents().remove(table, key) {
+            self.shared.changed.notify_one();
+        }
+    }
+
     /// Removes the rows of a table whose key does not match.
     pub fn retain(&self, table: Table, keep: impl Fn(&str) -> bool) {
         if self.contents().retain(table, keep) {

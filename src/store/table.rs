@@ -6,6 +6,10 @@
 pub enum Table {
     /// Admitted pods that have not terminated.
     AdmittedPods,
+    /// Pods of which hostlet made something on this host, until nothing is left of them.
+    OwnPods,
+    /// That a former kubelet may have advertised devices on the Node.
+    FormerDevices,
     /// Requested starts of containers that must run at most once.
     RequestedStarts,
     /// The preStop hooks of a pod's containers that have begun.
@@ -50,8 +54,10 @@ pub(super) enum Pace {
 }
 
 impl Table {
-    pub(super) const ALL: [Self; 14] = [
+    pub(super) const ALL: [Self; 16] = [
         Self::AdmittedPods,
+        Self::OwnPods,
+        Self::FormerDevices,
         Self::RequestedStarts,
         Self::PreStops,
         Self::Restarts,
@@ -72,6 +78,8 @@ impl Table {
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::AdmittedPods => "admitted-pods/1",
+            Self::OwnPods => "own-pods/1",
+            Self::FormerDevices => "former-devices/1",
             Self::RequestedStarts => "asked-starts/1",
             Self::PreStops => "pre-stops/1",
             Self::Restarts => "restarts/1",
@@ -93,6 +101,9 @@ impl Table {
             // Without its row, a pod whose manifest breaks is lost.
             Self::AdmittedPods => Pace::Soon,
             // The caller waits for the write. The removal may wait.
+            Self::OwnPods => Pace::Soon,
+            // Losing its removal sets what others advertise to zero once more. It changes once.
+            Self::FormerDevices => Pace::Soon,
             Self::RequestedStarts | Self::PreStops | Self::Restarts | Self::EndedByShutdown => Pace::Soon,
             // The caller waits for the write of an intent. Losing the latest record makes pods pull again.
             Self::PullIntents | Self::PulledImages => Pace::Soon,

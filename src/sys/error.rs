@@ -168,6 +168,15 @@ pub enum SysError {
         /// The directory.
         path: PathBuf,
     },
+    /// There is something in the directory or file on which something was mounted.
+    #[error(
+        "{} has content of its own, which is not deleted: it was written while nothing was mounted there; move it away",
+        path.display()
+    )]
+    MountPointInUse {
+        /// The mount point.
+        path: PathBuf,
+    },
     /// A killed process does not exit.
     #[error("cannot kill the process {pid}")]
     Kill {

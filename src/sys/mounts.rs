@@ -18,6 +18,10 @@ use super::{Inside, SysError};
 /// The program that mounts what needs a helper.
 const MOUNT: &str = "mount";
 
+/// Prefixes of the types of filesystems that are not served by this kernel alone.
+const REMOTE: [&str; 12] =
+    ["nfs", "cifs", "smb", "fuse", "ceph", "9p", "virtiofs", "autofs", "afs", "lustre", "beegfs", "gpfs"];
+
 /// A mount, as seen by this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
@@ -29,6 +33,13 @@ pub struct Mount {
     pub origin: Origin,
     /// Whether what is mounted below it here is seen by others, and the reverse (`shared` of mount_namespaces(7)).
     pub is_shared: bool,
+}
+
+impl Mount {
+    /// Whether its filesystem is not served by this kernel alone, so that accessing it may block as long as others do not respond.
+    pub fn is_remote(&self) -> bool {
+        REMOTE.iter().any(|remote| self.filesystem.starts_with(remote))
+    }
 }
 
 /// A directory of a filesystem, wherever that is mounted.
@@ -161,6 +172,9 @@ pub trait Mounts: Send + Sync + 'static {
 
     /// Unmounts the topmost mount at `path`.
     fn unmount(&self, path: &Path) -> Result<(), SysError>;
+
+    /// The same, and what its filesystem waits for of its server fails, for all mounts of it (`umount -f`).
+    fn force_unmount(&self, path: &Path) -> Result<(), SysError>;
 }
 
 /// Whether the kernel can keep the content of a tmpfs out of swap: Linux 6.3 and later, outside of user namespaces.
@@ -227,9 +241,17 @@ impl Mounts for KernelMounts {
     }
 
     fn unmount(&self, path: &Path) -> Result<(), SysError> {
-        let unmounted = umount2(path, MntFlags::UMOUNT_NOFOLLOW);
-        unmounted.map_err(|errno| SysError::Unmount { path: path.to_owned(), source: io::Error::from(errno) })
+        unmount(path, MntFlags::empty())
     }
+
+    fn force_unmount(&self, path: &Path) -> Result<(), SysError> {
+        unmount(path, MntFlags::MNT_FORCE)
+    }
+}
+
+fn unmount(path: &Path, flags: MntFlags) -> Result<(), SysError> {
+    let unmounted = umount2(path, MntFlags::UMOUNT_NOFOLLOW | flags);
+    unmounted.map_err(|errno| SysError::Unmount { path: path.to_owned(), source: io::Error::from(errno) })
 }
 
 #[cfg(test)]

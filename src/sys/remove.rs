@@ -1,6 +1,7 @@
 //! Removes a directory tree. Never follows a symbolic link and never crosses a mount, whose content belongs to someone else.
 
 use std::ffi::{CString, OsStr};
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -18,6 +19,13 @@ use super::SysError;
 const DIRECTORY: OFlag =
     OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
 
+/// Whether the error says that nothing is at a path, which includes paths at which nothing can be: one with a name that is too long
+/// for the filesystem, or below a file.
+pub fn is_missing(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidFilename, NotADirectory, NotFound};
+    matches!(error.kind(), NotFound | InvalidFilename | NotADirectory)
+}
+
 /// Removes `path`: a directory tree, a file, or a link but not its target. Idempotent. Fails at the first mount. Blocking. Uses three
 /// open files and constant stack for any depth: nested directories are first moved up to the top level.
 pub fn remove_tree(path: &Path) -> Result<(), SysError> {
@@ -26,7 +34,8 @@ pub fn remove_tree(path: &Path) -> Result<(), SysError> {
         errno => SysError::Remove { path: path.to_owned(), source: io::Error::from(errno) },
     };
     match remove(path) {
-        Ok(()) | Err(Errno::ENOENT) => Ok(()),
+        Ok(()) => Ok(()),
+        Err(errno) if is_missing(&io::Error::from(errno)) => Ok(()),
         Err(errno) => Err(failed(errno)),
     }
 }
@@ -121,6 +130,28 @@ fn names(dir: &OwnedFd) -> Result<Vec<CString>, Errno> {
     Ok(names)
 }
 
+/// Removes the directory or file on which something was mounted, if it is empty. What was written there while nothing was mounted is
+/// somebody's data. Idempotent. Blocking.
+pub fn remove_mount_point(path: &Path) -> Result<(), SysError> {
+    let failed = |source| SysError::Remove { path: path.to_owned(), source };
+    let used = || SysError::MountPointInUse { path: path.to_owned() };
+    let removed = match fs::symlink_metadata(path) {
+        Ok(found) if found.is_dir() => fs::remove_dir(path),
+        Ok(found) if found.len() > 0 => return Err(used()),
+        Ok(_) => fs::remove_file(path),
+        Err(error) => Err(error),
+    };
+    match removed {
+        Ok(()) => Ok(()),
+        Err(error) if is_missing(&error) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Err(used()),
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+            Err(SysError::Mounted { path: path.to_owned() })
+        }
+        Err(error) => Err(failed(error)),
+    }
+}
+
 /// The canonical path, because mounts are listed without symbolic links. A missing path is unchanged.
 pub fn real_path(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
@@ -128,7 +159,6 @@ pub fn real_path(path: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::os::unix::fs::symlink;
 
     use super::*;
@@ -165,6 +195,29 @@ mod tests {
         remove_tree(&at("dir/file")).unwrap();
         assert!(!at("dir/file").exists());
         remove_tree(&at("nowhere/at/all")).unwrap();
+        // Nothing can be there.
+        fs::write(at("file"), "").unwrap();
+        for impossible in [at(&"x".repeat(256)), at(&"x".repeat(256)).join("y"), at("file/below")] {
+            remove_tree(&impossible).unwrap();
+            remove_mount_point(&impossible).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_mount_point_with_content_is_kept() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |path: &str| root.path().join(path);
+        fs::create_dir_all(at("dir/sub")).unwrap();
+        fs::write(at("file"), "precious").unwrap();
+        for path in ["dir", "file"] {
+            assert!(matches!(remove_mount_point(&at(path)), Err(SysError::MountPointInUse { .. })), "{path}");
+        }
+        assert!(at("dir/sub").exists() && at("file").exists());
+        fs::write(at("file"), "").unwrap();
+        for path in ["dir/sub", "dir", "file", "file"] {
+            remove_mount_point(&at(path)).unwrap();
+            assert!(!at(path).exists(), "{path}");
+        }
     }
 
     #[test]

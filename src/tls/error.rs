@@ -49,6 +49,9 @@ pub enum TlsError {
     /// A client's certificate is not of the authorities, or not valid now.
     #[error("it is not a valid client certificate of the authorities")]
     Client(#[source] rustls::Error),
+    /// A client's certificate does not say whom it is for in a way that counts.
+    #[error("its subject has {0}")]
+    Subject(&'static str),
     /// The authorities are unusable.
     #[error("the certificate authorities of clients cannot be used")]
     Authorities(#[source] VerifierBuilderError),

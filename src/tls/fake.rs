@@ -6,12 +6,12 @@ use jiff::Timestamp;
 use rustls_pki_types::CertificateSigningRequestDer;
 use rustls_pki_types::pem::PemObject;
 use x509_cert::der::Decode;
-use x509_cert::der::oid::AssociatedOid;
+use x509_cert::der::oid::{AssociatedOid, ObjectIdentifier};
 use x509_cert::ext::Extension;
-use x509_cert::request::{CertReq, ExtensionReq};
+use x509_cert::request::{CertReq, CertReqInfo, ExtensionReq};
 
 use super::issue::{Certified, encode, issue};
-use super::name::distinguished_name;
+use super::name::{distinguished_name, name};
 use super::{PrivateKey, TlsError};
 
 /// A certificate authority with a key of its own.
@@ -33,8 +33,7 @@ impl FakeAuthority {
 
     /// Signs a request: a certificate as PEM that is valid from `start` for this long.
     pub fn issue(&self, request: &str, start: Timestamp, lifetime: Duration) -> Result<String, TlsError> {
-        let der = CertificateSigningRequestDer::from_pem_slice(request.as_bytes()).map_err(TlsError::Pem)?;
-        let request = CertReq::from_der(&der).map_err(TlsError::Decode)?.info;
+        let request = decode(request)?;
         let mut extensions = Vec::new();
         for attribute in request.attributes.iter().filter(|attribute| attribute.oid == ExtensionReq::OID) {
             for value in attribute.values.iter() {
@@ -42,6 +41,21 @@ impl FakeAuthority {
             }
         }
         self.sign(encode(&request.subject)?, encode(&request.public_key)?, (start, lifetime), extensions)
+    }
+
+    /// The same for somebody else than was requested, with these attributes by their OID.
+    pub fn issue_to(
+        &self,
+        subject: &[(&'static str, &'static str)],
+        request: &str,
+        start: Timestamp,
+        lifetime: Duration,
+    ) -> Result<String, TlsError> {
+        let attribute =
+            |(oid, text): &(&'static str, &'static str)| (ObjectIdentifier::new_unwrap(oid), *text);
+        let subject = name(&subject.iter().map(attribute).collect::<Vec<_>>()).map_err(TlsError::Encode)?;
+        let key = encode(&decode(request)?.public_key)?;
+        self.sign(encode(&subject)?, key, (start, lifetime), Vec::new())
     }
 
     /// The authority's own certificate as PEM.
@@ -63,4 +77,9 @@ impl FakeAuthority {
         let validity = (start, start + lifetime);
         issue(Certified { issuer, subject, key, validity, extensions }, &self.0)
     }
+}
+
+fn decode(request: &str) -> Result<CertReqInfo, TlsError> {
+    let der = CertificateSigningRequestDer::from_pem_slice(request.as_bytes()).map_err(TlsError::Pem)?;
+    Ok(CertReq::from_der(&der).map_err(TlsError::Decode)?.info)
 }

@@ -10,6 +10,9 @@ use x509_cert::name::{Name, RdnSequence, RelativeDistinguishedName};
 pub(super) const ORGANIZATION: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.10");
 pub(super) const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 
+/// The UID of a user (upstream `asn1.X509UID`).
+pub(super) const USER_ID: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.4.1.57683.2");
+
 /// The name with these two attributes.
 pub(super) fn distinguished_name(organization: &str, common_name: &str) -> der::Result<Name> {
     name(&[(ORGANIZATION, organization), (COMMON_NAME, common_name)])
@@ -20,7 +23,8 @@ pub(super) fn common_name(common_name: &str) -> der::Result<Name> {
     name(&[(COMMON_NAME, common_name)])
 }
 
-fn name(attributes: &[(ObjectIdentifier, &str)]) -> der::Result<Name> {
+/// The name with these attributes.
+pub(super) fn name(attributes: &[(ObjectIdentifier, &str)]) -> der::Result<Name> {
     let mut names = RdnSequence::default();
     for (oid, text) in attributes {
         let value = match PrintableStringRef::new(*text) {

@@ -16,12 +16,13 @@ use rustls::{
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use x509_cert::Certificate;
+use x509_cert::der::Any;
 use x509_cert::der::Decode;
-use x509_cert::der::asn1::{Ia5StringRef, PrintableStringRef, TeletexStringRef, Utf8StringRef};
+use x509_cert::der::asn1::{BmpString, Ia5StringRef, PrintableStringRef, TeletexStringRef, Utf8StringRef};
 use x509_cert::name::Name;
 
 use super::TlsError;
-use super::name::{COMMON_NAME, ORGANIZATION};
+use super::name::{COMMON_NAME, ORGANIZATION, USER_ID};
 
 /// The oldest permitted version of TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -183,8 +184,10 @@ pub struct ClientAuthorities {
 /// Whom a certificate is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
-    /// Its common name.
+    /// Its common name; empty without one.
     pub common_name: String,
+    /// The UID of the user; empty without one.
+    pub uid: String,
     /// Its organizations.
     pub organizations: Vec<String>,
 }
@@ -220,29 +223,42 @@ impl ClientAuthorities {
         let verified = self.verifier.verify_client_cert(certificate, intermediates, UnixTime::now());
         verified.map_err(TlsError::Client)?;
         let certificate = Certificate::from_der(certificate).map_err(TlsError::Decode)?;
-        Ok(Subject::of(certificate.tbs_certificate().subject()))
+        Subject::of(certificate.tbs_certificate().subject())
     }
 }
 
 impl Subject {
-    /// The subject with this name. Of several common names the last one counts, as in Go.
-    fn of(name: &Name) -> Self {
-        let mut subject = Self { common_name: String::new(), organizations: Vec::new() };
+    /// The subject with this name. Of several common names the last one counts, as in Go; a UID is unique, as upstream.
+    fn of(name: &Name) -> Result<Self, TlsError> {
+        let mut subject = Self { common_name: String::new(), uid: String::new(), organizations: Vec::new() };
         for attribute in name.iter() {
-            let value = &attribute.value;
-            let text = Utf8StringRef::try_from(value)
-                .map(|text| text.as_str().to_owned())
-                .or_else(|_| PrintableStringRef::try_from(value).map(|text| text.as_str().to_owned()))
-                .or_else(|_| TeletexStringRef::try_from(value).map(|text| text.as_str().to_owned()))
-                .or_else(|_| Ia5StringRef::try_from(value).map(|text| text.as_str().to_owned()));
-            match (attribute.oid, text) {
-                (COMMON_NAME, Ok(text)) => subject.common_name = text,
-                (ORGANIZATION, Ok(text)) => subject.organizations.push(text),
+            let text = || text(&attribute.value).ok_or(TlsError::Subject("a part that is no text"));
+            match attribute.oid {
+                COMMON_NAME => subject.common_name = text()?,
+                ORGANIZATION => subject.organizations.push(text()?),
+                USER_ID if !subject.uid.is_empty() => return Err(TlsError::Subject("several UIDs")),
+                USER_ID => {
+                    subject.uid = text()?;
+                    if subject.uid.is_empty() {
+                        return Err(TlsError::Subject("an empty UID"));
+                    }
+                }
                 _ => {}
             }
         }
-        subject
+        Ok(subject)
     }
+}
+
+/// A value of one of the types of text that Go reads.
+fn text(value: &Any) -> Option<String> {
+    Utf8StringRef::try_from(value)
+        .map(|text| text.as_str().to_owned())
+        .or_else(|_| PrintableStringRef::try_from(value).map(|text| text.as_str().to_owned()))
+        .or_else(|_| TeletexStringRef::try_from(value).map(|text| text.as_str().to_owned()))
+        .or_else(|_| Ia5StringRef::try_from(value).map(|text| text.as_str().to_owned()))
+        .or_else(|_| value.decode_as::<BmpString>().map(|text| text.to_string()))
+        .ok()
 }
 
 #[cfg(test)]
@@ -304,8 +320,11 @@ mod tests {
             let identity = Some((certificate.as_bytes(), key.as_bytes()));
             ServerTls::default().config(identity, Some(&authorities)).unwrap()
         };
-        let admin =
-            Subject { common_name: "admin".to_owned(), organizations: vec!["system:masters".to_owned()] };
+        let admin = Subject {
+            common_name: "admin".to_owned(),
+            uid: String::new(),
+            organizations: vec!["system:masters".to_owned()],
+        };
         let (seen, version) =
             handshake(config(), client(Some(&identity(&authority, "admin")))).await.unwrap();
         assert_eq!(

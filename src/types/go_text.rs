@@ -66,6 +66,23 @@ pub fn go_float(number: f64) -> String {
     general(&format!("{number:e}"), number.to_string())
 }
 
+/// An integer as Go's `strconv` reads it without a given base: `0x1f`, `0b11`, `0o17`, and a leading zero means octal.
+pub fn go_integer(text: &str) -> Option<i128> {
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let (radix, digits) = match unsigned.as_bytes() {
+        [b'0', b'x' | b'X', ..] => (16, &unsigned[2..]),
+        [b'0', b'o' | b'O', ..] => (8, &unsigned[2..]),
+        [b'0', b'b' | b'B', ..] => (2, &unsigned[2..]),
+        [b'0', _, ..] => (8, &unsigned[1..]),
+        _ => (10, unsigned),
+    };
+    if digits.starts_with(['+', '-']) {
+        return None;
+    }
+    let magnitude = i128::from_str_radix(digits, radix).ok()?;
+    Some(if text.starts_with('-') { -magnitude } else { magnitude })
+}
+
 /// A finite number of single precision in Go's `%g` format.
 pub fn go_float32(number: f32) -> String {
     general(&format!("{number:e}"), number.to_string())
@@ -133,6 +150,30 @@ mod tests {
             (f64::NAN, "NaN"),
         ] {
             assert_eq!(go_float(number), text);
+        }
+    }
+
+    #[test]
+    fn integers_are_read_like_go() {
+        for (text, number) in [
+            ("110", Some(110)),
+            ("+7", Some(7)),
+            ("-999", Some(-999)),
+            ("0", Some(0)),
+            ("0110", Some(72)),
+            ("-0x1F", Some(-31)),
+            ("0o17", Some(15)),
+            ("0b101", Some(5)),
+            ("18446744073709551616", Some(1 << 64)),
+            ("08", None),
+            ("", None),
+            ("-", None),
+            ("--5", None),
+            ("0x-5", None),
+            ("1.5", None),
+            ("5m", None),
+        ] {
+            assert_eq!(go_integer(text), number, "{text:?}");
         }
     }
 

@@ -38,7 +38,7 @@ pub use conflated::Conflated;
 pub use error_chain::error_chain;
 pub use event::{EventKind, PodEvent};
 pub use go_json::go_json;
-pub use go_text::{go_duration, go_float, go_float32, go_quoted};
+pub use go_text::{go_duration, go_float, go_float32, go_integer, go_quoted};
 pub use http_url::{HttpScheme, HttpUrl, LocationError, join_host_port};
 pub use ids::{ContainerId, PodUid, SandboxId};
 pub use image_reference::{ImageReference, ImageReferenceError, with_default_tag, without_tag};

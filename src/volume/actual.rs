@@ -12,6 +12,7 @@ use super::error::HostError;
 use super::kinds::host_path::Found;
 use super::layout::{DATA, Kind, PodLayout};
 use crate::sys::{Mount, MountTable, Mounts, real_path};
+use crate::types::PodUid;
 
 /// The filesystem type of volumes in memory.
 const TMPFS: &str = "tmpfs";
@@ -72,6 +73,8 @@ pub(super) struct Leftover {
     pub(super) dir: Option<PathBuf>,
     /// The directory of its ready marker, if it exists.
     pub(super) meta: Option<PathBuf>,
+    /// Whether its content outlives the pod and is only mounted there.
+    pub(super) is_external: bool,
     /// How many mounts of the volume itself are on it.
     pub(super) mounts: usize,
     /// Whether there is a foreign mount on it or in it.
@@ -98,16 +101,19 @@ pub(super) fn read_actual(
 }
 
 fn root_of(root: &Path, mounts: &MountTable) -> Result<Root, HostError> {
-    let Some(metadata) = if_there(root, "look at", fs::symlink_metadata(root))? else {
-        return Ok(Root::Absent);
-    };
-    let root = real_path(root);
-    Ok(match mounts.at(&root).last() {
-        _ if !metadata.is_dir() => Root::NotADirectory,
+    // The volume's path may be a link, which is not followed.
+    let real = root.parent().map_or_else(PathBuf::new, real_path).join(root.file_name().unwrap_or_default());
+    let mounted = match mounts.at(&real).last() {
         None => Root::Directory,
         Some(mount) if mount.filesystem == TMPFS => Root::Tmpfs,
         Some(mount) if mount.filesystem == HUGETLBFS => Root::HugePages,
-        Some(_) => Root::Foreign,
+        // Not looked at: a filesystem that a container mounted there may not respond.
+        Some(_) => return Ok(Root::Foreign),
+    };
+    Ok(match if_there(root, "look at", fs::symlink_metadata(root))? {
+        None => Root::Absent,
+        Some(metadata) if metadata.is_dir() => mounted,
+        Some(_) => Root::NotADirectory,
     })
 }
 
@@ -197,14 +203,34 @@ pub(super) fn leftovers(layout: &PodLayout, mounts: &dyn Mounts) -> Result<Vec<L
             name,
             dir: Some(layout.volumes(kind).join(&entry)),
             meta,
+            is_external: kind.is_external(),
             mounts: own,
             foreign,
         });
     }
     found.extend(metas.into_iter().map(|meta| {
         let name = meta.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Leftover { name, dir: None, meta: Some(meta), mounts: 0, foreign: false }
+        Leftover { name, dir: None, meta: Some(meta), is_external: false, mounts: 0, foreign: false }
     }));
+    Ok(found)
+}
+
+/// The plugins of a pod's volumes that hostlet does not have, as the names of their directories. Another kubelet set these volumes up,
+/// and nobody would take them down.
+pub fn unknown_plugins(root: &Path, uid: &PodUid) -> Result<Vec<String>, HostError> {
+    let Some(layout) = PodLayout::new(root, uid) else { return Ok(Vec::new()) };
+    let mut found = Vec::new();
+    for plugins in [layout.plugins(), layout.devices()] {
+        for name in entries(&plugins)? {
+            let is_known =
+                Kind::ALL.iter().any(|kind| plugins == layout.plugins() && name == kind.dir_name());
+            if !is_known && !entries(&plugins.join(&name))?.is_empty() {
+                found.push(name.to_string_lossy().into_owned());
+            }
+        }
+    }
+    found.sort();
+    found.dedup();
     Ok(found)
 }
 

@@ -242,9 +242,8 @@ fn check_host_path(path: &Path, path_type: host_path::PathType) -> Result<(), Ho
 /// first. Missing volumes are no error. Never removes across a mount, and never unmounts foreign mounts. Blocking. `root` is
 /// the daemon's directory.
 pub fn tear_down(root: &Path, uid: &PodUid, mounts: &dyn Mounts) -> Result<(), VolumeError> {
-    let Some(layout) = PodLayout::new(root, uid) else {
-        return Err(VolumeError::Look(HostError::Uid(uid.to_string())));
-    };
+    // A UID that is no name of a directory, as one from the runtime may be, has no volumes.
+    let Some(layout) = PodLayout::new(root, uid) else { return Ok(()) };
     // A container's part of a volume, before the volume.
     sub_path::clean(&layout, mounts).map_err(|error| VolumeError::Look(error.into()))?;
     let mut result = Ok(());

@@ -98,9 +98,6 @@ pub enum HostError {
         /// The path.
         path: std::path::PathBuf,
     },
-    /// A UID that cannot be the name of a directory.
-    #[error("{0:?} is not the UID of a pod")]
-    Uid(String),
     /// A host path is not of the required type. The wording is upstream's.
     #[error("{0}")]
     HostPath(String),

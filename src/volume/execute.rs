@@ -15,7 +15,7 @@ use super::files::{Files, parents};
 use super::kinds::host_path::Make;
 use super::layout::{DATA, DIR_MODE, NEW_DATA, PARENT_MODE, POD_MODE, ROOT_MODE, group_dir_mode};
 use super::plan::Operation;
-use crate::sys::{MountCall, Mounts, SysError, real_path, remove_tree};
+use crate::sys::{MountCall, Mounts, SysError, real_path, remove_mount_point, remove_tree};
 use crate::types::Quantity;
 
 /// Mode of a directory created for a `hostPath`.
@@ -41,6 +41,7 @@ pub(super) fn execute(operation: &Operation, mounts: &dyn Mounts) -> Result<(), 
         Operation::Discard { dir, name } => Ok(remove_tree(&dir.join(name))?),
         Operation::Unmount { dir } => Ok(mounts.unmount(dir)?),
         Operation::Remove { dir } => remove(dir, mounts),
+        Operation::RemoveMountPoint { dir } => Ok(remove_mount_point(dir)?),
     }
 }
 

@@ -188,3 +188,38 @@ fn a_volume_that_others_have_with_another_group_is_told_when_it_is_mounted() {
     assert_eq!(warning(&volume, "uid-3"), Some(expected));
     assert_eq!(warning(&volume, "uid-3"), None, "it is mounted already");
 }
+
+#[test]
+fn what_a_container_wrote_below_a_mount_that_it_did_not_see_is_kept() {
+    let host = Host::new();
+    let disk = tempfile::tempdir().unwrap();
+    host.mount(&local(disk.path()), UID).unwrap();
+    // The container's runtime has another mount namespace, and the program made its database in the bare directory.
+    let database = host.at("volumes/kubernetes.io~local-volume/pv-1/database");
+    fs::write(&database, "precious").unwrap();
+    let error = tear_down(host.root.path(), &UID.into(), &host.mounts).unwrap_err();
+    let text = crate::types::error_chain(&error);
+    assert!(text.contains("pv-1 has content of its own"), "{text}");
+    assert!(database.exists() && host.mounts.points().is_empty());
+    fs::remove_file(&database).unwrap();
+    tear_down(host.root.path(), &UID.into(), &host.mounts).unwrap();
+    assert!(!host.at("volumes/kubernetes.io~local-volume/pv-1").exists());
+}
+
+#[test]
+fn volumes_of_plugins_that_hostlet_does_not_have_are_found() {
+    use crate::volume::unknown_plugins;
+    let host = Host::new();
+    let found = || unknown_plugins(host.root.path(), &UID.into()).unwrap();
+    assert!(found().is_empty());
+    for path in [
+        "volumes/kubernetes.io~empty-dir/a",
+        "volumes/kubernetes.io~iscsi",
+        "volumes/kubernetes.io~csi/pvc-1/mount",
+        "volumeDevices/kubernetes.io~csi/pvc-2",
+        "volumeDevices/kubernetes.io~fc/pvc-3",
+    ] {
+        fs::create_dir_all(host.at(path)).unwrap();
+    }
+    assert_eq!(found(), ["kubernetes.io~csi", "kubernetes.io~fc"]);
+}

@@ -91,9 +91,19 @@ impl PodLayout {
         is_name.then(|| Self { dir: root.join("pods").join(uid) })
     }
 
+    /// The directory of its volumes, with one directory for each plugin.
+    pub(super) fn plugins(&self) -> PathBuf {
+        self.dir.join("volumes")
+    }
+
+    /// The same of its block devices.
+    pub(super) fn devices(&self) -> PathBuf {
+        self.dir.join("volumeDevices")
+    }
+
     /// The directory of its volumes of one kind.
     pub(super) fn volumes(&self, kind: Kind) -> PathBuf {
-        self.dir.join("volumes").join(kind.dir_name())
+        self.plugins().join(kind.dir_name())
     }
 
     /// The directory of a volume.

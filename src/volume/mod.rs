@@ -9,7 +9,7 @@
 //!
 //! For each volume: the desired state (`desired`, from the spec by its kind in `kinds/`, and from the objects, claims and tokens of
 //! `sources`), the actual state (`actual`, from disk and mounts alone), the operations between the two (`plan`, pure), executed
-//! by `execute`; mounts of what outlives the pod are the exception (`external`). A `reconciler` does that repeatedly for one pod; `task` owns the reconcilers.
+//! by `execute`; mounts of what outlives the pod are the exception (`external`, `remote`). A `reconciler` does that repeatedly for one pod; `task` owns the reconcilers.
 
 mod actual;
 mod apply;
@@ -26,13 +26,16 @@ mod plan;
 mod read;
 mod reconciler;
 mod remembered;
+mod remote;
 mod sources;
 mod sub_path;
 mod task;
 #[cfg(test)]
 mod testing;
+mod threads;
 mod token;
 
+pub use actual::unknown_plugins;
 pub use apply::{Mounted, PodVolumes, tear_down};
 pub use desired::NodeAmounts;
 pub use error::{ContentError, HostError, VolumeError, VolumeProblem, VolumeStep};

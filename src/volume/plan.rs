@@ -39,6 +39,8 @@ pub(super) enum Operation {
     Unmount { dir: PathBuf },
     /// Removes the directory with its content, unless something is mounted there.
     Remove { dir: PathBuf },
+    /// Removes the empty directory on which the volume was mounted.
+    RemoveMountPoint { dir: PathBuf },
 }
 
 /// The operations for one volume, and their result.
@@ -185,7 +187,11 @@ pub(super) fn tear_down(left: &Leftover) -> Result<Vec<Operation>, HostError> {
             return Err(HostError::ForeignMount { path: dir.clone() });
         }
         operations.extend((0..left.mounts).map(|_| Operation::Unmount { dir: dir.clone() }));
-        operations.push(Operation::Remove { dir: dir.clone() });
+        let dir = dir.clone();
+        operations.push(match left.is_external {
+            true => Operation::RemoveMountPoint { dir },
+            false => Operation::Remove { dir },
+        });
     }
     Ok(operations)
 }

@@ -3,6 +3,7 @@
 //! this pod.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,11 +18,13 @@ use super::error::{VolumeError, VolumeProblem};
 use super::layout::{Kind, PodLayout};
 use super::metrics::{PodShare, VolumeMetrics};
 use super::remembered::remember;
+use super::remote::{find, unmount_all};
 use super::sources::Sources;
 use super::task::NodeLabels;
+use super::threads::VolumeThreads;
 use crate::objects::ObjectSource;
 use crate::pod::{AdmittedPod, ExternalVolume, ExternalVolumes};
-use crate::sys::{MountTable, Mounts, PathWork, file_work};
+use crate::sys::{MountTable, Mounts, PathError, file_work, path_unit};
 use crate::types::{Backoff, BackoffPolicy, Conflated, PodRef, PodUid, WallClock, error_chain, sleep_until};
 
 /// Delay until a failure is retried without a request. Changes of objects are handled at once.
@@ -46,12 +49,34 @@ pub(super) struct Shared {
     pub(super) node: NodeAmounts,
     pub(super) labels: NodeLabels,
     pub(super) mounts: Arc<dyn Mounts>,
-    pub(super) paths: PathWork,
+    pub(super) threads: VolumeThreads,
     pub(super) objects: Arc<dyn ObjectSource>,
     pub(super) clock: WallClock,
     pub(super) changed: Conflated<()>,
     pub(super) metrics: VolumeMetrics,
     pub(super) external: watch::Sender<ExternalVolumes>,
+}
+
+impl Shared {
+    /// Performs work on a path that a pod named.
+    pub(super) async fn on_path<T: Send + 'static>(
+        &self,
+        uid: &PodUid,
+        path: &Path,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, PathError> {
+        let (mounts, named) = (self.mounts.clone(), path.to_owned());
+        // Without the mounts, each path counts as a separate filesystem.
+        let unit = file_work(move || path_unit(&named, &mounts.table().unwrap_or_default())).await;
+        let unit = unit.unwrap_or_else(|_| path.to_owned());
+        self.threads.paths.run(uid.as_str(), &unit, path, work).await
+    }
+
+    /// The mounts of the host; none if they cannot be read.
+    async fn mount_table(&self) -> MountTable {
+        let mounts = self.mounts.clone();
+        file_work(move || mounts.table()).await.ok().and_then(Result::ok).unwrap_or_default()
+    }
 }
 
 /// A request to a reconciler.
@@ -145,7 +170,7 @@ impl VolumeReconciler {
             // Cancel-safe: work that was begun ends on its own thread. A new request of the worker takes precedence.
             () = reply.closed() => return,
             // Cancel-safe: see above.
-            results = work_on_paths(&applied.tasks, &self.layout, &self.shared) => results,
+            results = work_on_paths(&applied.tasks, &self.uid, &self.layout, &self.shared) => results,
         };
         let mut volumes = self.finish(applied, results);
         self.share.set_up(&pod, &volumes, began.elapsed());
@@ -177,7 +202,7 @@ impl VolumeReconciler {
         self.sources.renew(self.shared.clock.now()).await;
         let before = std::mem::take(&mut self.problems);
         let applied = self.apply(subject).await;
-        let results = work_on_paths(&applied.tasks, &self.layout, &self.shared).await;
+        let results = work_on_paths(&applied.tasks, &self.uid, &self.layout, &self.shared).await;
         self.finish(applied, results);
         if self.problems != before {
             for problem in &self.problems {
@@ -233,18 +258,14 @@ impl VolumeReconciler {
         self.subject = None;
         self.sources = Sources::new(self.shared.objects.clone());
         self.retry = None;
+        let (layout, shared) = (self.layout.clone(), self.shared.clone());
+        let find = move || find(&layout, &*shared.mounts);
+        // The panic itself is logged by the panic hook.
+        let found = file_work(find).await.map_err(|_| VolumeError::Ended)?;
+        let found = found.map_err(|error| VolumeError::Look(error.into()))?;
+        unmount_all(found, &self.uid, &self.shared.threads, &self.shared.mounts).await?;
         let (shared, uid) = (self.shared.clone(), self.uid.clone());
         let down = move || apply::tear_down(&shared.root, &uid, &*shared.mounts);
-        let remote = self.layout.volumes(Kind::Nfs);
-        let looked_at = remote.clone();
-        if file_work(move || looked_at.exists()).await.unwrap_or(false) {
-            // To unmount takes long if the server is to be sent something and does not respond.
-            return match self.shared.paths.run(&remote, &MountTable::default(), down).await {
-                Ok(done) => done,
-                Err(error) => Err(VolumeError::Look(error.into())),
-            };
-        }
-        // The panic itself is logged by the panic hook.
         file_work(down).await.unwrap_or(Err(VolumeError::Ended))
     }
 
@@ -261,35 +282,30 @@ impl VolumeReconciler {
 /// Performs work on paths that others named. A path on a server that does not respond delays only this pod.
 async fn work_on_paths(
     tasks: &[(String, PathTask)],
+    uid: &PodUid,
     layout: &PodLayout,
     shared: &Arc<Shared>,
 ) -> PathResults {
-    if tasks.is_empty() {
-        return Vec::new();
-    }
-    let table = mount_table(shared).await;
     let works = tasks.iter().map(async |(name, task)| {
-        let unit = match task {
-            PathTask::Check { path, .. } => path,
-            PathTask::Mount(external) => &external.unit,
-        };
         let work = {
             let (task, name, layout, shared) = (task.clone(), name.clone(), layout.clone(), shared.clone());
             move || apply::perform(&task, &name, &shared.root, &layout, &*shared.mounts)
         };
-        let done = match shared.paths.run(unit, &table, work).await {
+        let done = match task {
+            PathTask::Check { path, .. } => shared.on_path(uid, path, work).await,
+            PathTask::Mount(external) => {
+                let is_local = external.kind == Kind::LocalVolume;
+                let threads = if is_local { &shared.threads.local_volumes } else { &shared.threads.paths };
+                threads.run(uid.as_str(), &external.unit, &external.unit, work).await
+            }
+        };
+        let done = match done {
             Ok(done) => done,
-            Err(error) => Err(apply::delayed(task, name, layout, &mount_table(shared).await, error)),
+            Err(error) => Err(apply::delayed(task, name, layout, &shared.mount_table().await, error)),
         };
         (name.clone(), done.map(|warning| (task.mounted(layout), warning)))
     });
     join_all(works).await
-}
-
-/// The mounts of the host. Without them, each path counts as a separate filesystem.
-async fn mount_table(shared: &Arc<Shared>) -> MountTable {
-    let mounts = shared.mounts.clone();
-    file_work(move || mounts.table()).await.ok().and_then(Result::ok).unwrap_or_default()
 }
 
 fn until(now: Timestamp, then: Timestamp) -> Duration {

@@ -8,11 +8,14 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::layout::{POD_MODE, PodLayout};
-use crate::sys::{InsideError, Mounts, PathError, SysError, open_inside, real_path, remove_tree};
+use crate::sys::{InsideError, Mounts, PathError, SysError, open_inside, real_path, remove_mount_point};
 use crate::types::PodUid;
 
 /// Mode of the file that a file is mounted on.
 const FILE_MODE: u32 = 0o640;
+
+/// How far below the directory of all subpaths their mount points are: volume, container, index.
+const DEPTH: usize = 3;
 
 /// A part of a volume for one mount of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +69,7 @@ pub(super) fn prepare(
     let target = layout.sub_path(&part.volume, &part.container, part.index);
     if target.symlink_metadata().is_ok() {
         unmount_all(&target, mounts)?;
-        remove_tree(&target)?;
+        remove_mount_point(&target)?;
     }
     let opened = open_inside(&part.host_path, &part.path)?;
     make_target(&target, opened.is_dir())
@@ -92,7 +95,18 @@ pub(super) fn clean(layout: &PodLayout, mounts: &dyn Mounts) -> Result<(), SysEr
         return Ok(());
     }
     unmount_all(&dir, mounts)?;
-    remove_tree(&dir)
+    remove_points(&dir, DEPTH)
+}
+
+/// Removes the mount points this far below a directory, and the directory.
+fn remove_points(dir: &Path, depth: usize) -> Result<(), SysError> {
+    let failed = |source| SysError::Remove { path: dir.to_owned(), source };
+    if depth > 0 && fs::symlink_metadata(dir).is_ok_and(|found| found.is_dir()) {
+        for entry in fs::read_dir(dir).map_err(failed)? {
+            remove_points(&entry.map_err(failed)?.path(), depth - 1)?;
+        }
+    }
+    remove_mount_point(dir)
 }
 
 /// Unmounts everything at or below a path, the topmost first.
@@ -152,6 +166,20 @@ mod tests {
         assert!(host.mounts.points().is_empty() && !host.layout.sub_paths().exists());
         assert!(host.dir.path().join("volume/new").is_dir() && host.dir.path().join("volume/file").is_file());
         clean(&host.layout, &host.mounts).unwrap();
+    }
+
+    #[test]
+    fn what_a_container_wrote_below_a_mount_that_it_did_not_see_is_kept() {
+        let host = Host::new();
+        let (dir, file) = (host.prepare(0, "data").unwrap(), host.prepare(1, "file").unwrap());
+        for written in [dir.join("database"), file] {
+            fs::write(&written, "precious").unwrap();
+            assert!(matches!(clean(&host.layout, &host.mounts), Err(SysError::MountPointInUse { .. })));
+            assert!(written.exists() && host.mounts.points().is_empty());
+            fs::remove_file(&written).unwrap();
+        }
+        clean(&host.layout, &host.mounts).unwrap();
+        assert!(!host.layout.sub_paths().exists());
     }
 
     #[test]

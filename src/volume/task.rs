@@ -12,15 +12,16 @@ use tokio_util::sync::CancellationToken;
 
 use super::apply::PodVolumes;
 use super::desired::NodeAmounts;
-use super::error::{HostError, VolumeError};
+use super::error::VolumeError;
 use super::layout::PodLayout;
 use super::metrics::VolumeMetrics;
 use super::read::{self, ReadError};
 use super::reconciler::{Job, Shared, VolumeOwner, VolumeReconciler};
 use super::sub_path::{self, SubPath, SubPathError};
+use super::threads::VolumeThreads;
 use crate::objects::ObjectSource;
 use crate::pod::ExternalVolumes;
-use crate::sys::{MountTable, Mounts, PathWork, file_work};
+use crate::sys::Mounts;
 use crate::telemetry::Metrics;
 use crate::types::{Conflated, PodUid, WallClock};
 
@@ -68,6 +69,10 @@ pub struct Volumes {
 impl Volumes {
     /// The task and its handle.
     pub fn new(settings: VolumeSettings) -> (VolumeTask, Self) {
+        Self::with_threads(settings, VolumeThreads::default())
+    }
+
+    fn with_threads(settings: VolumeSettings, threads: VolumeThreads) -> (VolumeTask, Self) {
         let (sender, requests) = mpsc::channel(REQUESTS);
         let changed = Conflated::default();
         let VolumeSettings { root, node, labels, mounts, objects, clock } = settings;
@@ -76,7 +81,7 @@ impl Volumes {
             node,
             labels,
             mounts,
-            paths: PathWork::default(),
+            threads,
             objects,
             clock,
             changed: changed.clone(),
@@ -116,22 +121,21 @@ impl Volumes {
         let Some(layout) = PodLayout::new(&self.shared.root, &part.uid) else {
             return Err(SubPathError::Uid(part.uid.to_string()));
         };
-        let table = self.mount_table().await;
-        let (mounts, path) = (self.shared.mounts.clone(), part.host_path.clone());
-        self.shared.paths.run(&path, &table, move || sub_path::prepare(&layout, &part, &*mounts)).await?
+        let (mounts, path, uid) = (self.shared.mounts.clone(), part.host_path.clone(), part.uid.clone());
+        let work = move || sub_path::prepare(&layout, &part, &*mounts);
+        self.shared.on_path(&uid, &path, work).await?
     }
 
-    /// The content of the file `path` in the volume at `host_path`, of at most `most` bytes.
-    pub async fn read_file(&self, host_path: &Path, path: PathBuf, most: u64) -> Result<Vec<u8>, ReadError> {
-        let (table, volume) = (self.mount_table().await, host_path.to_owned());
-        self.shared.paths.run(host_path, &table, move || read::read_file(&volume, &path, most)).await?
-    }
-
-    /// The host's mounts. Without them, each path counts as a separate filesystem.
-    async fn mount_table(&self) -> MountTable {
-        let mounts = self.shared.mounts.clone();
-        let read = file_work(move || mounts.table()).await;
-        read.ok().and_then(Result::ok).unwrap_or_default()
+    /// The content of the file `path` in the volume of a pod at `host_path`, of at most `most` bytes.
+    pub async fn read_file(
+        &self,
+        uid: &PodUid,
+        host_path: &Path,
+        path: PathBuf,
+        most: u64,
+    ) -> Result<Vec<u8>, ReadError> {
+        let volume = host_path.to_owned();
+        self.shared.on_path(uid, host_path, move || read::read_file(&volume, &path, most)).await?
     }
 
     /// Tears down the volumes of a pod that no longer runs anything. Succeeds for unknown pods and pods without volumes.
@@ -199,7 +203,7 @@ impl VolumeTask {
     /// Forwards a job. If it is dropped, the requester receives an error and tries again.
     fn forward(&mut self, Request { uid, job }: Request) {
         let Some(layout) = PodLayout::new(&self.shared.root, &uid) else {
-            return reject(job, &uid);
+            return reject(job);
         };
         let job = match self.reconcilers.get(&uid) {
             None => job,
@@ -216,12 +220,11 @@ impl VolumeTask {
     }
 }
 
-fn reject(job: Job, uid: &PodUid) {
+/// Answers for a pod whose UID is no name of a directory. It has no volumes, and cannot get any.
+fn reject(job: Job) {
     match job {
         Job::SetUp { .. } => {}
-        Job::TearDown { reply } => {
-            let _ = reply.send(Err(VolumeError::Look(HostError::Uid(uid.to_string()))));
-        }
+        Job::TearDown { reply } => drop(reply.send(Ok(()))),
     }
 }
 

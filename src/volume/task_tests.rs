@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::objects::{ClaimError, ClaimState, FakeObjects, ObjectError, ObjectKind, ObjectState};
 use crate::pod::{AdmittedPod, ExternalVolume};
+use crate::sys::PathWork;
 use crate::volume::testing::{Host, NODE, UID, pod};
 
 /// A timeout far beyond what a busy machine needs.
@@ -27,14 +28,19 @@ impl Room {
     }
 
     fn on(host: Host, objects: FakeObjects, clock: WallClock) -> Self {
-        let (task, volumes) = Volumes::new(VolumeSettings {
+        Self::with_threads(host, objects, clock, VolumeThreads::default())
+    }
+
+    fn with_threads(host: Host, objects: FakeObjects, clock: WallClock, threads: VolumeThreads) -> Self {
+        let settings = VolumeSettings {
             root: host.root.path().to_owned(),
             node: NODE,
             labels: Arc::new(BTreeMap::new),
             mounts: Arc::new(host.mounts.clone()),
             objects: Arc::new(objects.clone()),
             clock,
-        });
+        };
+        let (task, volumes) = Volumes::with_threads(settings, threads);
         let mut tasks = JoinSet::new();
         tasks.spawn(task.run(CancellationToken::new()));
         Self { host, objects, volumes, _tasks: tasks }
@@ -344,4 +350,104 @@ async fn a_path_that_appears_later_is_mounted_without_a_request() {
     std::fs::create_dir(&path).unwrap();
     tokio::time::timeout(PATIENCE, room.volumes.changed()).await.unwrap();
     assert_eq!(room.set_up(&pod).await.problems, []);
+}
+
+/// How long callers wait for paths that do not respond, in these tests.
+const SHORT: Duration = Duration::from_millis(500);
+
+/// More pods than the threads of any one owner.
+const PODS: usize = 6;
+
+/// A room whose `threads` are impatient.
+fn impatient(threads: VolumeThreads) -> Room {
+    let clock = WallClock::system();
+    Room::with_threads(Host::new(), FakeObjects::new(clock.clone()), clock, threads)
+}
+
+/// A pod of its own with these volumes.
+fn other_pod(room: &Room, uid: &str, volumes: Value) -> Arc<AdmittedPod> {
+    std::fs::create_dir_all(room.host.root.path().join("pods").join(uid)).unwrap();
+    pod(volumes).edited(|pod| pod.metadata.uid = Some(uid.to_owned()))
+}
+
+fn nfs() -> Value {
+    json!([{"name": "d", "nfs": {"server": "server", "path": "/export"}}])
+}
+
+fn part(uid: &str, host_path: PathBuf) -> SubPath {
+    let (volume, container) = ("d".to_owned(), "c".to_owned());
+    SubPath { uid: uid.into(), volume, host_path, container, index: 0, path: "x".into() }
+}
+
+/// A pod with what others use: an existing directory of the host, a local volume, and a part of a volume.
+async fn start_another(room: &Room) {
+    let disk = tempfile::tempdir().unwrap();
+    room.objects.set_claim("ns", "claim", bound_to(disk.path()));
+    let host = json!({"path": disk.path(), "type": "Directory"});
+    let volumes = json!([{"name": "h", "hostPath": host}, {"name": "e", "emptyDir": {}},
+        {"name": "data", "persistentVolumeClaim": {"claimName": "claim"}}]);
+    let volumes = room.set_up(&other_pod(room, "another", volumes)).await;
+    assert_eq!((volumes.problems, volumes.mounted.len()), (vec![], 3));
+    room.volumes.mount_part(part("another", volumes.mounted["e"].host_path.clone())).await.unwrap();
+    room.volumes.tear_down(&"another".into()).await.unwrap();
+}
+
+#[tokio::test]
+async fn pods_on_a_dead_server_do_not_keep_others_from_starting() {
+    let room = impatient(VolumeThreads { paths: PathWork::new(SHORT), ..VolumeThreads::default() });
+    let mut mounted = Vec::new();
+    for number in 0..PODS {
+        let uid = format!("uid-{number}");
+        let volumes = room.set_up(&other_pod(&room, &uid, nfs())).await;
+        mounted.push((uid, volumes.mounted["d"].host_path.clone()));
+    }
+    let _lost = room.host.mounts.lose(mounted.iter().map(|(_, path)| path.canonicalize().unwrap()));
+    for (uid, path) in &mounted {
+        let error = room.volumes.mount_part(part(uid, path.clone())).await.unwrap_err();
+        assert!(error.to_string().contains(" does not respond"), "{error}");
+    }
+    start_another(&room).await;
+}
+
+#[tokio::test]
+async fn an_nfs_volume_of_a_dead_server_is_unmounted_by_force() {
+    let room = impatient(VolumeThreads { unmounts: PathWork::new(SHORT), ..VolumeThreads::default() });
+    let mut points = Vec::new();
+    for number in 0..PODS {
+        let volumes = room.set_up(&other_pod(&room, &format!("uid-{number}"), nfs())).await;
+        points.push(volumes.mounted["d"].host_path.canonicalize().unwrap());
+    }
+    let _lost = room.host.mounts.lose(points.clone());
+    let uids: Vec<PodUid> = (0..PODS).map(|number| format!("uid-{number}").into()).collect();
+    let ended = uids.iter().map(|uid| room.volumes.tear_down(uid));
+    let (ended, ()) = tokio::join!(futures::future::join_all(ended), start_another(&room));
+    assert!(ended.iter().all(Result::is_ok), "{ended:?}");
+    let mut forced = room.host.mounts.forced();
+    forced.sort();
+    assert_eq!(forced, points);
+    assert!(points.iter().all(|point| !point.exists()) && room.host.mounts.points().is_empty());
+}
+
+#[tokio::test]
+async fn a_volume_that_responds_is_not_unmounted_by_force() {
+    let room = Room::new();
+    let volumes = room.set_up(&pod(nfs())).await;
+    let path = volumes.mounted["d"].host_path.clone();
+    room.volumes.mount_part(part(UID, path.clone())).await.unwrap();
+    room.volumes.tear_down(&UID.into()).await.unwrap();
+    assert!(room.host.mounts.points().is_empty() && room.host.mounts.forced().is_empty() && !path.exists());
+}
+
+#[tokio::test]
+async fn local_volumes_that_take_long_keep_only_their_own_pods_waiting() {
+    let room = impatient(VolumeThreads { local_volumes: PathWork::new(SHORT), ..VolumeThreads::default() });
+    let disks: Vec<_> = (0..PODS).map(|_| tempfile::tempdir().unwrap()).collect();
+    let lost = room.host.mounts.lose(disks.iter().map(|disk| disk.path().to_owned()));
+    for (number, disk) in disks.iter().enumerate() {
+        room.objects.set_claim("ns", "claim", bound_to(disk.path()));
+        let volumes = room.set_up(&other_pod(&room, &format!("uid-{number}"), claim())).await;
+        assert_eq!(volumes.mounted.keys().collect::<Vec<_>>(), ["e"]);
+    }
+    start_another(&room).await;
+    drop(lost);
 }

@@ -2,11 +2,12 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -23,7 +24,7 @@ pub(super) const UID: &str = "uid-1";
 
 /// Mounts without a kernel. Mounting on a directory empties it, as does unmounting.
 #[derive(Clone, Default)]
-pub(super) struct FakeMounts(Arc<Mutex<Inner>>);
+pub(super) struct FakeMounts(Arc<(Mutex<Inner>, Condvar)>);
 
 #[derive(Default)]
 struct Inner {
@@ -31,9 +32,39 @@ struct Inner {
     sizes: Vec<u64>,
     calls: Vec<MountCall>,
     busy: bool,
+    lost: Vec<PathBuf>,
+    forced: Vec<PathBuf>,
+}
+
+/// Paths that do not respond, until it is dropped.
+pub(super) struct Lost(FakeMounts);
+
+impl Drop for Lost {
+    fn drop(&mut self) {
+        self.0.with(|inner| inner.lost.clear());
+        self.0.0.1.notify_all();
+    }
 }
 
 impl FakeMounts {
+    /// Calls block on what is at or below these paths, unless it is unmounted by force.
+    pub(super) fn lose(&self, paths: impl IntoIterator<Item = PathBuf>) -> Lost {
+        self.with(|inner| inner.lost.extend(paths));
+        Lost(self.clone())
+    }
+
+    /// The mount points that were unmounted by force.
+    pub(super) fn forced(&self) -> Vec<PathBuf> {
+        self.with(|inner| inner.forced.clone())
+    }
+
+    /// Waits as long as the path does not respond.
+    fn access(&self, path: &Path) {
+        let (inner, changed) = &*self.0;
+        let is_in = |paths: &[PathBuf]| paths.iter().any(|other| path.starts_with(other));
+        changed.wait_while(&mut inner.lock(), |inner| is_in(&inner.lost) && !is_in(&inner.forced));
+    }
+
     /// Adds a foreign mount.
     pub(super) fn add(&self, point: &Path, filesystem: &str) {
         let mount = Mount {
@@ -67,7 +98,7 @@ impl FakeMounts {
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut Inner) -> T) -> T {
-        work(&mut self.0.lock())
+        work(&mut self.0.0.lock())
     }
 }
 
@@ -96,7 +127,8 @@ impl Mounts for FakeMounts {
         Ok(())
     }
 
-    fn bind(&self, _: &Inside, target: &Path) -> Result<(), SysError> {
+    fn bind(&self, opened: &Inside, target: &Path) -> Result<(), SysError> {
+        self.access(&fs::read_link(format!("/proc/self/fd/{}", opened.as_fd().as_raw_fd())).unwrap());
         let point = target.canonicalize().unwrap();
         self.with(|inner| {
             inner.mounts.push(Mount {
@@ -110,6 +142,7 @@ impl Mounts for FakeMounts {
     }
 
     fn mount(&self, call: &MountCall) -> Result<(), SysError> {
+        self.access(Path::new(&call.source));
         let point = call.target.canonicalize().unwrap();
         self.with(|inner| {
             inner.calls.push(call.clone());
@@ -119,7 +152,8 @@ impl Mounts for FakeMounts {
             }
             if !call.options.iter().any(|option| option == "remount") {
                 let filesystem = call.filesystem.unwrap_or("ext4").into();
-                inner.mounts.push(Mount { point, filesystem, origin: Origin::default(), is_shared: true });
+                let origin = Origin { device: call.source.clone(), dir: PathBuf::from("/") };
+                inner.mounts.push(Mount { point, filesystem, origin, is_shared: true });
             }
             Ok(())
         })
@@ -127,6 +161,7 @@ impl Mounts for FakeMounts {
 
     fn unmount(&self, dir: &Path) -> Result<(), SysError> {
         let point = dir.canonicalize().unwrap();
+        self.access(&point);
         let unmounted = self.with(|inner| {
             let last = inner.mounts.iter().rposition(|mount| mount.point == point);
             last.filter(|_| !inner.busy).map(|at| inner.mounts.remove(at))
@@ -143,6 +178,16 @@ impl Mounts for FakeMounts {
                 Err(SysError::Unmount { path: dir.to_owned(), source })
             }
         }
+    }
+
+    fn force_unmount(&self, dir: &Path) -> Result<(), SysError> {
+        let point = dir.canonicalize().unwrap();
+        self.with(|inner| {
+            inner.mounts.retain(|mount| mount.point != point);
+            inner.forced.push(point);
+        });
+        self.0.1.notify_all();
+        Ok(())
     }
 }
 

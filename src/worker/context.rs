@@ -16,6 +16,7 @@ use crate::image::Images;
 use crate::log::LogLayout;
 use crate::objects::services::ServiceEnv;
 use crate::objects::{ObjectSource, RuntimeClasses};
+use crate::ownership::OwnPods;
 use crate::pleg::PlegHandle;
 use crate::pod::ProbeResults;
 use crate::probe::http::HttpClient;
@@ -80,6 +81,8 @@ pub struct WorkerContext {
     pub reports: ReportSinks,
     /// Persists what the next daemon has to know.
     pub store: Store,
+    /// The record of hostlet's own pods.
+    pub own: OwnPods,
     /// Restarts that users requested.
     pub restarts: RestartRequests,
     /// What the probes of containers have found.

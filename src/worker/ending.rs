@@ -106,6 +106,8 @@ impl PodEnd<'_> {
         let reaped = async {
             let observed = self.state.observe(self.context).await;
             let pod = self.state.reporter.pod();
+            // What it has outside the runtime is removed with it, also by a later sweep.
+            self.context.own.record(pod).await;
             let cache = self.context.runtime.pleg.cache();
             let observed = observed.or_else(|error| cache.listed(&pod.uid).ok_or(error))?;
             let stopping = self.context.runtime.stops.begin(Rank::default(), Urgency::default());

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{Container, FileKeySelector};
 use super::context::WorkerContext;
 use crate::cri_config::{EnvFileError, FileValue, env_file_value};
 use crate::pod::AdmittedPod;
-use crate::types::error_chain;
+use crate::types::{PodUid, error_chain};
 use crate::volume::{PodVolumes, ReadError};
 
 /// Most bytes of a file. Upstream limits only its lines.
@@ -41,7 +41,7 @@ pub(super) async fn file_values(
             values.insert(variable.name.clone(), FileValue::NoVolume(source.volume_name.clone()));
             continue;
         };
-        let value = match read(context, &volume.host_path, source).await {
+        let value = match read(context, &pod.reference.uid, &volume.host_path, source).await {
             Ok(Some(value)) => FileValue::Found(value),
             Ok(None) => FileValue::Missing(volume.host_path.join(&source.path)),
             Err(error) => {
@@ -58,11 +58,12 @@ pub(super) async fn file_values(
 
 async fn read(
     context: &WorkerContext,
+    uid: &PodUid,
     volume: &Path,
     source: &FileKeySelector,
 ) -> Result<Option<String>, FileError> {
     // Relative to the volume, also with a leading slash, as upstream.
     let path = PathBuf::from(source.path.trim_start_matches('/'));
-    let content = context.host.volumes.read_file(volume, path, MOST_BYTES).await?;
+    let content = context.host.volumes.read_file(uid, volume, path, MOST_BYTES).await?;
     Ok(env_file_value(&content, &source.key)?)
 }

@@ -112,13 +112,14 @@ impl HookTarget<'_> {
             None if get.host.as_deref().is_some_and(|host| !host.is_empty()) => String::new(),
             None => return Err(HookError::NoAddress),
         };
-        let request = http_get_request(get, self.container, &ip, &user_agent("lifecycle"), NO_LIMIT)?;
+        let uid = &self.reporter.pod().uid;
+        let request = http_get_request(uid, get, self.container, &ip, &user_agent("lifecycle"), NO_LIMIT)?;
         let error = match self.send(&request).await {
             Err(error @ HttpError::NoTls(_)) => error,
             answered => return Ok(answered?),
         };
         let plain = HTTPGetAction { scheme: Some("HTTP".to_owned()), ..get.clone() };
-        let plain = http_get_request(&plain, self.container, &ip, &user_agent("lifecycle"), NO_LIMIT)?;
+        let plain = http_get_request(uid, &plain, self.container, &ip, &user_agent("lifecycle"), NO_LIMIT)?;
         if self.send(&HttpRequest { is_anonymous: true, ..plain }).await.is_err() {
             return Err(error.into());
         }

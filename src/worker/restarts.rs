@@ -41,7 +41,7 @@ impl RestartRequests {
         let due: BTreeSet<&String> = stored.iter().filter(|id| is_newest(id)).collect();
         if due.len() < stored.len() {
             match due.is_empty() {
-                true => self.store.retain(Table::Restarts, |key| key != uid.as_str()),
+                true => self.store.remove(Table::Restarts, uid.as_str()),
                 false => self.store.put(Table::Restarts, uid.as_str(), &due),
             }
         }

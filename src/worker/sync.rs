@@ -92,6 +92,7 @@ impl PodSync<'_> {
         let now = self.state.reporter.now();
         let restarts = self.context.restarts.due(&observed);
         self.state.actuated.work_begins(self.pod, &observed);
+        self.state.reporter.facts.allocations = self.pod.resize.allocations;
         let plan = plan(&PlanInput {
             pod: self.pod,
             observed: &observed,
@@ -130,7 +131,8 @@ impl PodSync<'_> {
         drop((at_work, pending));
         match performed {
             Ok(()) => {
-                if plan.resize.is_under_way {
+                // A restart for it is not observed yet.
+                if plan.resize.is_under_way && plan.kill.is_empty() {
                     self.report_resize(false);
                     self.state.reporter.publish_facts();
                 }
@@ -202,6 +204,7 @@ impl PodSync<'_> {
     async fn perform(&mut self, observed: &PodStatus, plan: &Plan) -> Result<(), Retry> {
         let is_new = matches!(plan.sandbox, SandboxPlan::Create { .. });
         if !self.state.is_prepared || is_new {
+            self.context.own.record(&self.pod.reference).await;
             // What runs keeps its resources until it is resized, in order.
             let kept = self.state.actuated.get().pod.filter(|_| !is_new);
             let prepared = self.prepare_host(kept.unwrap_or_else(|| Enforced::of_pod(self.pod))).await;

@@ -119,7 +119,7 @@ fn names_of_fields_are_resolved_like_values() {
         json!({"true": "a", "1": "b", "1.5": "c", "8": "d", "1000": "e", "2024-01-01": "f", "on": "g"})
     );
     assert_eq!(document.lines.line("labels.8"), Some(1));
-    assert_eq!(one("&x a: 1\nb: *x\n*x : 2\n").duplicates.len(), 1);
+    assert_eq!(errors("&x a: 1\nb: *x\n*x : 2\n")[0].2, "duplicate field \"a\", first set on line 1");
     assert_eq!(one("x: &x 5\n*x : a\n").value, json!({"x": 5, "5": "a"}));
 }
 

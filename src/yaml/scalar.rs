@@ -3,7 +3,7 @@
 
 use serde_json::{Number, Value};
 
-use crate::types::go_float32;
+use crate::types::{go_float32, go_integer};
 
 /// What a scalar says.
 #[derive(Clone, Debug, PartialEq)]
@@ -97,28 +97,15 @@ fn number(text: &str) -> Option<Scalar> {
     integer(&digits).map(Scalar::Integer).or_else(|| float(&digits).map(Scalar::Float))
 }
 
+/// As Go's `ParseInt`, and `ParseUint` for what it does not accept.
 fn integer(text: &str) -> Option<Number> {
-    let (sign, unsigned) = match text.as_bytes().first()? {
-        sign @ (b'-' | b'+') => (Some(sign), &text[1..]),
-        _ => (None, text),
-    };
-    let (radix, digits) = match unsigned.as_bytes() {
-        [b'0', b'x' | b'X', ..] => (16, &unsigned[2..]),
-        [b'0', b'o' | b'O', ..] => (8, &unsigned[2..]),
-        [b'0', b'b' | b'B', ..] => (2, &unsigned[2..]),
-        // YAML 1.1: a leading zero means octal.
-        [b'0', _, ..] => (8, &unsigned[1..]),
-        _ => (10, unsigned),
-    };
-    if digits.starts_with(['+', '-']) {
-        return None;
-    }
-    let magnitude = u64::from_str_radix(digits, radix).ok()?;
-    match sign {
-        None => Some(Number::from(magnitude)),
-        Some(b'-') => 0_i64.checked_sub_unsigned(magnitude).map(Number::from),
+    let integer = go_integer(text)?;
+    let has_sign = text.starts_with(['+', '-']);
+    match i64::try_from(integer) {
+        Ok(number) => Some(Number::from(number)),
         // Larger numbers with a sign are floats.
-        Some(_) => i64::try_from(magnitude).ok().map(Number::from),
+        Err(_) if has_sign => None,
+        Err(_) => u64::try_from(integer).ok().map(Number::from),
     }
 }
 

@@ -42,7 +42,7 @@ impl Agent {
     }
 
     /// The path of the program, built if necessary.
-    pub(super) fn program(self) -> Result<PathBuf> {
+    pub fn program(self) -> Result<PathBuf> {
         match self {
             Self::Hostlet => daemon::program(),
             Self::Stock => {

@@ -14,7 +14,7 @@ mod tenant;
 pub use agent::{Agent, Joining};
 pub use control_plane::Cluster;
 pub use dra_driver::DraDriver;
-pub use e2e::{E2eImage, kubernetes_program, make_e2e_images, may_lower_oom_scores};
+pub use e2e::{E2eImages, kubernetes_program, may_lower_oom_scores};
 pub use metrics_server::MetricsServer;
 pub use node::Node;
 pub use record::{Names, check, normalized};

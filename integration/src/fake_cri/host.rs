@@ -174,6 +174,11 @@ impl FakeHost {
         self.spawn(Launch { extra, ..Launch::default() })?.wait_until_it_ends(END).await
     }
 
+    /// The same with these flags.
+    pub async fn run_with_until_it_ends(&self, flags: &[String]) -> Result<ExitStatus> {
+        self.spawn(Launch { flags, ..Launch::default() })?.wait_until_it_ends(END).await
+    }
+
     /// A subcommand that works without the daemon, about the daemon that ran here.
     pub fn command_without_daemon(&self, args: &[&str]) -> Result<Command> {
         let mut command = Command::new(program()?);

@@ -1,6 +1,7 @@
 //! The first start on a runtime that somebody else uses, and starts after the store was lost.
 
 use std::fs;
+use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
@@ -194,4 +195,50 @@ async fn a_purge_without_the_runtime_removes_nothing() {
     assert!(stderr(&purged).contains("container runtime does not answer"), "{purged:?}");
     assert!(home(&host).join("store.redb").exists());
     assert!(host.directory().join("kubelet/pods").join(crate::support::uid("web")).exists());
+}
+
+#[tokio::test]
+async fn a_host_with_pods_of_a_kubelet_of_another_runtime_is_refused_although_its_ports_are_in_use() {
+    let host = FakeHost::start().unwrap();
+    // That kubelet's pods are in another runtime, and it restarts: no socket of it answers.
+    let volume = host.directory().join("kubelet/pods/of-others/volumes/kubernetes.io~empty-dir/v");
+    let log = host.logs().join("ns_web_of-others/c");
+    for dir in [&volume, &log] {
+        fs::create_dir_all(dir).unwrap();
+    }
+    fs::write(volume.join("data"), "precious").unwrap();
+    fs::write(log.join("0.log"), "").unwrap();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap();
+    let healthz = [format!("--healthz-port={}", port.local_addr().unwrap().port())];
+    for _ in 0..2 {
+        let ended = host.run_with_until_it_ends(&healthz).await.unwrap();
+        assert_eq!(ended.code(), Some(REFUSED), "{}", host.log());
+    }
+    let said = host.log();
+    assert!(said.contains("(UID of-others)") && said.contains("--root-dir"), "{said}");
+    let doctor = host.command_without_daemon(&["doctor", "-o", "json"]).unwrap().output().unwrap();
+    let findings: serde_json::Value = serde_json::from_slice(&doctor.stdout).unwrap();
+    let pods = findings.as_array().unwrap().iter().find(|finding| finding["check"] == "pods").unwrap();
+    assert!(pods["level"] == "wrong" && pods["text"].as_str().unwrap().contains("of-others"), "{pods}");
+    // With the permission it takes over the runtime, and leaves alone what is not its own.
+    write_pods(&host, &["web"]).unwrap();
+    let daemon = host.start_hostlet_with("", "adoptForeignPods: true").await.unwrap();
+    wait_until_ready(&daemon, &["web"]).await.unwrap();
+    wait_for_complaint(&daemon, "what is left is reported", |said| said.contains("of-others")).await.unwrap();
+    assert!(volume.join("data").exists() && log.join("0.log").exists(), "{}", host.log());
+}
+
+#[tokio::test]
+async fn pods_that_hostlet_cannot_run_are_not_taken_over() {
+    let host = FakeHost::start().unwrap();
+    foreign_pod(&host, "theirs").await.unwrap();
+    let mount = host.directory().join("kubelet/pods").join(crate::support::uid("theirs"));
+    fs::create_dir_all(mount.join("volumes/kubernetes.io~csi/pvc-1/mount")).unwrap();
+    for _ in 0..2 {
+        let ended = host.run_with_until_it_ends(&["--adopt-foreign-pods".to_owned()]).await.unwrap();
+        assert_eq!(ended.code(), Some(REFUSED), "{}", host.log());
+    }
+    let said = host.log();
+    assert!(said.contains("kube-system/theirs (it has volumes of kubernetes.io~csi"), "{said}");
+    assert_eq!((changes(&host), sandboxes_of(&host, "theirs")), (0, vec![0]), "{said}");
 }

@@ -5,7 +5,6 @@ use std::task::{Context, Poll};
 use futures::future::BoxFuture;
 use http::Uri;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
@@ -13,6 +12,7 @@ use tokio::net::TcpStream;
 use tower::{BoxError, Service, ServiceExt};
 
 use super::address::{Proxy, Scheme};
+use crate::api::resolver::TcpConnector;
 
 /// A connection to the server, or to the proxy with TLS of its own.
 type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
@@ -31,15 +31,15 @@ pub(in crate::api) struct Dialer(Way);
 
 #[derive(Clone)]
 enum Way {
-    Direct(HttpConnector),
-    Http(Tunnel<HttpConnector>, String),
-    Https(Tunnel<HttpsConnector<HttpConnector>>, String),
-    Socks5(SocksV5<HttpConnector>, String),
+    Direct(TcpConnector),
+    Http(Tunnel<TcpConnector>, String),
+    Https(Tunnel<HttpsConnector<TcpConnector>>, String),
+    Socks5(SocksV5<TcpConnector>, String),
 }
 
 impl Dialer {
     /// Dials with `tcp`. TLS to a proxy trusts whom `tls` trusts, as with client-go.
-    pub(in crate::api) fn new(tcp: HttpConnector, proxy: Option<&Proxy>, tls: &ClientConfig) -> Self {
+    pub(in crate::api) fn new(tcp: TcpConnector, proxy: Option<&Proxy>, tls: &ClientConfig) -> Self {
         let Some(proxy) = proxy else { return Self(Way::Direct(tcp)) };
         let name = proxy.to_string();
         Self(match proxy.scheme {

@@ -1,7 +1,7 @@
 //! The work of a rotation on files. Blocking. Each step leaves files that a reader and the next rotation understand, whenever the
 //! daemon or the host stops.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -14,6 +14,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use super::error::RotationError;
 use super::plan::plan;
 use crate::log::{RotatedForm, RotatedLog, at};
+use crate::sys::{Links, open_regular};
 
 /// Buffer of compressed text in bytes.
 const BUFFER: usize = 64 * 1024;
@@ -80,12 +81,13 @@ pub(super) fn undo(log: &Path, rotated: &Path) -> Result<bool, RotationError> {
     }
 }
 
-/// Replaces a plain file by a compressed one, with the same mode and time.
+/// Replaces a plain file by a compressed one, with the same mode and time. Neither reads nor writes through a link in their place.
 fn compress(plain: &Path, unfinished: &Path, compressed: &Path) -> io::Result<()> {
-    let mut source = File::open(plain)?;
+    let mut source = open_regular(plain, Links::Rejected)?;
     let found = source.metadata()?;
     let mode = found.permissions().mode();
-    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(unfinished)?;
+    remove(unfinished)?;
+    let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(unfinished)?;
     let mut encoder = GzEncoder::new(BufWriter::with_capacity(BUFFER, file), Compression::default());
     io::copy(&mut source, &mut encoder)?;
     let file = encoder.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;

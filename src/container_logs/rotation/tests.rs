@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::error::RotationError;
 use super::files::{prepare, rename, undo};
 use super::task::{LogRotation, RotationSources};
 use crate::config::LogLimits;
@@ -158,17 +159,31 @@ fn a_file_that_cannot_be_compressed_does_not_prevent_the_rotation() {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("0.log");
     std::fs::write(&log, "now").unwrap();
-    std::fs::write(dir.path().join("0.log.20260101-000000"), "old").unwrap();
-    // In the place of the compressed file.
-    std::fs::create_dir_all(dir.path().join("0.log.20260101-000000.tmp/x")).unwrap();
-    let prepared = prepare(&log, 5, date(2026, 1, 2).at(0, 0, 0, 0));
-    // A directory cannot be removed as a file, which comes first.
-    assert!(prepared.is_err());
-    std::fs::remove_dir_all(dir.path().join("0.log.20260101-000000.tmp")).unwrap();
+    // It cannot be read.
+    std::fs::create_dir_all(dir.path().join("0.log.20260101-000000/x")).unwrap();
     let (rotated, failure) = prepare(&log, 5, date(2026, 1, 2).at(0, 0, 0, 0)).unwrap();
-    assert!(failure.is_none(), "{failure:?}");
+    assert!(matches!(failure, Some(RotationError::Compress { .. })), "{failure:?}");
     assert_eq!(rotated, dir.path().join("0.log.20260102-000000"));
-    assert!(dir.path().join("0.log.20260101-000000.gz").exists());
+    assert!(!dir.path().join("0.log.20260101-000000.tmp").exists());
+}
+
+#[test]
+fn a_rotated_log_that_somebody_replaced_is_neither_compressed_nor_waited_for() {
+    use std::os::unix::fs::symlink;
+
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
+
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    std::fs::write(at("0.log"), "now").unwrap();
+    std::fs::write(at("secret"), "of the host").unwrap();
+    symlink("secret", at("0.log.20260101-000000")).unwrap();
+    mkfifo(&at("0.log.20260101-000001"), Mode::S_IRWXU).unwrap();
+    let (_, failure) = prepare(&at("0.log"), 5, date(2026, 1, 2).at(0, 0, 0, 0)).unwrap();
+    assert!(failure.is_some());
+    assert!(!at("0.log.20260101-000000.gz").exists() && !at("0.log.20260101-000001.gz").exists());
+    assert_eq!(std::fs::read(at("secret")).unwrap(), b"of the host");
 }
 
 #[test]

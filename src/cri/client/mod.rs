@@ -13,5 +13,5 @@ mod streams;
 mod traced;
 
 pub use connection::CriClient;
-pub use owners::Stored;
+pub use owners::{Stored, StoredTask};
 pub use settings::containerd_settings;

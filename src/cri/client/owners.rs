@@ -3,7 +3,11 @@
 use std::collections::HashSet;
 
 use containerd_client::services::v1::containers_client::ContainersClient;
-use containerd_client::services::v1::{DeleteContainerRequest, GetContainerRequest};
+use containerd_client::services::v1::tasks_client::TasksClient;
+use containerd_client::services::v1::{
+    DeleteContainerRequest, DeleteTaskRequest, GetContainerRequest, GetRequest, KillRequest,
+};
+use containerd_client::types::v1::Status;
 use tonic::Code;
 
 use super::super::calls::CallSubject;
@@ -14,6 +18,9 @@ use super::connection::{CriClient, MAX_MESSAGE_BYTES};
 /// The label by which containerd distinguishes the CRI's containers from others in the namespace.
 const KIND: &str = "io.cri-containerd.kind";
 
+/// The signal that no process can ignore.
+const SIGKILL: u32 = nix::sys::signal::Signal::SIGKILL as u32;
+
 /// What containerd has for an ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stored {
@@ -23,6 +30,15 @@ pub enum Stored {
     OfCri,
     /// A container of someone else.
     OfOthers,
+}
+
+/// A task of containerd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoredTask {
+    /// Its process may run.
+    Alive,
+    /// Its process has ended.
+    Stopped,
 }
 
 impl CriClient {
@@ -63,6 +79,43 @@ impl CriClient {
             }
         };
         self.call(Operation::StoredContainer, CallSubject::Container(id.into()), call).await
+    }
+
+    /// The task that containerd has for this ID, if any. Fails with other runtimes.
+    pub async fn stored_task(&self, id: &str) -> Result<Option<StoredTask>, CriError> {
+        let call = async {
+            let message = request(GetRequest { container_id: id.to_owned(), exec_id: String::new() });
+            self.tasks().get(message).await
+        };
+        match self.call(Operation::StoredTask, CallSubject::Container(id.into()), call).await {
+            Ok(answer) => {
+                let has_stopped =
+                    answer.process.is_some_and(|process| process.status == Status::Stopped as i32);
+                Ok(Some(if has_stopped { StoredTask::Stopped } else { StoredTask::Alive }))
+            }
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Kills what runs in a task and deletes it. An unknown ID is success.
+    pub async fn delete_task(&self, id: &str) -> Result<(), CriError> {
+        let kill = async {
+            let (container_id, exec_id) = (id.to_owned(), String::new());
+            let message = KillRequest { container_id, exec_id, signal: SIGKILL, all: true };
+            // One that has exited cannot be killed, and is deleted all the same.
+            let _ = self.tasks().kill(request(message)).await;
+            let message = DeleteTaskRequest { container_id: id.to_owned() };
+            match self.tasks().delete(request(message)).await {
+                Err(status) if status.code() != Code::NotFound => Err(status),
+                Ok(_) | Err(_) => Ok(tonic::Response::new(())),
+            }
+        };
+        self.call(Operation::StoredTask, CallSubject::Container(id.into()), kill).await
+    }
+
+    fn tasks(&self) -> TasksClient<tonic::transport::Channel> {
+        TasksClient::new(self.channel()).max_decoding_message_size(MAX_MESSAGE_BYTES)
     }
 
     fn containers(&self) -> ContainersClient<tonic::transport::Channel> {

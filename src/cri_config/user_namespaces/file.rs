@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::IdRange;
-use crate::cri_config::dirs::{PodDirError, remove_file};
+use crate::cri_config::dirs::{PodDirError, pod_dir, remove_file};
 use crate::sys::replace_file;
 use crate::types::PodUid;
 
@@ -102,5 +102,5 @@ pub(super) fn write(root: &Path, uid: &PodUid, range: IdRange) -> Result<(), Map
 
 /// Removes the file of a pod. Blocking. Idempotent.
 pub(in crate::cri_config) fn remove_mappings(root: &Path, uid: &PodUid) -> Result<(), PodDirError> {
-    remove_file(&path(root, uid))
+    pod_dir(root, uid).map_or(Ok(()), |_| remove_file(&path(root, uid)))
 }

@@ -2,7 +2,7 @@
 
 use super::super::facts::Facts;
 use super::super::report::Finding;
-use crate::ownership::{History, first_start_refusal};
+use crate::ownership::{Foreign, History, Refusal, about_remains, first_start_refusal};
 
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     vec![kubelets(facts), pods(facts)]
@@ -43,24 +43,44 @@ fn pods(facts: &Facts) -> Finding {
     let (Some(pods), Ok(kubelets)) = (&ownership.pods, &ownership.kubelets) else {
         return Finding::unknown(CHECK, "the runtime does not answer, so its pods cannot be seen");
     };
+    let remains = match &ownership.remains {
+        Ok(remains) => remains.clone(),
+        Err(why) => return Finding::unknown(CHECK, why.to_string()),
+    };
+    let foreign = Foreign::new(kubelets.clone(), pods.clone(), remains, &ownership.recorded);
     let count = match pods.len() {
         1 => "1 pod in the runtime".to_owned(),
         count => format!("{count} pods in the runtime"),
     };
     match ownership.history {
-        History::RanBefore => Finding::ok(CHECK, format!("{count}; hostlet ran here before")),
+        History::RanBefore => match about_remains(&foreign.remains) {
+            None => Finding::ok(CHECK, format!("{count}; hostlet ran here before")),
+            Some(remains) => Finding::warning(
+                CHECK,
+                format!("{count}; hostlet ran here before, and {remains}"),
+                "hostlet leaves it alone; it is safe to remove if no other program needs it",
+            ),
+        },
         History::FirstStart => {
             let socket = &facts.config.runtime.runtime_socket;
-            let kubelets = kubelets.clone();
-            match first_start_refusal(socket, pods.clone(), &ownership.recorded, kubelets) {
+            match first_start_refusal(socket, foreign) {
                 None => Finding::ok(CHECK, format!("{count}; ready for the first start")),
-                Some(_) if facts.config.adopt_foreign_pods => {
-                    Finding::ok(CHECK, format!("{count}; the first start takes them over (adoptForeignPods)"))
-                }
+                Some(_) if facts.config.adopt_foreign_pods => match &ownership.unrunnable {
+                    Err(why) => Finding::unknown(CHECK, why.to_string()),
+                    Ok(unrunnable) if unrunnable.is_empty() => Finding::ok(
+                        CHECK,
+                        format!("{count}; the first start takes them over (adoptForeignPods)"),
+                    ),
+                    Ok(unrunnable) => {
+                        let refusal = Refusal::Unrunnable { pods: unrunnable.clone() };
+                        let text = format!("{count}; the first start would be refused. {refusal}");
+                        Finding::wrong(CHECK, text, "kubectl drain this node first")
+                    }
+                },
                 Some(refusal) => Finding::wrong(
                     CHECK,
                     format!("{count}; the first start would be refused. {refusal}"),
-                    "hostlet --adopt-foreign-pods takes over what is there",
+                    "hostlet --adopt-foreign-pods takes over the runtime and its pods",
                 ),
             }
         }

@@ -80,6 +80,8 @@ pub(in crate::doctor) fn facts() -> Facts {
             history: History::FirstStart,
             recorded: HashSet::new(),
             kubelets: Ok(Vec::new()),
+            remains: Ok(BTreeMap::new()),
+            unrunnable: Ok(Vec::new()),
             pods: Some(Default::default()),
             daemon_runs: false,
             leftovers: Vec::new(),

@@ -6,7 +6,7 @@ use crate::doctor::facts::{
     CertificateFacts, CgroupHierarchy, CredentialFacts, DisabledCri, DiskFacts, RuntimeAnswer, Unseen,
 };
 use crate::doctor::report::Level;
-use crate::ownership::OtherKubelet;
+use crate::ownership::{OtherKubelet, Remains, Unrunnable};
 use crate::types::{CgroupDriver, PodRef};
 
 /// The findings that are not fine, as `level check: text | remedy`.
@@ -249,11 +249,35 @@ fn other_kubelets_and_their_pods_are_found() {
         f.config.adopt_foreign_pods = true;
     };
     assert!(found(adopted).is_empty());
+    let unrunnable = |f: &mut Facts| {
+        adopted(f);
+        f.ownership.unrunnable = Ok(vec![Unrunnable { pod: web.clone(), why: "it uses a disk".to_owned() }]);
+    };
+    only(
+        unrunnable,
+        "Wrong pods: 1 pod in the runtime; the first start would be refused",
+        &["default/web", "drain"],
+    );
     let own = |f: &mut Facts| {
         foreign(f);
         f.ownership.history = crate::ownership::History::RanBefore;
     };
     assert!(found(own).is_empty());
+    let remains = |f: &mut Facts| {
+        let directories = vec!["/var/lib/kubelet/pods/theirs".into()];
+        let remains = Remains { directories, ..Remains::default() };
+        f.ownership.remains = Ok([("theirs".into(), remains)].into());
+    };
+    only(
+        remains,
+        "Wrong pods: 0 pods in the runtime; the first start would be refused",
+        &["rm -r", "theirs"],
+    );
+    let beside = |f: &mut Facts| {
+        own(f);
+        remains(f);
+    };
+    only(beside, "Warning pods: 1 pod in the runtime; hostlet ran here before, and there is", &["leaves it"]);
     let running = found(|f| f.ownership.kubelets = Ok(vec![OtherKubelet::Process(7)]));
     assert!(running[0].starts_with("Wrong kubelet") && running[0].contains("disable --now"), "{running:#?}");
     assert!(running[1].starts_with("Wrong pods"), "{running:#?}");
@@ -268,6 +292,7 @@ fn an_ordinary_user_is_told_what_could_not_be_seen() {
         f.runtime.answer = RuntimeAnswer::NotPermitted;
         f.ownership.pods = None;
         f.ownership.kubelets = Err(unseen());
+        f.ownership.remains = Err(unseen());
         f.machine.swap = Err(unseen());
     });
     assert!(found.iter().all(|line| line.starts_with("Unknown")), "{found:#?}");

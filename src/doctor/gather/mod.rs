@@ -5,6 +5,7 @@ mod machine;
 mod network;
 mod ownership;
 mod runtime;
+mod takeover;
 
 use std::path::PathBuf;
 
@@ -12,6 +13,7 @@ use jiff::Timestamp;
 
 use super::facts::{Configuration, Facts, wanted_ports};
 use crate::config::{ConfigErrors, KubeletFlags, Loaded, load};
+use crate::ownership::History;
 use crate::sys::root_check;
 
 /// Where facts are gathered.
@@ -44,8 +46,13 @@ pub async fn gather(place: &Place) -> Result<Facts, ConfigErrors> {
         warnings: warnings.iter().map(ToString::to_string).collect(),
         missing_manifests,
     };
-    let asked = runtime::ask(place, &config).await;
+    let mut asked = runtime::ask(place, &config).await;
     let is_root = root_check().is_ok();
+    let mut ownership = ownership::ownership(&place.root, &config, &asked.facts, asked.pods, is_root);
+    if ownership.history == History::FirstStart && is_root {
+        asked.running.retain(|pod| !ownership.recorded.contains(&pod.uid));
+        ownership.unrunnable = takeover::takeover(place, &config, &asked.running).await;
+    }
     Ok(Facts {
         is_root,
         now: Timestamp::now(),
@@ -55,7 +62,7 @@ pub async fn gather(place: &Place) -> Result<Facts, ConfigErrors> {
         network: network::network(&place.root, &asked.cni),
         ports: network::ports(&place.root, &wanted_ports(&config)),
         credentials: config.cluster.as_ref().map(|cluster| credentials::credentials(&cluster.kubeconfig)),
-        ownership: ownership::ownership(&place.root, &config, asked.pods, is_root),
+        ownership,
         runtime: asked.facts,
         config,
     })

@@ -1,15 +1,23 @@
 //! Facts of other kubelets and their pods.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::super::facts::{OwnershipFacts, Unseen};
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
+
+use super::super::facts::{OwnershipFacts, RuntimeAnswer, RuntimeFacts, Seen, Unseen};
+use crate::cgroup::{CgroupSettings, Cgroups};
 use crate::config::Config;
-use crate::ownership::{History, KnownClaim, history, kubelet_listener, other_kubelets};
-use crate::store::{Store, Table};
+use crate::log::LogLayout;
+use crate::ownership::{
+    History, KnownClaim, OtherKubelet, Remains, history, kubelet_listener, other_kubelets, recorded_pods,
+    remains_of_others,
+};
+use crate::store::Store;
 use crate::sys::{DaemonUnit, HostDirs};
-use crate::types::PodRef;
+use crate::types::{PodRef, PodUid, error_chain};
 
 /// What a stock kubelet and kubeadm leave in the root directory.
 const LEFT: [&str; 6] = [
@@ -27,21 +35,29 @@ const ENABLED: &str = "etc/systemd/system/multi-user.target.wants/kubelet.servic
 pub(super) fn ownership(
     root: &Path,
     config: &Config,
+    runtime: &RuntimeFacts,
     pods: Option<BTreeSet<PodRef>>,
     is_root: bool,
 ) -> OwnershipFacts {
     let dirs = HostDirs {
         root: config.root_dir.clone(),
         pod_logs: config.pods.logs_dir.clone(),
-        container_logs: std::path::PathBuf::new(),
+        container_logs: PathBuf::new(),
     };
+    // Before the store: a running daemon records a pod before it makes anything of it.
+    let remains =
+        if is_root { remains(root, config, runtime) } else { Err(only_root("what pods have here")) };
     let store = Store::read(&dirs.store()).unwrap_or_default();
-    let recorded = store.keys(Table::AdmittedPods).into_iter().map(Into::into).collect();
+    let recorded: HashSet<PodUid> = recorded_pods(&store).into_keys().collect();
     let socket = &config.runtime.runtime_socket;
     let history = history(&KnownClaim::read(&dirs.claim()), socket, &recorded);
+    let daemon = UnixStream::connect(&config.socket).ok();
+    // A copy of this program may be called kubelet.
+    let own = daemon.as_ref().and_then(|daemon| getsockopt(daemon, PeerCredentials).ok());
     let kubelets = if is_root {
         other_kubelets(&root.join("proc"), socket).map_err(|error| Unseen(error.to_string())).map(
             |mut found| {
+                found.retain(|other| own.is_none_or(|own| *other != OtherKubelet::Process(own.pid())));
                 // Afterwards these sockets are hostlet's own.
                 if history == History::FirstStart {
                     found.extend(kubelet_listener(&config.root_dir));
@@ -50,7 +66,7 @@ pub(super) fn ownership(
             },
         )
     } else {
-        Err(Unseen("only root can see other kubelets".to_owned()))
+        Err(only_root("other kubelets"))
     };
     // What kubeadm configures is for hostlet then, and the service is hostlet's.
     let is_kubelet = DaemonUnit::of(root) == DaemonUnit::Kubelet;
@@ -60,10 +76,34 @@ pub(super) fn ownership(
         history,
         recorded,
         kubelets,
+        remains,
+        unrunnable: Ok(Vec::new()),
         pods,
-        daemon_runs: UnixStream::connect(&config.socket).is_ok(),
+        daemon_runs: daemon.is_some(),
         is_kubelet_enabled: !is_kubelet && root.join(ENABLED).symlink_metadata().is_ok(),
     }
+}
+
+fn only_root(what: &str) -> Unseen {
+    Unseen(format!("only root can see {what}"))
+}
+
+/// What pods, whosever they are, have on this host.
+fn remains(root: &Path, config: &Config, runtime: &RuntimeFacts) -> Seen<BTreeMap<PodUid, Remains>> {
+    let driver = match &runtime.answer {
+        RuntimeAnswer::Cri(settings) => settings.driver,
+        RuntimeAnswer::NoSocket
+        | RuntimeAnswer::NotPermitted
+        | RuntimeAnswer::Silent(_)
+        | RuntimeAnswer::NoCri => None,
+    };
+    let driver = driver.unwrap_or(config.cgroups.driver);
+    let settings = CgroupSettings::of_existing(driver, &config.cgroups.root, root);
+    // Where cgroups cannot be used, which other checks report, no pod has one.
+    let cgroups = Cgroups::open(settings).ok().filter(|_| config.cgroups.per_qos);
+    let logs = LogLayout { pod_logs_dir: config.pods.logs_dir.clone(), containers_dir: PathBuf::new() };
+    remains_of_others(&config.root_dir, &logs, cgroups.as_ref(), |_| false)
+        .map_err(|error| Unseen(error_chain(&error)))
 }
 
 #[cfg(test)]
@@ -85,8 +125,10 @@ mod tests {
         let mut flags = KubeletFlags::default();
         flags.process.root_dir = at("kubelet");
         let config = load(&flags, "node1").unwrap().config;
+        let runtime =
+            RuntimeFacts { answer: RuntimeAnswer::NoSocket, containerd_file: None, has_containerd: false };
         let seen = || {
-            let found = ownership(root.path(), &config, None, false);
+            let found = ownership(root.path(), &config, &runtime, None, false);
             (found.is_kubelet_enabled, found.leftovers)
         };
         assert_eq!(seen(), (true, vec![at("kubelet/pki")]));

@@ -17,7 +17,7 @@ use super::Place;
 use super::machine::text;
 use crate::config::Config;
 use crate::cri::{CriClient, CriError, ImageService, RuntimeService, containerd_settings};
-use crate::ownership::runtime_pods;
+use crate::ownership::{running_pods, runtime_pods};
 use crate::types::{PodRef, error_chain};
 
 /// Deadline of each call: whoever waits sits before a terminal.
@@ -30,6 +30,8 @@ pub(super) struct Asked {
     pub(super) facts: RuntimeFacts,
     pub(super) cni: CniDirs,
     pub(super) pods: Option<BTreeSet<PodRef>>,
+    /// Those that run.
+    pub(super) running: Vec<PodRef>,
 }
 
 /// Where the runtime looks for network configurations and plugins.
@@ -62,6 +64,7 @@ pub(super) async fn ask(place: &Place, config: &Config) -> Asked {
         facts: RuntimeFacts { answer: RuntimeAnswer::NoSocket, containerd_file, has_containerd },
         cni: CniDirs::standard(&place.root),
         pods: None,
+        running: Vec::new(),
     };
     let client = CriClient::new(&config.runtime.runtime_socket, DEADLINE);
     asked.facts.answer = match reach(&config.runtime.runtime_socket).await {
@@ -69,6 +72,7 @@ pub(super) async fn ask(place: &Place, config: &Config) -> Asked {
         None => match settings(place, &config.runtime.runtime_socket, &client, &mut asked.cni).await {
             Ok(settings) => {
                 asked.pods = runtime_pods(&client).await.ok();
+                asked.running = running_pods(&client).await.unwrap_or_default().into_iter().collect();
                 RuntimeAnswer::Cri(Box::new(settings))
             }
             Err(CriError::Unimplemented { .. }) => RuntimeAnswer::NoCri,

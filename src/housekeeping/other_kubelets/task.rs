@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::node::{NodeEvent, NodeEvents};
-use crate::ownership::other_kubelets;
+use crate::ownership::{BESIDE, other_kubelets};
 use crate::sys::{SysError, file_work};
 use crate::telemetry::Changed;
 use crate::types::error_chain;
@@ -81,7 +81,7 @@ fn find(proc: &Path, socket: &Path) -> Result<Option<String>, SysError> {
     Ok((!others.is_empty()).then(|| {
         format!(
             "another kubelet ({}) works on the same container runtime, {}: each removes the pods of the other; stop \
-             it and keep it from starting (systemctl disable --now kubelet), or give hostlet another runtime",
+             it and keep it from starting (systemctl disable --now kubelet), or give hostlet {BESIDE}",
             others.join(", "),
             socket.display()
         )
@@ -130,7 +130,7 @@ mod tests {
         };
         let cancel = CancellationToken::new();
         let scenario = async {
-            // A kubelet on another runtime does no harm.
+            // That of another runtime is not reported: what it has here is, by the sweep.
             sleep(PERIOD * 2).await;
             assert_eq!(*published.borrow_and_update(), None);
             process("8", &path("var-run/ours.sock"));

@@ -258,7 +258,7 @@ impl PullRecords {
 
     fn forget_intent(&self, state: &mut State, name: &str) {
         state.intents.remove(name);
-        self.inner.store.retain(Table::PullIntents, |other| other != name);
+        self.inner.store.remove(Table::PullIntents, name);
     }
 }
 

@@ -11,7 +11,9 @@ use tokio::sync::watch;
 
 use super::access::with_retries;
 use super::kept::Kept;
+use super::websocket_token::websocket_token;
 use super::{ReviewError, Reviews, User};
+use crate::sys::Places;
 use crate::tls::ClientAuthorities;
 
 /// Why nobody is known to have sent a request.
@@ -26,6 +28,9 @@ pub enum AuthenticationError {
     /// The API server knows no such token.
     #[error("the bearer token is of nobody")]
     Token,
+    /// The token in `Sec-WebSocket-Protocol` cannot be read.
+    #[error("the bearer token of a WebSocket cannot be read: {0}")]
+    Protocol(&'static str),
     /// The API server could not be asked for the token.
     #[error("the bearer token cannot be reviewed")]
     Review(#[source] Arc<ReviewError>),
@@ -39,13 +44,17 @@ pub struct Authenticator {
     authorities: watch::Receiver<Option<Arc<ClientAuthorities>>>,
     reviews: Option<(Arc<dyn Reviews>, Duration)>,
     tokens: Tokens,
+    /// For questions about tokens, by who sends them: whoever makes up tokens waits for the answers alone.
+    questions: Places,
     is_anonymous_permitted: bool,
 }
 
 impl Authenticator {
     /// Accepts client certificates of these authorities (`authentication.x509.clientCAFile`), and nobody else.
     pub fn new(authorities: watch::Receiver<Option<Arc<ClientAuthorities>>>) -> Self {
-        Self { authorities, reviews: None, tokens: Tokens::default(), is_anonymous_permitted: false }
+        let tokens = Tokens::new(Option::is_some);
+        let questions = Places::default();
+        Self { authorities, reviews: None, tokens, questions, is_anonymous_permitted: false }
     }
 
     /// Also accepts bearer tokens that the API server knows. Its answers are kept for `ttl` (`authentication.webhook`).
@@ -60,10 +69,11 @@ impl Authenticator {
         Self { is_anonymous_permitted: true, ..self }
     }
 
-    /// Who sent a request with these headers over a connection with this client certificate and its intermediates. Credentials that are
-    /// not accepted are an error, even if anonymous requests are permitted.
+    /// Who sent a request with these headers from `source` over a connection with this client certificate and its intermediates.
+    /// Credentials that are not accepted are an error, even if anonymous requests are permitted.
     pub async fn user(
         &self,
+        source: &str,
         certificates: &[CertificateDer<'static>],
         headers: &HeaderMap,
     ) -> Result<User, AuthenticationError> {
@@ -71,10 +81,12 @@ impl Authenticator {
         let mut problem = None;
         if let (Some(authorities), [certificate, intermediates @ ..]) = (authorities, certificates) {
             match authorities.verify(certificate, intermediates) {
+                // A certificate without a name is of nobody, as upstream.
+                Ok(subject) if subject.common_name.is_empty() => {}
                 Ok(subject) => {
                     let user = User {
                         name: subject.common_name,
-                        uid: String::new(),
+                        uid: subject.uid,
                         groups: subject.organizations,
                         extra: [(
                             "authentication.kubernetes.io/credential-id".to_owned(),
@@ -87,16 +99,17 @@ impl Authenticator {
                 Err(error) => problem = Some(AuthenticationError::Certificate(error)),
             }
         }
-        if let (Some((reviews, ttl)), Some(token)) = (&self.reviews, bearer_token(headers)) {
-            let digest = Sha256::digest(token).into();
-            let ask = async {
-                let user = with_retries(|| reviews.user_of(token)).await?;
-                Ok((user, *ttl))
-            };
-            match self.tokens.get(digest, ask).await {
-                Ok(Some(user)) => return Ok(user.authenticated()),
-                Ok(None) => problem = Some(AuthenticationError::Token),
-                Err(error) => problem = Some(AuthenticationError::Review(error)),
+        if let Some((reviews, ttl)) = &self.reviews {
+            let header = bearer_token(headers).map(|token| Ok(token.to_owned()));
+            for token in [header, websocket_token(headers).transpose()].into_iter().flatten() {
+                let user = match token {
+                    Ok(token) => self.user_of(source, &token, &**reviews, *ttl).await,
+                    Err(reason) => Err(AuthenticationError::Protocol(reason)),
+                };
+                match user {
+                    Ok(user) => return Ok(user.authenticated()),
+                    Err(error) => problem = Some(error),
+                }
             }
         }
         match problem {
@@ -105,11 +118,31 @@ impl Authenticator {
             None => Err(AuthenticationError::None),
         }
     }
+
+    /// The user of a token, which `source` sent.
+    async fn user_of(
+        &self,
+        source: &str,
+        token: &str,
+        reviews: &dyn Reviews,
+        ttl: Duration,
+    ) -> Result<User, AuthenticationError> {
+        let ask = async {
+            let _question = self.questions.take(source).await;
+            let user = with_retries(|| reviews.user_of(token)).await?;
+            Ok((user, ttl))
+        };
+        match self.tokens.get(Sha256::digest(token).into(), ask).await {
+            Ok(Some(user)) => Ok(user),
+            Ok(None) => Err(AuthenticationError::Token),
+            Err(error) => Err(AuthenticationError::Review(error)),
+        }
+    }
 }
 
-/// The token of `Authorization: Bearer <token>` (RFC 6750).
+/// The token of `Authorization: Bearer <token>` (RFC 6750), up to the next blank, as upstream.
 fn bearer_token(headers: &HeaderMap) -> Option<&str> {
-    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.trim().split_once(' ')?;
-    let token = token.trim();
+    let mut words = headers.get(AUTHORIZATION)?.to_str().ok()?.trim().split(' ');
+    let (scheme, token) = (words.next()?, words.next()?);
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }

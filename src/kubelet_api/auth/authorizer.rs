@@ -63,7 +63,7 @@ impl Authorizer {
         allowed_ttl: Duration,
         denied_ttl: Duration,
     ) -> Self {
-        let decisions = Kept::default();
+        let decisions = Kept::new(|is_allowed| *is_allowed);
         Self::Webhook(Box::new(Webhook { reviews, node, allowed_ttl, denied_ttl, decisions }))
     }
 

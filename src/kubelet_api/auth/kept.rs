@@ -12,7 +12,8 @@ use tokio::time::Instant;
 
 use super::ReviewError;
 
-/// Maximum number of kept answers. A node's clients are a few; tokens that nobody knows must not fill the memory.
+/// Maximum number of kept answers. A node's clients are a few; tokens that nobody knows must not fill the memory, nor push out the
+/// answers about the clients.
 const MOST: usize = 1_024;
 
 /// The latest outcome of a question.
@@ -29,39 +30,69 @@ enum Outcome<V> {
 /// A question, locked while it is asked.
 #[derive(Debug)]
 struct Slot<V> {
+    /// How many slots were made before.
+    number: u64,
     /// How often it had an outcome.
     outcomes: AtomicU64,
     latest: AsyncMutex<Outcome<V>>,
 }
 
-impl<V> Default for Slot<V> {
-    fn default() -> Self {
-        Self { outcomes: AtomicU64::default(), latest: AsyncMutex::new(Outcome::None) }
-    }
+/// What is lost if a slot is removed, least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Worth {
+    /// No valid answer.
+    Nothing,
+    /// An answer that says no, as strangers cause as many as they like.
+    Negative,
+    /// An answer about a client of the node.
+    Positive,
+    /// It is being asked, and others wait for it.
+    Asked,
 }
 
 impl<V> Slot<V> {
-    /// Whether it has to stay: its answer is valid, or it is being asked.
-    fn is_needed(&self, now: Instant) -> bool {
-        self.latest
-            .try_lock()
-            .map_or(true, |latest| matches!(&*latest, Outcome::Answer(_, until) if now < *until))
+    fn new(number: u64) -> Self {
+        Self { number, outcomes: AtomicU64::default(), latest: AsyncMutex::new(Outcome::None) }
+    }
+
+    fn worth(slot: &Arc<Self>, is_positive: fn(&V) -> bool, now: Instant) -> Worth {
+        // Also for somebody who has not come to lock it yet.
+        if Arc::strong_count(slot) > 1 {
+            return Worth::Asked;
+        }
+        match slot.latest.try_lock().as_deref() {
+            Err(_) => Worth::Asked,
+            Ok(Outcome::Answer(answer, until)) if now < *until => {
+                if is_positive(answer) {
+                    Worth::Positive
+                } else {
+                    Worth::Negative
+                }
+            }
+            Ok(Outcome::None | Outcome::Answer(..) | Outcome::Failure(_)) => Worth::Nothing,
+        }
     }
 }
 
 /// Answers by question.
 #[derive(Debug)]
 pub(super) struct Kept<K, V> {
-    slots: Mutex<HashMap<K, Arc<Slot<V>>>>,
+    slots: Mutex<Slots<K, V>>,
+    is_positive: fn(&V) -> bool,
 }
 
-impl<K, V> Default for Kept<K, V> {
-    fn default() -> Self {
-        Self { slots: Mutex::default() }
-    }
+#[derive(Debug)]
+struct Slots<K, V> {
+    by_question: HashMap<K, Arc<Slot<V>>>,
+    next: u64,
 }
 
 impl<K: Clone + Eq + Hash, V: Clone> Kept<K, V> {
+    /// Of too many answers, the oldest ones that are not positive are forgotten first.
+    pub(super) fn new(is_positive: fn(&V) -> bool) -> Self {
+        Self { slots: Mutex::new(Slots { by_question: HashMap::new(), next: 0 }), is_positive }
+    }
+
     /// The kept answer, or the one of `ask`, which also says how long it is kept. A failure is the result of all who wait for it, so that
     /// they do not ask one after the other while the API server is away. Cancel-safe: another request then asks.
     pub(super) async fn get(
@@ -90,14 +121,35 @@ impl<K: Clone + Eq + Hash, V: Clone> Kept<K, V> {
 
     fn slot(&self, question: K) -> Arc<Slot<V>> {
         let mut slots = self.slots.lock();
-        if slots.len() >= MOST && !slots.contains_key(&question) {
-            let now = Instant::now();
-            slots.retain(|_, slot| slot.is_needed(now));
-            if slots.len() >= MOST {
-                slots.clear();
-            }
+        if let Some(slot) = slots.by_question.get(&question) {
+            return slot.clone();
         }
-        slots.entry(question).or_default().clone()
+        let slot = Arc::new(Slot::new(slots.next));
+        slots.next += 1;
+        if slots.by_question.len() >= MOST && !self.make_room(&mut slots) {
+            // Asked without sharing the answer.
+            return slot;
+        }
+        slots.by_question.insert(question, slot.clone());
+        slot
+    }
+
+    /// Removes what is worth least. Returns whether there is room now.
+    fn make_room(&self, slots: &mut Slots<K, V>) -> bool {
+        let now = Instant::now();
+        slots.by_question.retain(|_, slot| Slot::worth(slot, self.is_positive, now) > Worth::Nothing);
+        if slots.by_question.len() < MOST {
+            return true;
+        }
+        let ranked = slots
+            .by_question
+            .iter()
+            .map(|(question, slot)| (Slot::worth(slot, self.is_positive, now), slot.number, question));
+        let least = ranked.min_by_key(|(worth, number, _)| (*worth, *number));
+        match least.filter(|(worth, ..)| *worth < Worth::Asked).map(|(_, _, question)| question.clone()) {
+            Some(question) => slots.by_question.remove(&question).is_some(),
+            None => false,
+        }
     }
 }
 
@@ -118,7 +170,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_is_asked_for_once_until_it_expires() {
-        let (kept, asked) = (Kept::default(), AtomicUsize::new(0));
+        let (kept, asked) = (Kept::new(|_| true), AtomicUsize::new(0));
         let get = || {
             kept.get("question", async {
                 sleep(Duration::from_secs(1)).await;
@@ -137,7 +189,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_failure_is_of_all_who_wait_for_it_and_of_nobody_else() {
-        let (kept, asked) = (Kept::<_, ()>::default(), AtomicUsize::new(0));
+        let (kept, asked) = (Kept::<_, ()>::new(|()| true), AtomicUsize::new(0));
         let get = || {
             kept.get("question", async {
                 asked.fetch_add(1, Ordering::Relaxed);
@@ -158,7 +210,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_leaves_while_asking_leaves_the_question_to_the_next() {
-        let kept = Kept::default();
+        let kept = Kept::new(|_| true);
         let slow = kept.get("question", async {
             sleep(TTL).await;
             unavailable()
@@ -173,11 +225,51 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn questions_are_bounded() {
-        let kept = Kept::default();
-        for question in 0..2 * MOST {
-            kept.get(question, async { Ok(((), TTL)) }).await.unwrap();
-            assert!(kept.slots.lock().len() <= MOST);
+    async fn answers_are_bounded_and_negative_ones_push_out_no_positive_one() {
+        let (kept, asked) = (Kept::new(|answer| *answer), AtomicUsize::new(0));
+        let get = |question: usize, answer| {
+            let asked = &asked;
+            kept.get(question, async move {
+                asked.fetch_add(1, Ordering::Relaxed);
+                Ok((answer, TTL))
+            })
+        };
+        get(0, true).await.unwrap();
+        for question in 1..3 * MOST {
+            get(question, false).await.unwrap();
+            assert!(kept.slots.lock().by_question.len() <= MOST);
         }
+        assert_eq!(asked.swap(0, Ordering::Relaxed), 3 * MOST);
+        // The client's answer, and the latest others.
+        for (question, answer) in [(0, true), (3 * MOST - 1, false), (2 * MOST + 2, false)] {
+            assert_eq!(get(question, answer).await.unwrap(), answer, "{question}");
+        }
+        assert_eq!(asked.load(Ordering::Relaxed), 0);
+        get(1, false).await.unwrap();
+        assert_eq!(asked.swap(0, Ordering::Relaxed), 1, "the oldest was forgotten");
+        for question in 3 * MOST..5 * MOST {
+            get(question, true).await.unwrap();
+        }
+        assert!(kept.slots.lock().by_question.len() <= MOST, "also of positive ones");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn questions_in_progress_are_not_forgotten() {
+        let (kept, asked) = (Kept::new(|_| true), AtomicUsize::new(0));
+        let get = |question: usize| {
+            let (kept, asked) = (&kept, &asked);
+            async move {
+                let ask = async {
+                    asked.fetch_add(1, Ordering::Relaxed);
+                    sleep(Duration::from_secs(1)).await;
+                    Ok((true, TTL))
+                };
+                kept.get(question, ask).await.unwrap()
+            }
+        };
+        let all = (0..2 * MOST).map(&get);
+        let again = (0..MOST).map(&get);
+        join_all(all.chain(again)).await;
+        assert_eq!(asked.load(Ordering::Relaxed), 2 * MOST);
     }
 }

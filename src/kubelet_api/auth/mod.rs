@@ -11,6 +11,7 @@ pub(in crate::kubelet_api) mod testing;
 #[cfg(test)]
 mod tests;
 mod user;
+mod websocket_token;
 
 pub use attributes::{Attributes, StreamingVerbs, attributes};
 pub use authenticator::{AuthenticationError, Authenticator};

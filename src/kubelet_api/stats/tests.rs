@@ -19,7 +19,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use super::{Stats, StatsParts, routes};
+use super::{Stats, StatsParts, metrics_routes, routes};
 use crate::cgroup::CgroupVersion;
 use crate::cri::Operation;
 use crate::cri::fake::{Failure, FakeRuntime, Fault, Rule};
@@ -155,7 +155,7 @@ impl Bench {
         // Until the pod is observed.
         sleep(Duration::from_secs(3)).await;
         let stats = Stats::default();
-        let router = routes(stats.clone());
+        let router = routes(stats.clone()).merge(metrics_routes(stats.clone()));
         stats.set(parts);
         Self { host, fake, router, pod, paths, _desired: desired, _tasks: tasks }
     }

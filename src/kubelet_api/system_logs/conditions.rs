@@ -45,7 +45,8 @@ impl Conditions {
         }
         let is_same = self.if_range.as_deref().is_none_or(|text| date(text) == Some(modified));
         match &self.range {
-            Some(range) if is_same => portion(range, size),
+            // Of an empty file there is no part, but a client that always asks for one is answered.
+            Some(range) if is_same && size > 0 => portion(range, size),
             Some(_) | None => Portion::Whole,
         }
     }
@@ -105,6 +106,8 @@ mod tests {
             assert_eq!(conditions.portion(10, at(0)), expected, "{range}");
         }
         assert_eq!(Conditions::default().portion(10, at(0)), Portion::Whole);
+        let first = Conditions { range: Some("bytes=0-9".to_owned()), ..Conditions::default() };
+        assert_eq!(first.portion(0, at(0)), Portion::Whole);
     }
 
     #[test]

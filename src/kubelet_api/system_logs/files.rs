@@ -1,5 +1,5 @@
-//! A directory of logs as a list of links, and a file as it is, or the part of it that was asked for. As Go's file server answers, but without following a link out of the
-//! directory, and a file that grows meanwhile ends where it ended at the request.
+//! A directory of logs as a list of links, and a file as it is, or the part of it that was asked for. As Go's file server answers, but
+//! without following a link out of the directory, and a file that grows meanwhile ends where it ended at the request.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};

@@ -15,6 +15,7 @@ use crate::log::LogError;
 use crate::log::error::at;
 use crate::log::layout::file_names;
 use crate::log::rotated::{RotatedForm, RotatedLog, RotationStamp};
+use crate::sys::{Links, open_regular};
 
 /// How long a runtime may still write to a rotated file: it finishes what it has read from the container after opening the new one.
 pub(super) const HAND_OVER: Duration = Duration::from_secs(1);
@@ -251,7 +252,7 @@ fn open_rotated(dir: &Path, log: &str, stamp: RotationStamp) -> Result<Option<Lo
     // In this order: it is compressed before the plain file is removed.
     for form in [RotatedForm::Plain, RotatedForm::Compressed] {
         let path = dir.join(RotatedLog { stamp, form }.name(log));
-        match File::open(&path) {
+        match open_regular(&path, Links::Rejected) {
             Ok(file) => {
                 let text = match form {
                     RotatedForm::Plain | RotatedForm::Unfinished => Text::Plain(file),
@@ -266,9 +267,9 @@ fn open_rotated(dir: &Path, log: &str, stamp: RotationStamp) -> Result<Option<Lo
     Ok(None)
 }
 
-/// Opens the current file.
+/// Opens the current file. Runtimes exist whose logs are links to files of their own.
 fn open(path: &Path) -> io::Result<LogFile> {
-    Ok(LogFile::new(path, Text::Plain(File::open(path)?), None))
+    Ok(LogFile::new(path, Text::Plain(open_regular(path, Links::Followed)?), None))
 }
 
 fn log_name(path: &Path) -> Option<&str> {

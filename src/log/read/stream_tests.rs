@@ -15,6 +15,7 @@ use tempfile::TempDir;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use super::reader::LogReader;
 use super::{LogOptions, LogStreaming, LogWatches, Until};
 use crate::log::LogError;
 
@@ -274,4 +275,20 @@ async fn a_slow_reader_finds_what_was_compressed_meanwhile() {
     reading.until("three\n").await;
     drop(end);
     assert_eq!(reading.rest().await, "one\ntwo\nthree\n");
+}
+
+#[test]
+fn a_pipe_in_the_place_of_a_log_is_an_error() {
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
+
+    let bench = Bench::new();
+    mkfifo(&bench.dir.path().join("0.log.20260101-000000"), Mode::S_IRWXU).unwrap();
+    let open = || LogReader::open(&bench.log(), &LogOptions::default(), false).map(drop);
+    assert!(open().is_err());
+    fs::remove_file(bench.dir.path().join("0.log.20260101-000000")).unwrap();
+    open().unwrap();
+    fs::remove_file(bench.log()).unwrap();
+    mkfifo(&bench.log(), Mode::S_IRWXU).unwrap();
+    assert!(open().is_err());
 }

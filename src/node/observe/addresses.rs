@@ -12,14 +12,14 @@ use tokio_util::sync::CancellationToken;
 use super::address::{AddressError, KnownAddresses, choose, needs_lookup};
 use crate::node::NodeSettings;
 use crate::node::addresses::AddressPublisher;
-use crate::sys::{AddressChanges, is_own_ip, outgoing_ips};
+use crate::sys::{AddressChanges, NameLookups, is_own_ip, outgoing_ips};
 use crate::telemetry::Changed;
 use crate::types::{error_chain, watching};
 
 /// Interval between lookups without a kernel notification: DNS may have a new address for the name.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// Pause after a failed lookup. Not shorter: each lookup may leave a thread behind that waits for a DNS server.
+/// Pause after a failed lookup.
 const PERIOD_FAILING: Duration = Duration::from_secs(5);
 
 /// Pause after a kernel notification: changes come in bursts, an address just before its route, and each pod's network
@@ -70,10 +70,10 @@ impl AddressObserver {
                 "cannot watch the addresses of this host; checking them every minute"
             );
         }
-        let mut last_error = Changed::new();
+        let (names, mut last_error) = (NameLookups::default(), Changed::new());
         loop {
             let fingerprint = Fingerprint::of(&self.settings.node_ips);
-            let found = self.find().await;
+            let found = self.find(&names).await;
             let (ips, problem) = match found {
                 Ok(ips) => (Some(ips), None),
                 Err(error) => (None, Some(error.to_string())),
@@ -104,7 +104,7 @@ impl AddressObserver {
         }
     }
 
-    async fn find(&self) -> Result<Vec<IpAddr>, AddressError> {
+    async fn find(&self, names: &NameLookups) -> Result<Vec<IpAddr>, AddressError> {
         let NodeSettings { name, node_ips, .. } = &*self.settings;
         let Some(node) = &self.node else { return standalone(name, node_ips, &outgoing_ips()) };
         if self.settings.node.external_cloud {
@@ -117,7 +117,7 @@ impl AddressObserver {
                 return Ok(Vec::new());
             }
         }
-        let by_name = if needs_lookup(node_ips, name) { lookup(name).await } else { Vec::new() };
+        let by_name = if needs_lookup(node_ips, name) { lookup(names, name).await } else { Vec::new() };
         choose(
             name,
             &KnownAddresses {
@@ -197,9 +197,9 @@ async fn notification(notifications: &mut std::io::Result<AddressChanges>) {
 }
 
 /// Resolves the name; empty on failure or timeout.
-async fn lookup(name: &str) -> Vec<IpAddr> {
-    match tokio::time::timeout(LOOKUP_TIMEOUT, tokio::net::lookup_host((name, 0))).await {
-        Ok(Ok(found)) => found.map(|address| address.ip()).collect(),
+async fn lookup(names: &NameLookups, name: &str) -> Vec<IpAddr> {
+    match tokio::time::timeout(LOOKUP_TIMEOUT, names.lookup(name, name)).await {
+        Ok(Ok(found)) => found.to_vec(),
         Ok(Err(_)) | Err(_) => Vec::new(),
     }
 }

@@ -53,8 +53,8 @@ pub(super) fn adopt(initial: &Node, existing: &Node) -> Option<Value> {
 }
 
 /// The status patch that sets the extended resources of `existing` to zero; `None` if there are none. A former kubelet
-/// advertised them, and a pod scheduled for such a device would run without it. Upstream does the same when its device
-/// manager has no checkpoint.
+/// advertised them, and a pod scheduled for such a device would run without it. Upstream does the same while its device
+/// manager has no checkpoint on this host.
 pub(super) fn without_devices(existing: &Node) -> Option<Value> {
     let status = existing.status.as_ref()?;
     let zeroes = |resources: &Option<BTreeMap<String, resource::Quantity>>| -> Map<String, Value> {

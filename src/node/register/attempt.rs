@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams, PostParams};
 
 use super::adopt::{adopt, without_devices};
+use super::former_devices::FormerDevices;
 use crate::api::{ApiErrorKind, Objects, Wire};
 use crate::node::request::{RequestError, within};
 
@@ -23,9 +24,13 @@ pub(in crate::node) async fn attempt(
     nodes: &Objects<Node>,
     initial: &Node,
     limit: Duration,
+    former_devices: &FormerDevices,
 ) -> Result<Registered, RequestError> {
     let error = match within(limit, nodes.create(&PostParams::default(), &Wire(initial.clone()))).await {
-        Ok(Wire(node)) => return Ok(Registered::Created(node)),
+        Ok(Wire(node)) => {
+            former_devices.are_gone();
+            return Ok(Registered::Created(node));
+        }
         Err(error) => error,
     };
     match error.error_kind() {
@@ -49,9 +54,10 @@ pub(in crate::node) async fn attempt(
     if let Some(patch) = adopt(initial, &node) {
         Wire(node) = within(limit, nodes.patch(name, &parameters, &Patch::Strategic(patch))).await?;
     }
-    if let Some(patch) = without_devices(&node) {
+    if let Some(patch) = without_devices(&node).filter(|_| former_devices.may_exist()) {
         Wire(node) = within(limit, nodes.patch_status(name, &parameters, &Patch::Strategic(patch))).await?;
         tracing::info!(node = name, "set the extended resources of a former kubelet to zero");
     }
+    former_devices.are_gone();
     Ok(Registered::Adopted(node))
 }

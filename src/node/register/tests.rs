@@ -5,14 +5,16 @@ use std::net::IpAddr;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Taint};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Amount;
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::adopt::adopt;
-use super::{Registered, attempt, initial};
+use super::{FormerDevices, Registered, attempt, initial};
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
-use crate::api::{ApiErrorKind, Objects};
+use crate::api::{ApiErrorKind, Objects, Wire};
 use crate::node::NodeSettings;
 use crate::node::testing::{facts, settings};
+use crate::store::Store;
 use crate::types::WallClock;
 
 const PATH: &str = "/api/v1/nodes/node1";
@@ -114,6 +116,10 @@ fn an_adopted_node_gets_facts_and_keeps_the_rest() {
     assert_eq!(adopt(&made(&settings), &known).unwrap()["spec"], Value::Null, "it cannot be changed");
 }
 
+fn none() -> FormerDevices {
+    FormerDevices::default()
+}
+
 fn server() -> (FakeApi, Objects<Node>) {
     let api = FakeApi::new(WallClock::system());
     let nodes = Objects::all(api.client());
@@ -125,8 +131,8 @@ async fn a_node_created_by_a_lost_request_is_adopted_by_the_next() {
     let (api, nodes) = server();
     let (settings, node) = (tainted(), made(&tainted()));
     api.fail(ApiRule::once("POST", "/nodes", ApiFault::LostAnswer));
-    assert!(attempt(&nodes, &node, settings.request_timeout()).await.is_err());
-    let Ok(Registered::Adopted(_)) = attempt(&nodes, &node, settings.request_timeout()).await else {
+    assert!(attempt(&nodes, &node, settings.request_timeout(), &none()).await.is_err());
+    let Ok(Registered::Adopted(_)) = attempt(&nodes, &node, settings.request_timeout(), &none()).await else {
         panic!("the node that was made is adopted");
     };
     assert!(api.requests_of("PATCH", PATH).is_empty(), "it is as we made it");
@@ -140,11 +146,11 @@ async fn without_permission_to_create_nodes_an_existing_one_is_adopted() {
     let (settings, node) = (tainted(), made(&tainted()));
     let forbidden = ApiFault::Refuse { code: 403, reason: "Forbidden", retry_after: 0 };
     api.fail(ApiRule::always("POST", "/nodes", forbidden));
-    let refused = attempt(&nodes, &node, settings.request_timeout()).await;
+    let refused = attempt(&nodes, &node, settings.request_timeout(), &none()).await;
     assert!(refused.is_err_and(|error| error.error_kind() == ApiErrorKind::Forbidden));
     let bare: Node = serde_json::from_value(json!({"metadata": {"name": "node1"}})).unwrap();
     api.put(PATH, &bare);
-    assert!(attempt(&nodes, &node, settings.request_timeout()).await.is_ok());
+    assert!(attempt(&nodes, &node, settings.request_timeout(), &none()).await.is_ok());
     let stored: Node = api.get(PATH).unwrap();
     assert_eq!(stored.metadata.labels.unwrap()["kubernetes.io/hostname"], "node1");
     assert_eq!(stored.spec.and_then(|spec| spec.taints), None, "taints are for the making of a node");
@@ -163,7 +169,10 @@ async fn extended_resources_of_a_former_kubelet_are_set_to_zero() {
         }
     }
     api.put(PATH, &former);
-    let Ok(Registered::Adopted(adopted)) = attempt(&nodes, &node, settings().request_timeout()).await else {
+    let limit = settings().request_timeout();
+    let devices = FormerDevices::new(Store::default());
+    devices.expect();
+    let Ok(Registered::Adopted(adopted)) = attempt(&nodes, &node, limit, &devices).await else {
         panic!("the node that is there is adopted");
     };
     let stored: Node = api.get(PATH).unwrap();
@@ -173,17 +182,21 @@ async fn extended_resources_of_a_former_kubelet_are_set_to_zero() {
             assert_eq!((&*resources["nvidia.com/gpu"].0, &*resources["cpu"].0), ("0", "2"));
         }
     }
-    // What an administrator sets later stays until the next registration; zeroes need no patch.
-    let requests = api.requests_of("PATCH", &format!("{PATH}/status")).len();
-    assert_eq!(requests, 1);
-    assert!(attempt(&nodes, &node, settings().request_timeout()).await.is_ok());
-    assert_eq!(api.requests_of("PATCH", &format!("{PATH}/status")).len(), requests);
+    // What an administrator sets later stays, also when hostlet registers again.
+    let later =
+        json!({"status": {"capacity": {"nvidia.com/gpu": "3"}, "allocatable": {"nvidia.com/gpu": "3"}}});
+    let Wire(_) = nodes.patch_status("node1", &PatchParams::default(), &Patch::Merge(later)).await.unwrap();
+    assert!(attempt(&nodes, &node, limit, &devices).await.is_ok());
+    let status = api.get::<Node>(PATH).unwrap().status.unwrap();
+    for resources in [status.capacity.unwrap(), status.allocatable.unwrap()] {
+        assert_eq!(resources["nvidia.com/gpu"].0, "3");
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_attempt_times_out() {
     let (api, nodes) = server();
     api.fail(ApiRule::once("POST", "/nodes", ApiFault::Hang));
-    let hung = attempt(&nodes, &made(&settings()), settings().request_timeout()).await;
+    let hung = attempt(&nodes, &made(&settings()), settings().request_timeout(), &none()).await;
     assert!(hung.is_err_and(|error| error.to_string().contains("within 10s")));
 }

@@ -163,6 +163,19 @@ impl Kept for KnownServices {
         }
     }
 
+    fn key(service: &Service) -> String {
+        let metadata = &service.metadata;
+        row_key(
+            metadata.namespace.as_deref().unwrap_or_default(),
+            metadata.name.as_deref().unwrap_or_default(),
+        )
+    }
+
+    fn row(&self, key: &str) -> Option<impl Serialize> {
+        let (namespace, name) = key.split_once('/')?;
+        self.services.get(namespace)?.get(name)
+    }
+
     fn rows(&self) -> impl Iterator<Item = (String, impl Serialize)> {
         self.services.iter().flat_map(|(namespace, services)| {
             services.iter().map(move |(name, known)| (row_key(namespace, name), known))

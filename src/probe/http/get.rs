@@ -7,12 +7,12 @@ use rustls::ClientConfig;
 use rustls::client::Resumption;
 use tokio::time::{Instant, timeout_at};
 
-use super::super::dial::{ConnectError, dial};
+use super::super::dial::{ConnectError, Dialer};
 use super::exchange::{self, Broken, Outgoing, Received};
 use super::headers::{GivenHeaders, referer};
 use super::stream::{Stream, Watched};
 use crate::tls::{Trust, client_config};
-use crate::types::{HttpScheme, HttpUrl, error_chain, go_quoted};
+use crate::types::{HttpScheme, HttpUrl, PodUid, error_chain, go_quoted};
 
 /// Redirects that are followed.
 const MAX_REDIRECTS: usize = 10;
@@ -30,6 +30,8 @@ pub enum HttpProtocol {
 /// A request.
 #[derive(Clone, Debug)]
 pub struct HttpRequest {
+    /// For which pod.
+    pub pod: PodUid,
     /// Where to.
     pub url: HttpUrl,
     /// Headers from a pod's spec, which override the client's own.
@@ -70,13 +72,19 @@ pub enum HttpError {
     Body(String),
 }
 
-/// Makes requests. Cheap to clone; clones share the TLS configuration.
+/// Makes requests. Cheap to clone; clones share the TLS configuration and lookups of names.
 #[derive(Clone, Debug, Default)]
 pub struct HttpClient {
+    dialer: Dialer,
     tls: Arc<OnceLock<Arc<ClientConfig>>>,
 }
 
 impl HttpClient {
+    /// A client that connects with this dialer.
+    pub(in crate::probe) fn new(dialer: Dialer) -> Self {
+        Self { dialer, tls: Arc::default() }
+    }
+
     /// Makes a request. Dropping the future closes its connection.
     pub async fn get(&self, request: &HttpRequest) -> Result<HttpAnswer, HttpError> {
         let deadline = Instant::now() + request.timeout;
@@ -89,7 +97,14 @@ impl HttpClient {
         for followed in 0..=MAX_REDIRECTS {
             let of_url = |text: &str| format!("Get {}: {text}", go_quoted(&url.to_string()));
             let referer = from.as_ref().and_then(|from| referer(from, &url));
-            let asked = Asked { url: &url, given: &given, keeps_host, referer, protocol: request.protocol };
+            let asked = Asked {
+                pod: &request.pod,
+                url: &url,
+                given: &given,
+                keeps_host,
+                referer,
+                protocol: request.protocol,
+            };
             let received = self.ask(asked, &request.url, deadline).await.map_err(|broken| match broken {
                 Broken::Head(text) => HttpError::Exchange(of_url(&text)),
                 Broken::NoTls => HttpError::NoTls(of_url(&ConnectError::NoTls.to_string())),
@@ -121,8 +136,8 @@ impl HttpClient {
     }
 
     async fn ask(&self, asked: Asked<'_>, first: &HttpUrl, deadline: Instant) -> Result<Received, Broken> {
-        let Asked { url, given, keeps_host, referer, protocol } = asked;
-        let connected = timeout_at(deadline, self.connect(url)).await;
+        let Asked { pod, url, given, keeps_host, referer, protocol } = asked;
+        let connected = timeout_at(deadline, self.connect(pod, url)).await;
         let stream = connected.map_err(|_| Broken::HeadTimedOut)?;
         let mut stream = stream.map_err(|error| match error {
             ConnectError::NoTls => Broken::NoTls,
@@ -158,8 +173,8 @@ impl HttpClient {
         }
     }
 
-    async fn connect(&self, url: &HttpUrl) -> Result<Watched<Stream>, ConnectError> {
-        let tcp = dial(&url.host, url.port()).await?;
+    async fn connect(&self, pod: &PodUid, url: &HttpUrl) -> Result<Watched<Stream>, ConnectError> {
+        let tcp = self.dialer.dial(pod, &url.host, url.port()).await?;
         match url.scheme {
             HttpScheme::Http => Ok(Watched::plain(tcp)),
             HttpScheme::Https => Watched::tls(tcp, &url.host, self.tls()?).await,
@@ -186,6 +201,7 @@ pub(in crate::probe) fn unverified(protocols: &[&[u8]]) -> Result<ClientConfig, 
 
 /// One of the requests for an answer.
 struct Asked<'a> {
+    pod: &'a PodUid,
     url: &'a HttpUrl,
     given: &'a GivenHeaders,
     keeps_host: bool,

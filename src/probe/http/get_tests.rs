@@ -16,6 +16,7 @@ const LONG: Duration = Duration::from_secs(30);
 
 fn request(port: u16, path: &str) -> HttpRequest {
     HttpRequest {
+        pod: "uid-1".into(),
         url: HttpUrl::new(HttpScheme::Http, "127.0.0.1", port, path),
         headers: Vec::new(),
         user_agent: "kube-probe/1.37".to_owned(),

@@ -411,12 +411,9 @@ impl Entry {
             Write::Patch(change, Urgency::Now) => {
                 Some(Next { due: now, latest: now, request: Request::Patch(change) })
             }
-            Write::Patch(change, Urgency::First) => {
-                let due = before.map_or(now + FIRST, |before| before.due);
-                Some(Next { due, latest: due, request: Request::Patch(change) })
-            }
-            Write::Patch(change, Urgency::Soon) => {
-                let due = before.map_or(now + SOON, |before| before.due);
+            Write::Patch(change, urgency @ (Urgency::First | Urgency::Soon)) => {
+                let delay = if urgency == Urgency::First { FIRST } else { SOON };
+                let due = before.map_or(now + delay, |before| before.due);
                 Some(Next { due, latest: due + MAX_EXTRA_DELAY, request: Request::Patch(change) })
             }
         };

@@ -141,6 +141,26 @@ async fn urgent_changes_are_written_at_once_and_the_rest_together() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_first_status_is_written_soon_and_a_quick_start_needs_no_other() {
+    for is_quick in [false, true] {
+        let setup = Setup::new();
+        let pod = setup.pod();
+        let mut status = json!({"phase": "Pending", "startTime": "2026-01-01T00:00:00Z"});
+        setup.report(&pod, status.clone(), LifecycleSummary::Active);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!(setup.patches(), 0);
+        if is_quick {
+            status["phase"] = "Running".into();
+            setup.report(&pod, status, LifecycleSummary::Active);
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(setup.patches(), 1);
+        setup.settle().await;
+        assert_eq!(setup.patches(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn while_pods_start_and_stop_the_rest_waits_for_a_lull_but_for_10_s_at_most() {
     let setup = Setup::new();
     let pod = setup.running_pod().await;

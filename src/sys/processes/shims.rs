@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::process::Command;
 
-use super::{Mounts, SysError, file_work, remove_tree};
+use crate::sys::{Mounts, SysError, file_work, remove_tree};
 
 /// The program's name, and its truncated process name.
 const PROGRAM: &str = "containerd-shim-runc-v2";
@@ -67,7 +67,7 @@ fn shim(proc: &Path, process: &Process) -> Option<Shim> {
 
 #[cfg(test)]
 impl Shim {
-    pub(super) fn made_up(pid: i32, started: u64) -> Self {
+    pub(in crate::sys) fn made_up(pid: i32, started: u64) -> Self {
         let (namespace, id) = ("k8s.io".to_owned(), format!("sandbox-{pid}"));
         let path = PathBuf::new;
         Self { pid, started, namespace, id, address: path(), program: path(), bundle: path() }
@@ -231,6 +231,10 @@ mod tests {
         }
 
         fn mount(&self, _: &MountCall) -> Result<(), SysError> {
+            Ok(())
+        }
+
+        fn force_unmount(&self, _: &Path) -> Result<(), SysError> {
             Ok(())
         }
 

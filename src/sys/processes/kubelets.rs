@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::SysError;
+use crate::sys::SysError;
 
 /// The program's and process's name.
 const PROGRAM: &str = "kubelet";
@@ -19,7 +19,7 @@ pub struct KubeletProcess {
     pub cwd: PathBuf,
 }
 
-/// The kubelets below `proc`, which is `/proc` outside tests. One in another mount namespace belongs to another node in a container
+/// The kubelets below `proc`, which is `/proc` outside tests, except this process, whatever its program is called. One in another mount namespace belongs to another node in a container
 /// (kind) and is skipped. Blocking.
 pub fn kubelets(proc: &Path) -> Result<Vec<KubeletProcess>, SysError> {
     let unread = |source: std::io::Error| SysError::ReadProc {
@@ -27,9 +27,14 @@ pub fn kubelets(proc: &Path) -> Result<Vec<KubeletProcess>, SysError> {
         source: Box::new(source.into()),
     };
     let mounts = fs::read_link(proc.join("self/ns/mnt")).map_err(unread)?;
+    let own = fs::read_link(proc.join("self")).ok();
     let entries = fs::read_dir(proc).map_err(unread)?.filter_map(Result::ok);
     let found = entries.filter_map(|entry| {
-        let pid = entry.file_name().to_str()?.parse().ok()?;
+        let name = entry.file_name();
+        let pid = name.to_str()?.parse().ok()?;
+        if own.as_ref().is_some_and(|own| own.as_os_str() == name) {
+            return None;
+        }
         // It may exit in the meantime.
         kubelet(&entry.path(), pid, &mounts)
     });
@@ -71,7 +76,9 @@ mod tests {
             symlink("/srv", dir.join("cwd")).unwrap();
             symlink(mounts, dir.join("ns/mnt")).unwrap();
         };
-        process("self", "hostlet", "/usr/bin/hostlet", "mnt:[1]");
+        // A copy of this program by that name.
+        process("6", "kubelet", "/usr/bin/kubelet", "mnt:[1]");
+        symlink("6", proc.path().join("self")).unwrap();
         process("7", "kubelet", "/usr/bin/kubelet", "mnt:[1]");
         process("8", "kubelet", "/usr/bin/kubelet (deleted)", "mnt:[1]");
         process("9", "kubelet", "/usr/bin/kubelet", "mnt:[2]");

@@ -5,7 +5,8 @@ use std::thread;
 
 use tokio::sync::oneshot;
 
-use super::{SysError, file_work};
+use super::file_work;
+use crate::sys::SysError;
 
 /// The lowest priority, for the CPU and thereby for the disk.
 const NICE: i32 = 19;

@@ -1,0 +1,372 @@
+//! Runs Kubernetes' own tests under ginkgo, their framework, and judges its report beside a list of known failures.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
+
+use crate::cluster::Agent;
+
+/// What hostlet cannot do yet, as the reasons of known failures name it. The failures of each go with it.
+const MISSING: [&str; 6] =
+    ["claims", "device plugins", "eviction", "image garbage collection", "resource managers", "swap"];
+/// In `ginkgo`'s notation.
+const TIME_LIMIT: &str = "3h";
+
+/// A spec that is expected to fail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Known {
+    name: String,
+    reason: String,
+}
+
+impl Known {
+    /// What hostlet lacks, if that is the reason. Any other reason is one of the host or of the images, for every kubelet.
+    fn missing(&self) -> Option<&str> {
+        let (missing, _) = self.reason.split_once(':')?;
+        MISSING.contains(&missing).then_some(missing)
+    }
+
+    /// Whether it is expected of an agent.
+    fn concerns(&self, agent: Agent) -> bool {
+        agent == Agent::Hostlet || self.missing().is_none()
+    }
+}
+
+/// The command line of a program that runs a suite.
+#[derive(Debug)]
+pub struct Options {
+    known: Vec<Known>,
+    focus: Option<String>,
+    skip: Option<String>,
+    processes: usize,
+    /// The directory of the reports, which exists.
+    pub report: PathBuf,
+}
+
+impl Options {
+    /// Reads the command line. The reports are in the directory `report` of temporary files, unless it names another one; this many specs
+    /// run at once, unless it gives another number.
+    pub fn read(report: &str, processes: usize) -> Result<Self> {
+        let (mut known, mut focus, mut skip) = (None, None, None);
+        let mut report = std::env::temp_dir().join(report);
+        let mut processes = processes;
+        let mut args = std::env::args().skip(1);
+        while let Some(arg) = args.next() {
+            let value = args.next().with_context(|| format!("{arg} needs a value"))?;
+            match arg.as_str() {
+                "--known" => known = Some(PathBuf::from(value)),
+                "--focus" => focus = Some(value),
+                "--skip" => skip = Some(value),
+                "--report" => report = value.into(),
+                "--procs" => {
+                    processes = value.parse().with_context(|| format!("--procs {value}: not a number"))?;
+                }
+                _ => bail!("unknown argument: {arg}"),
+            }
+        }
+        let known = known.context("--known is missing")?;
+        let text = fs::read_to_string(&known).with_context(|| format!("reading {}", known.display()))?;
+        let known = read_known(&text)?;
+        // ginkgo runs the tests in another directory.
+        let report = std::path::absolute(report).context("the directory of the report")?;
+        fs::create_dir_all(&report).with_context(|| format!("creating {}", report.display()))?;
+        Ok(Self { known, focus, skip, processes, report })
+    }
+
+    /// Whether the command line selects specs by their names.
+    pub fn has_focus(&self) -> bool {
+        self.focus.is_some()
+    }
+}
+
+/// A suite of tests to run.
+#[derive(Debug)]
+pub struct Suite {
+    /// ginkgo, in the network of the tests.
+    pub ginkgo: Command,
+    /// The program with the tests.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// The labels of the specs to run, in ginkgo's language.
+    pub labels: String,
+}
+
+impl Suite {
+    /// Runs the specs, prints a summary, and fails unless each of them passed that has to.
+    #[allow(clippy::print_stdout, reason = "the summary is the output of the programs that run a suite")]
+    pub fn run(mut self, options: &Options) -> Result<()> {
+        let agent = Agent::chosen()?;
+        let (json, log) = ("report.json", options.report.join("tests.log"));
+        let file = options.report.join(json);
+        if file.exists() {
+            fs::remove_file(&file).context("removing an old report")?;
+        }
+        println!("running the specs with {agent:?}; their log: {}", log.display());
+        let output = File::create(&log).with_context(|| format!("creating {}", log.display()))?;
+        let second = output.try_clone().context("a second handle of a log")?;
+        let command = &mut self.ginkgo;
+        command.arg(format!("--procs={}", options.processes)).arg(format!("--label-filter={}", self.labels));
+        command.args(options.focus.iter().map(|focus| format!("--focus={focus}")));
+        command.args(options.skip.iter().map(|skip| format!("--skip={skip}")));
+        command.arg(format!("--timeout={TIME_LIMIT}")).args([
+            "--keep-going",
+            "--no-color",
+            "--silence-skips",
+        ]);
+        command.arg(format!("--output-dir={}", options.report.display()));
+        command.arg(format!("--json-report={json}")).arg("--junit-report=junit.xml");
+        command.arg(&self.program).arg("--").args(&self.arguments);
+        // It fails if a spec does; the report says more.
+        command.stdout(output).stderr(second).status().with_context(|| format!("{command:?}"))?;
+        let report = fs::read_to_string(&file)
+            .with_context(|| format!("the tests made no report; see {}", log.display()))?;
+        let known: Vec<Known> = options.known.iter().filter(|known| known.concerns(agent)).cloned().collect();
+        let is_complete = options.focus.is_none() && options.skip.is_none();
+        let outcome = judge(&read_report(&report)?, &known, is_complete);
+        print!("{}", outcome.summary(known.len(), &options.report));
+        ensure!(outcome.is_good(), "not every spec did what it has to");
+        Ok(())
+    }
+}
+
+/// A spec of the report, or another step of the suite.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Spec {
+    container_hierarchy_texts: Option<Vec<String>>,
+    leaf_node_text: String,
+    leaf_node_type: String,
+    state: String,
+    #[serde(default)]
+    failure: Failure,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Failure {
+    #[serde(default)]
+    message: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct SuiteReport {
+    spec_reports: Option<Vec<Spec>>,
+}
+
+/// A spec and what it said.
+#[derive(Debug, PartialEq, Eq)]
+struct Told {
+    name: String,
+    message: String,
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n    {}", self.name, self.message)
+    }
+}
+
+/// The judgement.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Outcome {
+    passed: usize,
+    /// Unexpected failures.
+    failed: Vec<Told>,
+    /// Expected failures.
+    known: Vec<String>,
+    /// Specs that are expected to fail, but passed, or are not there.
+    fixed: Vec<String>,
+    /// Specs that are expected to fail for what hostlet lacks, but passed.
+    struck: Vec<String>,
+    /// Specs that found that the cluster lacks what they need.
+    skipped: Vec<Told>,
+}
+
+impl Outcome {
+    /// Whether every spec passed that had to, and the list has nothing that hostlet can do. On another host, others of the list may pass
+    /// too.
+    fn is_good(&self) -> bool {
+        self.passed > 0 && self.failed.is_empty() && self.struck.is_empty()
+    }
+
+    /// The summary, with the number of known failures.
+    fn summary(&self, known: usize, report: &Path) -> String {
+        let mut text = String::new();
+        let mut section = |title: &str, lines: Vec<String>| {
+            if !lines.is_empty() {
+                text.push_str(&format!("{title}:\n"));
+                lines.iter().for_each(|line| text.push_str(&format!("  {line}\n")));
+            }
+        };
+        section("skipped themselves", self.skipped.iter().map(ToString::to_string).collect());
+        section("failed, as known", self.known.clone());
+        section("known to fail, but did not", self.fixed.clone());
+        section("PASSED: strike them off the list of known failures", self.struck.clone());
+        section("FAILED", self.failed.iter().map(ToString::to_string).collect());
+        format!(
+            "{text}{} passed, {} failed of which {} are known ({known} listed), {} skipped themselves; reports: {}\n",
+            self.passed,
+            self.failed.len() + self.known.len(),
+            self.known.len(),
+            self.skipped.len(),
+            report.display()
+        )
+    }
+}
+
+/// Reads the list of known failures: the name of a spec on a line, then its reason on indented ones. `#` begins a comment.
+fn read_known(text: &str) -> Result<Vec<Known>> {
+    let mut all: Vec<Known> = Vec::new();
+    for line in text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')) {
+        if line.starts_with(char::is_whitespace) {
+            let last = all.last_mut().context("a reason without a spec")?;
+            last.reason = format!("{} {}", last.reason, line.trim()).trim_start().to_owned();
+        } else {
+            all.push(Known { name: line.trim_end().to_owned(), reason: String::new() });
+        }
+    }
+    if let Some(known) = all.iter().find(|known| known.reason.is_empty()) {
+        bail!("no reason why this spec fails: {}", known.name);
+    }
+    Ok(all)
+}
+
+/// Reads ginkgo's report.
+fn read_report(text: &str) -> Result<Vec<Spec>> {
+    let suites: Vec<SuiteReport> = serde_json::from_str(text).context("ginkgo's report")?;
+    Ok(suites.into_iter().flat_map(|suite| suite.spec_reports.unwrap_or_default()).collect())
+}
+
+/// Judges the specs. If not all were to run, known failures may be missing.
+fn judge(specs: &[Spec], known: &[Known], is_complete: bool) -> Outcome {
+    let mut outcome = Outcome::default();
+    for spec in specs {
+        let name = spec.name();
+        let message = || spec.failure.message.lines().next().unwrap_or_default().to_owned();
+        match spec.state.as_str() {
+            "passed" if spec.leaf_node_type == "It" => outcome.passed += 1,
+            "passed" | "pending" => {}
+            // Those that the filter leaves out have no message.
+            "skipped" if spec.failure.message.is_empty() => {}
+            "skipped" => outcome.skipped.push(Told { name, message: message() }),
+            _ if known.iter().any(|known| known.name == name) => outcome.known.push(name),
+            state => {
+                let message = format!("{state}: {}", message());
+                outcome.failed.push(Told { name, message });
+            }
+        }
+    }
+    for Known { name, .. } in known.iter().filter(|known| known.missing().is_none()) {
+        if !outcome.known.contains(name) && (is_complete || has_passed(specs, name)) {
+            outcome.fixed.push(name.clone());
+        }
+    }
+    let struck = known.iter().filter(|known| known.missing().is_some() && has_passed(specs, &known.name));
+    outcome.struck = struck.map(|known| known.name.clone()).collect();
+    outcome
+}
+
+fn has_passed(specs: &[Spec], name: &str) -> bool {
+    specs.iter().any(|spec| spec.state == "passed" && spec.name() == name)
+}
+
+impl Spec {
+    fn name(&self) -> String {
+        let texts = self.container_hierarchy_texts.iter().flatten().chain([&self.leaf_node_text]);
+        let texts: Vec<&str> = texts.map(String::as_str).filter(|text| !text.is_empty()).collect();
+        match &self.leaf_node_type[..] {
+            "It" => texts.join(" "),
+            step => format!("[{step}] {}", texts.join(" ")).trim_end().to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn spec(name: &str, state: &str, message: &str) -> Spec {
+        let spec = json!({
+            "ContainerHierarchyTexts": ["[sig-node] Pods"],
+            "LeafNodeText": name,
+            "LeafNodeType": "It",
+            "State": state,
+            "Failure": {"Message": message},
+        });
+        serde_json::from_value(spec).unwrap()
+    }
+
+    #[test]
+    fn failures_are_compared_with_the_known_ones() {
+        let known =
+            read_known("# why\n[sig-node] Pods b\n  the image\n  lacks it\n\n[sig-node] Pods d\n  x\n")
+                .unwrap();
+        assert_eq!(known[0].reason, "the image lacks it");
+        let specs = [
+            spec("a", "passed", ""),
+            spec("b", "failed", "no"),
+            spec("c", "timedout", "too late\nstack"),
+            spec("d", "passed", ""),
+            spec("e", "skipped", ""),
+            spec("f", "skipped", "no GPU"),
+        ];
+        let outcome = judge(&specs, &known, true);
+        let told = |name: &str, message: &str| Told {
+            name: format!("[sig-node] Pods {name}"),
+            message: message.to_owned(),
+        };
+        let expected = Outcome {
+            passed: 2,
+            failed: vec![told("c", "timedout: too late")],
+            known: vec!["[sig-node] Pods b".to_owned()],
+            fixed: vec!["[sig-node] Pods d".to_owned()],
+            struck: Vec::new(),
+            skipped: vec![told("f", "no GPU")],
+        };
+        assert_eq!(outcome, expected);
+        assert!(!outcome.is_good());
+        assert!(judge(&specs[..2], &known, true).is_good());
+        // A part of them need not have the known ones.
+        assert!(judge(&specs[..1], &known, false).fixed.is_empty());
+        assert!(!judge(&[], &[], true).is_good());
+    }
+
+    #[test]
+    fn what_hostlet_can_do_leaves_the_list() {
+        let known =
+            read_known("[sig-node] Pods a\n  eviction: none yet\n[sig-node] Pods b\n  here: a kernel\n")
+                .unwrap();
+        assert_eq!(known[0].missing(), Some("eviction"));
+        assert_eq!(known[1].missing(), None);
+        assert!(known[0].concerns(Agent::Hostlet) && !known[0].concerns(Agent::Stock));
+        assert!(known[1].concerns(Agent::Hostlet) && known[1].concerns(Agent::Stock));
+        assert!(judge(&[spec("a", "failed", "no"), spec("b", "passed", "")], &known, true).is_good());
+        let outcome = judge(&[spec("a", "passed", ""), spec("b", "failed", "no")], &known, true);
+        assert_eq!(outcome.struck, ["[sig-node] Pods a"]);
+        assert!(!outcome.is_good());
+        // It may be left out.
+        assert!(judge(&[spec("c", "passed", "")], &known, true).is_good());
+    }
+
+    #[test]
+    fn a_failed_step_of_the_suite_is_a_failure() {
+        let text = r#"[{"SpecReports": [{"ContainerHierarchyTexts": null, "LeafNodeText": "",
+            "LeafNodeType": "SynchronizedBeforeSuite", "State": "failed", "Failure": {"Message": "no nodes"}}]}]"#;
+        let outcome = judge(&read_report(text).unwrap(), &[], true);
+        assert_eq!(outcome.failed[0].to_string(), "[SynchronizedBeforeSuite]\n    failed: no nodes");
+    }
+
+    #[test]
+    fn every_known_failure_has_a_reason() {
+        assert!(read_known("a\nb\n  why\n").is_err());
+        assert!(read_known("  why\n").is_err());
+    }
+}
