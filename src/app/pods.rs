@@ -15,7 +15,7 @@ use super::run::AppError;
 use super::runtime::RuntimeInfo;
 use super::startup::{StartupError, open_cgroups};
 use super::tasks::{Stage, Tasks};
-use crate::cgroup::{CgroupVersion, Cgroups};
+use crate::cgroup::{CgroupVersion, Cgroups, systemd_is_init};
 use crate::config::Config;
 use crate::container_logs::{LogRotation, RotationSources};
 use crate::cri_config::{HostSettings, KernelFacts, SubordinateIds, UserNamespaces, resolv_conf_problem};
@@ -117,13 +117,17 @@ impl Parts {
         }
         cgroups.register(&self.metrics);
         self.serve_stats(config, &logs, cgroups.clone(), storage, tasks);
-        if config.cgroups.kubelet.is_some() || config.cgroups.system.is_some() {
-            let system = SystemCgroups {
-                cgroups: cgroups.clone(),
-                proc: PROC.into(),
-                kubelet: config.cgroups.kubelet.clone(),
-                system: config.cgroups.system.clone(),
-            };
+        let kubelet = config.cgroups.kubelet.clone();
+        if let (Some(path), true) = (&kubelet, systemd_is_init()) {
+            tracing::warn!(
+                path,
+                "kubeletCgroups has no effect: systemd is init, and hostlet stays in the cgroup of its unit"
+            );
+        }
+        let kubelet = kubelet.filter(|_| !systemd_is_init());
+        if kubelet.is_some() || config.cgroups.system.is_some() {
+            let (cgroups, system) = (cgroups.clone(), config.cgroups.system.clone());
+            let system = SystemCgroups { cgroups, proc: PROC.into(), kubelet, system };
             tasks.spawn(Stage::Support, "system cgroups", |cancel| system.run(cancel));
         }
         let cgroups = config.cgroups.per_qos.then_some(cgroups);

@@ -84,7 +84,6 @@ impl Parts {
             swap: machine.swap,
             booted_at,
             system: SystemPaths {
-                kubelet: config.cgroups.kubelet.clone(),
                 runtime: config.runtime.cgroup.clone(),
                 misc: config.cgroups.system.clone(),
             },

@@ -25,6 +25,11 @@ use super::{CgroupError, CgroupVersion};
 /// Exists if systemd is init (sd_booted(3)).
 pub(super) const BOOTED_MARKER: &str = "/run/systemd/system";
 
+/// Whether systemd is init, see sd_booted(3).
+pub fn systemd_is_init() -> bool {
+    Path::new(BOOTED_MARKER).is_dir()
+}
+
 const SERVICE: &str = "org.freedesktop.systemd1";
 const MANAGER_PATH: &str = "/org/freedesktop/systemd1";
 const MANAGER: &str = "org.freedesktop.systemd1.Manager";

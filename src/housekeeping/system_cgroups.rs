@@ -28,7 +28,7 @@ pub struct SystemCgroups {
     pub cgroups: Arc<Cgroups>,
     /// Mount point of procfs, `/proc` outside tests.
     pub proc: PathBuf,
-    /// The cgroup of the daemon (`kubeletCgroups`).
+    /// The cgroup of the daemon (`kubeletCgroups`), unless systemd has placed it in one.
     pub kubelet: Option<String>,
     /// The cgroup of processes that are in none (`systemCgroups`).
     pub system: Option<String>,

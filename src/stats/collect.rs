@@ -92,10 +92,10 @@ impl<'a> Measurement<'a> {
         };
         let own = part.reader.proc_text("self/cgroup").map(str::to_owned);
         let own = own.and_then(|text| own_cgroup(&text, self.host.cgroups.version()));
+        let kubelet = own.and_then(|path| part.unit(&path));
         let mut configured = |path: &Option<String>| path.as_deref().and_then(|path| part.unit(path));
-        let SystemPaths { kubelet, runtime, misc } = &self.host.system;
-        let (kubelet, runtime, misc) = (configured(kubelet), configured(runtime), configured(misc));
-        let kubelet = kubelet.or_else(|| part.unit(&own?));
+        let SystemPaths { runtime, misc } = &self.host.system;
+        let (runtime, misc) = (configured(runtime), configured(misc));
         let all_pods_path = self.host.cgroups.all_pods_path();
         let outside = match all_pods_path {
             Some(_) => BTreeMap::new(),

@@ -49,8 +49,6 @@ pub struct UsageSettings {
 /// Paths of cgroups that are no pod's; `None` if they are not configured.
 #[derive(Clone, Debug, Default)]
 pub struct SystemPaths {
-    /// The daemon's own (`kubeletCgroups`).
-    pub kubelet: Option<String>,
     /// The runtime's (`--runtime-cgroups`).
     pub runtime: Option<String>,
     /// That of other processes of the host (`systemCgroups`).

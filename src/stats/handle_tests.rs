@@ -54,29 +54,14 @@ async fn the_runtime_in_the_cgroup_of_the_daemon_has_the_same_rate() {
 async fn configured_cgroups_of_the_host_are_measured() {
     for version in [CgroupVersion::V1, CgroupVersion::V2] {
         let host = FakeHost::new(version);
-        for path in ["/kubelet", "/system"] {
-            host.add_cgroup(path);
-        }
-        let system = SystemPaths {
-            kubelet: Some("/kubelet".to_owned()),
-            runtime: Some("/gone".to_owned()),
-            misc: Some("/system".to_owned()),
-        };
+        host.add_cgroup("/system");
+        let system = SystemPaths { runtime: Some("/gone".to_owned()), misc: Some("/system".to_owned()) };
         for detail in [Detail::CpuAndMemory, Detail::All] {
             let usage = stats(&host, Cache::default(), system.clone()).usage(detail).await.unwrap();
-            let paths = [&usage.kubelet, &usage.runtime, &usage.misc]
-                .map(|unit| unit.as_ref().map(|unit| &*unit.path));
-            assert_eq!(paths, [Some("/kubelet"), None, Some("/system")], "{version}");
+            let paths = [&usage.runtime, &usage.misc].map(|unit| unit.as_ref().map(|unit| &*unit.path));
+            assert_eq!(paths, [None, Some("/system")], "{version}");
         }
     }
-    let host = FakeHost::new(CgroupVersion::V2);
-    let system = SystemPaths { kubelet: Some("/gone".to_owned()), ..SystemPaths::default() };
-    let usage = stats(&host, Cache::default(), system).usage(Detail::All).await.unwrap();
-    assert_eq!(
-        usage.kubelet.as_ref().map(|unit| &*unit.path),
-        Some(KUBELET),
-        "where it is until it is moved"
-    );
 }
 
 #[tokio::test(start_paused = true)]
