@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Runs Kubernetes' own tests of a kubelet (test/e2e_node in its repository) with hostlet over containerd 2: the suite starts and restarts the
-# kubelet under test itself. With HOSTLET_TEST_KUBELET=stock this is the stock kubelet, for comparison. By default the specs labelled
-# NodeConformance that are neither serial nor slow; --focus selects from all specs of features that are on by default. Builds the tests with
-# Go (the first time takes half an hour) and their images from local parts. The default takes about 40 minutes on two cores.
+# Runs Kubernetes' own tests of a kubelet (test/e2e_node in its repository) with hostlet over containerd 2: the suite starts and restarts
+# the kubelet under test itself. With HOSTLET_TEST_KUBELET=stock this is the stock kubelet, for comparison. By default the specs labelled
+# NodeConformance that are neither serial nor slow; --focus selects from all specs of features that are on by default. Builds the tests
+# with Go (the first time takes half an hour) and their images from local parts. The default takes about 40 minutes on two cores.
 #
 # usage: sudo integration/kubelet_tests.sh [--focus REGULAR_EXPRESSION] [--skip REGULAR_EXPRESSION] [--report DIRECTORY] [--procs NUMBER]
 #
-# The specs that fail are in kubelet_tests_failures.txt, each with its reason. Any other failure fails the run, and so does a spec that passes
-# although the list says what hostlet lacks for it. It runs on this host, without systemd, in a cgroup, a network and a view of the file system
-# of its own; specs that restart the runtime, or need systemd otherwise, cannot pass here. HOSTLET_BIN=PATH tests a hostlet that is already
-# built.
+# The specs that fail are in kubelet_tests_failures.txt, each with its reason. Any other failure fails the run, and so does a spec that
+# passes although the list says what hostlet lacks for it. It runs on this host, without systemd, in a cgroup, a network and a view of the
+# file system of its own; specs that restart the runtime, or need systemd otherwise, cannot pass here. HOSTLET_BIN=PATH tests a hostlet
+# that is already built.
 set -euo pipefail
 
 here=$(dirname "${BASH_SOURCE[0]}")

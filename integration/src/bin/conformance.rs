@@ -4,13 +4,11 @@
 use std::fs;
 
 use anyhow::{Context, Result};
-use hostlet_integration::cluster::{E2eImages, Tenant, kubernetes_program, may_lower_oom_scores};
-use hostlet_integration::ginkgo::{Options, Suite};
+use hostlet_integration::cluster::{E2eImages, Tenant, kubernetes_program};
+use hostlet_integration::ginkgo::{Options, Suite, oom_scores};
 
 /// The specs: of nodes, of features that are on by default, next to each other on a node.
 const SPECS: &str = "sig-node && (Conformance || NodeConformance) && !Serial && !Disruptive && !(Feature: containsAny OffByDefault)";
-/// Leaves out those that lower an OOM score, by upstream's label: without CAP_SYS_RESOURCE, no container can.
-const WITHOUT_OOM_SCORES: &str = " && !(Environment: containsAny NotInUserNS)";
 /// How many run at once. They mostly wait.
 const PARALLEL: usize = 10;
 
@@ -29,21 +27,12 @@ async fn main() -> Result<()> {
 }
 
 fn suite(tenant: &Tenant) -> Result<Suite> {
-    let mut labels = SPECS.to_owned();
-    if !may_lower_oom_scores() {
-        print("NOT TESTED: guaranteed pods that are resized, for CAP_SYS_RESOURCE is missing\n");
-        labels.push_str(WITHOUT_OOM_SCORES);
-    }
+    let labels: Vec<&str> = [SPECS].into_iter().chain(oom_scores()).collect();
     let mut arguments = vec![
         format!("--kubeconfig={}", tenant.cluster().inner_kubeconfig().display()),
         format!("--kubectl-path={}", kubernetes_program("kubectl")?.display()),
     ];
     arguments.extend(["--provider=local", "--num-nodes=1", "--dump-logs-on-failure=true"].map(str::to_owned));
     let ginkgo = tenant.cluster().command(&kubernetes_program("ginkgo")?.to_string_lossy());
-    Ok(Suite { ginkgo, program: kubernetes_program("e2e.test")?, arguments, labels })
-}
-
-#[allow(clippy::print_stdout, reason = "a program of its own: this is its output")]
-fn print(text: &str) {
-    print!("{text}");
+    Ok(Suite { ginkgo, program: kubernetes_program("e2e.test")?, arguments, labels: labels.join(" && ") })
 }

@@ -1,5 +1,5 @@
-//! Runs Kubernetes' own tests of a kubelet (`test/e2e_node`) on a host with containerd; the suite starts an API server and the kubelet under
-//! test itself, in places that it does not let choose. `integration/kubelet_tests.sh` builds what it needs, gives it these places in
+//! Runs Kubernetes' own tests of a kubelet (`test/e2e_node`) on a host with containerd; the suite starts an API server and the kubelet
+//! under test itself, in places that nobody can choose. `integration/kubelet_tests.sh` builds what it needs, gives it these places in
 //! namespaces of its own, and runs it there.
 
 use std::env;
@@ -8,8 +8,8 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use hostlet_integration::cluster::{Agent, E2eImages, kubernetes_program, may_lower_oom_scores};
-use hostlet_integration::ginkgo::{Options, Suite};
+use hostlet_integration::cluster::{Agent, E2eImages, kubernetes_program};
+use hostlet_integration::ginkgo::{Options, Suite, oom_scores};
 use hostlet_integration::real::RealHost;
 use serde_json::json;
 
@@ -17,8 +17,6 @@ use serde_json::json;
 const SPECS: &str = "!(Feature: containsAny OffByDefault)";
 /// Of these by default: those that every node has to pass, next to each other and soon.
 const BY_DEFAULT: &str = "NodeConformance && !Serial && !Slow && !Disruptive";
-/// Leaves out those that lower an OOM score, by upstream's label: without CAP_SYS_RESOURCE, no container can.
-const WITHOUT_OOM_SCORES: &str = "!(Environment: containsAny NotInUserNS)";
 /// How many run at once. They mostly wait.
 const PARALLEL: usize = 8;
 /// The stand-ins for systemd's programs, in the source tree.
@@ -42,9 +40,7 @@ fn suite(host: &RealHost, options: &Options) -> Result<Suite> {
     if !options.has_focus() {
         labels.push(BY_DEFAULT);
     }
-    if !may_lower_oom_scores() {
-        labels.push(WITHOUT_OOM_SCORES);
-    }
+    labels.extend(oom_scores());
     let mut ginkgo = host.command(&kubernetes_program("ginkgo")?.to_string_lossy());
     let path = env::var("PATH").unwrap_or_default();
     // The suite keeps files of the kubelet in the working directory.

@@ -17,7 +17,7 @@ pub fn kubernetes_program(name: &str) -> Result<PathBuf> {
 }
 
 /// Whether the kernel lets this process, and so the nodes' runtimes, lower OOM scores (CAP_SYS_RESOURCE).
-pub fn may_lower_oom_scores() -> bool {
+pub(crate) fn may_lower_oom_scores() -> bool {
     lib("has_capability", ["24"]).is_ok()
 }
 
