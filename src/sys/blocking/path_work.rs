@@ -135,10 +135,11 @@ impl PathWork {
         if unit.is_stuck(self.patience) {
             return Err(stuck());
         }
-        let turn = timeout_at(deadline, unit.turn.clone().lock_owned()).await.map_err(|_| stuck())?;
+        // First: an owner who waits for a place must not keep others from the unit.
         let Ok(Some(place)) = timeout_at(deadline, self.places.take(owner)).await else {
             return Err(PathError::Busy { path: path.to_owned(), stuck: self.in_progress(owner) });
         };
+        let turn = timeout_at(deadline, unit.turn.clone().lock_owned()).await.map_err(|_| stuck())?;
         *unit.work.lock() =
             Some(Work { owner: owner.to_owned(), path: path.to_owned(), since: Instant::now() });
         let held = Held { unit, _place: place, _turn: turn };
@@ -366,6 +367,23 @@ mod tests {
         run(&with(&threads, LONG), "tenant", "/e", || ()).await.unwrap();
         drop(releases);
         run(&with(&threads, LONG), "tenant", "/a", || ()).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn an_owner_who_waits_for_a_thread_keeps_nobody_from_a_filesystem() {
+        let threads = PathWork::new(SHORT);
+        let mut releases = Vec::new();
+        for path in ["/a", "/b", "/c", "/d"] {
+            let (release, work) = hanging();
+            releases.push(release);
+            run(&threads, "tenant", path, work).await.unwrap_err();
+        }
+        let patient = with(&threads, LONG);
+        tokio::select! {
+            biased;
+            _ = run(&patient, "tenant", "/mnt/nfs/a", || ()) => panic!("it has no thread"),
+            done = run(&patient, "other", "/mnt/nfs/b", || 7) => assert_eq!(done.unwrap(), 7),
+        }
     }
 
     #[tokio::test]
