@@ -101,9 +101,13 @@ mod tests {
     /// Runs the task while `story` runs.
     async fn with_task(
         configured: Option<&str>,
+        fault: Option<Rule>,
         story: impl AsyncFnOnce(&FakeRuntime, &watch::Sender<Option<Arc<Node>>>),
     ) {
         let fake = FakeRuntime::new();
+        if let Some(rule) = fault {
+            fake.faults().add(rule);
+        }
         let nodes = watch::Sender::default();
         let task = PodCidrTask {
             runtime: Arc::new(fake.clone()),
@@ -124,7 +128,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_runtime_gets_each_change_once() {
-        with_task(None, async |fake, nodes| {
+        with_task(None, None, async |fake, nodes| {
             minutes(5).await;
             nodes.send_replace(node(&json!({"podCIDR": "10.1.0.0/24"})));
             minutes(5).await;
@@ -147,7 +151,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_configured_range_counts_until_the_node_has_one() {
-        with_task(Some("10.9.0.0/16"), async |fake, nodes| {
+        with_task(Some("10.9.0.0/16"), None, async |fake, nodes| {
             minutes(1).await;
             assert_eq!(fake.pod_cidr().as_deref(), Some("10.9.0.0/16"));
             nodes.send_replace(node(&json!({})));
@@ -163,24 +167,22 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_failed_call_is_repeated_and_one_that_the_runtime_lacks_is_not() {
         let range = "10.9.0.0/16";
+        let rule = |failure| Rule::new(CALL, Fault::Fail { after: Duration::ZERO, failure });
         for failure in [Failure::Unreachable, Failure::TimedOut, Failure::Failed("no".to_owned())] {
-            with_task(Some(range), async |fake, _| {
-                let fault = Fault::Fail { after: Duration::ZERO, failure: failure.clone() };
-                fake.faults().add(Rule::new(CALL, fault).times(30));
+            with_task(Some(range), Some(rule(failure.clone()).times(30)), async |fake, _| {
                 minutes(10).await;
-                let pauses: Vec<Duration> =
-                    fake.calls_of(CALL).windows(2).map(|calls| calls[1].at - calls[0].at).collect();
-                assert_eq!(pauses.len(), 30, "{failure:?}");
-                assert!(pauses.iter().all(|pause| (1..=10).contains(&pause.as_secs())), "{pauses:?}");
+                let calls = fake.calls_of(CALL);
+                let pauses: Vec<u64> =
+                    calls.windows(2).map(|calls| (calls[1].at - calls[0].at).as_secs()).collect();
+                assert_eq!((pauses.len(), &pauses[..5]), (30, &[1, 2, 4, 8, 10][..]), "{failure:?}");
+                assert!(pauses[5..].iter().all(|pause| *pause == 10), "{pauses:?}");
                 assert_eq!(fake.pod_cidr().as_deref(), Some(range));
             })
             .await;
         }
-        with_task(Some(range), async |fake, _| {
-            let fault = Fault::Fail { after: Duration::ZERO, failure: Failure::Unimplemented };
-            fake.faults().add(Rule::new(CALL, fault));
+        with_task(Some(range), Some(rule(Failure::Unimplemented)), async |fake, _| {
             minutes(10).await;
-            assert_eq!(fake.calls_of(CALL).len(), 1);
+            assert_eq!((fake.calls_of(CALL).len(), fake.pod_cidr()), (1, None));
         })
         .await;
     }
