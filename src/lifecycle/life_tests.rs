@@ -181,11 +181,11 @@ async fn changed_definitions_are_no_crashes() {
     node.want([pod("p", "u", &["a"])]);
     node.until("it runs", SOON, |node| is_running(node, "a")).await;
     for attempt in 1..7 {
-        let changed = edited(&pod("p", "u", &["a"]), |pod| {
-            let env = json!([{"name": "VERSION", "value": attempt.to_string()}]);
-            pod.spec.as_mut().unwrap().containers[0].env = serde_json::from_value(env).unwrap();
-        });
-        node.want([changed]);
+        let image = format!("img:{attempt}");
+        node.runtime.add_image(&image);
+        node.want([edited(&pod("p", "u", &["a"]), |pod| {
+            pod.spec.as_mut().unwrap().containers[0].image = Some(image);
+        })]);
         node.until("it is replaced", SOON, |node| node.running("u") == [("a".to_owned(), attempt)]).await;
     }
     let running = node.containers().into_iter().find(|container| container.runs).unwrap();

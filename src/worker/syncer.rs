@@ -33,10 +33,13 @@ impl PodSyncer for WorkerContext {
 
     async fn perform(&self, work: &Work, state: &mut WorkerState) -> Outcome {
         let (kind, began) = (kind_of(work, state.reporter.events().admitted.as_ref()), Instant::now());
-        if let (WorkKind::Create, Some(pod)) = (kind, work.admitted())
-            && !self.runtime.pleg.cache().may_have(&pod.reference.uid)
-        {
-            self.metrics.work.began(pod, self.reports.clock.now());
+        if let (WorkKind::Create, Some(pod)) = (kind, work.admitted()) {
+            let cache = self.runtime.pleg.cache();
+            // What is left of an earlier life of the pod does not count.
+            let is_dead = || cache.get(&pod.reference).is_ok_and(|observed| !observed.may_run());
+            if !cache.may_have(&pod.reference.uid) || is_dead() {
+                self.metrics.work.began(pod, self.reports.clock.now());
+            }
         }
         state.reporter.work_begins(work);
         state.starts.runs_once = work.admitted().is_some_and(|pod| {

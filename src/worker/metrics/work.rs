@@ -74,7 +74,7 @@ impl WorkMetrics {
         );
     }
 
-    /// Observes the first work on a pod of which the runtime has nothing yet.
+    /// Observes the first work on a pod of which nothing runs yet.
     pub(in crate::worker) fn began(&self, pod: &AdmittedPod, now: Timestamp) {
         self.containers.observe(pod.main_containers().count() as f64);
         if let Some(seen) = pod.seen_at {
