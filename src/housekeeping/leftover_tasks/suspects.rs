@@ -25,7 +25,7 @@ pub(super) struct Suspects {
 
 impl Suspects {
     /// Begins a check. Returns those of the `idle` ones about which containerd has to be asked.
-    pub(super) fn to_ask(&mut self, idle: BTreeMap<String, Idle>) -> Vec<(String, Idle)> {
+    pub(super) fn due(&mut self, idle: BTreeMap<String, Idle>) -> Vec<(String, Idle)> {
         self.clean.retain(|id| idle.contains_key(id));
         self.suspected.retain(|id| idle.contains_key(id));
         idle.into_iter().filter(|(id, _)| !self.clean.contains(id)).collect()
@@ -57,7 +57,7 @@ mod tests {
     }
 
     fn asked(suspects: &mut Suspects, idle: Idle, ids: &[&str]) -> Vec<String> {
-        suspects.to_ask(all(idle, ids)).into_iter().map(|(id, _)| id).collect()
+        suspects.due(all(idle, ids)).into_iter().map(|(id, _)| id).collect()
     }
 
     #[test]

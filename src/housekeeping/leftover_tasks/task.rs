@@ -47,7 +47,7 @@ impl LeftoverTasks {
     }
 
     async fn check(&self, suspects: &mut Suspects) -> Result<(), CriError> {
-        for (id, idle) in suspects.to_ask(self.idle()) {
+        for (id, idle) in suspects.due(self.idle()) {
             let task = self.client.stored_task(&id).await?;
             if !suspects.answered(&id, idle, task) {
                 continue;

@@ -13,5 +13,5 @@ mod summary_types;
 mod tests;
 mod volumes;
 
-pub use routes::{Stats, StatsParts};
 pub(super) use routes::routes;
+pub use routes::{Stats, StatsParts};
