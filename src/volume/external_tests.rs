@@ -195,7 +195,9 @@ fn what_a_container_wrote_below_a_mount_that_it_did_not_see_is_kept() {
     let disk = tempfile::tempdir().unwrap();
     host.mount(&local(disk.path()), UID).unwrap();
     // The container's runtime has another mount namespace, and the program made its database in the bare directory.
-    let database = host.at("volumes/kubernetes.io~local-volume/pv-1/database");
+    let dir = host.at("volumes/kubernetes.io~local-volume/pv-1");
+    host.mounts.unmount(&dir).unwrap();
+    let database = dir.join("database");
     fs::write(&database, "precious").unwrap();
     let error = tear_down(host.root.path(), &UID.into(), &host.mounts).unwrap_err();
     let text = crate::types::error_chain(&error);
@@ -203,7 +205,7 @@ fn what_a_container_wrote_below_a_mount_that_it_did_not_see_is_kept() {
     assert!(database.exists() && host.mounts.points().is_empty());
     fs::remove_file(&database).unwrap();
     tear_down(host.root.path(), &UID.into(), &host.mounts).unwrap();
-    assert!(!host.at("volumes/kubernetes.io~local-volume/pv-1").exists());
+    assert!(!dir.exists());
 }
 
 #[test]

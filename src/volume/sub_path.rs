@@ -172,10 +172,12 @@ mod tests {
     fn what_a_container_wrote_below_a_mount_that_it_did_not_see_is_kept() {
         let host = Host::new();
         let (dir, file) = (host.prepare(0, "data").unwrap(), host.prepare(1, "file").unwrap());
+        // As in the mount namespace of a runtime that has none of the mounts.
+        unmount_all(&host.layout.sub_paths(), &host.mounts).unwrap();
         for written in [dir.join("database"), file] {
             fs::write(&written, "precious").unwrap();
             assert!(matches!(clean(&host.layout, &host.mounts), Err(SysError::MountPointInUse { .. })));
-            assert!(written.exists() && host.mounts.points().is_empty());
+            assert!(written.exists());
             fs::remove_file(&written).unwrap();
         }
         clean(&host.layout, &host.mounts).unwrap();

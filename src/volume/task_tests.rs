@@ -249,8 +249,8 @@ async fn a_pod_without_volumes_and_an_invalid_uid() {
     let room = Room::new();
     assert_eq!(room.set_up(&pod(json!([]))).await, PodVolumes::default());
     room.volumes.tear_down(&"never-heard-of".into()).await.unwrap();
-    let error = room.volumes.tear_down(&"../..".into()).await.unwrap_err();
-    assert!(matches!(error, VolumeError::Look(_)), "{error}");
+    // It is no name of a directory, so there is nothing of it.
+    room.volumes.tear_down(&"../..".into()).await.unwrap();
 }
 
 fn bound_to(path: &std::path::Path) -> ClaimState {
