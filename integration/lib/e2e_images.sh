@@ -25,8 +25,12 @@ make_e2e_images() {
   e2e_image e2e-test-images/nonroot "$busybox" '{"User":"1234","Cmd":["sh"]}'
   agnhost_rootfs "$agnhost" "$source"
   e2e_image e2e-test-images/agnhost "$agnhost" '{"Entrypoint":["/agnhost"],"Cmd":["pause"]}'
-  # A server of pages that stays up, which is all that they need of it.
-  e2e_image e2e-test-images/nginx "$agnhost" '{"Entrypoint":["/agnhost"],"Cmd":["test-webserver"]}'
+  # A server of pages that stays up and has its name and the file with its pid, which is all that they need of it.
+  ln -s agnhost "$agnhost/nginx"
+  mkdir "$agnhost/var/run"
+  # shellcheck disable=SC2016  # for the shell in the image
+  e2e_image e2e-test-images/nginx "$agnhost" \
+    '{"Entrypoint":["sh","-c","echo $$ >/var/run/nginx.pid && exec /nginx test-webserver"]}'
   # Only its files are looked at: two of its own, and one of the distribution that it is made from.
   mkdir "$kitten/etc"
   cp "$source"/test/images/kitten/html/{kitten.jpg,data.json} "$kitten"
