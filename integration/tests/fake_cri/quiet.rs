@@ -50,7 +50,7 @@ async fn a_runtime_that_cannot_list_its_pods_at_a_first_start_is_logged_once() {
     let host = FakeHost::start().unwrap();
     host.runtime().faults().add(Rule::new(Operation::ListSandboxes, Fault::fail("not today")));
     let daemon = host.start_hostlet("").await.unwrap();
-    wait_for_log(&daemon, "cannot list the pods of the container runtime").await.unwrap();
+    wait_for_log(&daemon, "cannot see whether this host has pods of others").await.unwrap();
     assert_eq!(repeated(&daemon).await, Vec::<String>::new());
 }
 

@@ -24,9 +24,8 @@ async fn the_daemon_waits_for_a_runtime_that_starts_later() {
         |text: &str| text.contains("This node:") && text.contains(&socket) && text.contains("No such file");
     wait_for_complaint(&daemon, "why nothing runs", is_reported).await.unwrap();
     let explained = daemon.command(&["explain", "web"]).output().unwrap();
-    let (text, unread) =
-        (stdout(&explained), "hostlet has not read the manifests yet: the container runtime");
-    assert!(text.contains(unread) && text.contains("systemctl start"), "{explained:?}");
+    let (text, cause) = (stdout(&explained), "the container runtime has not answered");
+    assert!(text.contains(cause) && text.contains("systemctl start"), "{explained:?}");
 
     host.cri.resume().unwrap();
     wait_until_ready(&daemon, &["web"]).await.unwrap();
