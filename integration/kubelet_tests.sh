@@ -49,6 +49,9 @@ as_builder cargo build --workspace --locked --quiet
 target=$(as_builder cargo metadata --no-deps --format-version 1 | jq -r .target_directory)
 export HOSTLET_BIN=${HOSTLET_BIN:-$target/debug/hostlet}
 
+# Specs of runtime classes name it.
+export HOSTLET_TEST_HANDLER=test-handler
+
 # The suite has fixed places for the kubelet's files. Those of the host are hidden from it, and made where there are none.
 name=hostlet-kubelet-tests-$$
 work=$(mktemp -d "/var/tmp/$name.XXXXXX")

@@ -5,7 +5,8 @@
 # The version of the installed containerd, e.g. 1.6.20 or 2.1.9.
 containerd_version() { containerd --version | awk '{print $3}' | sed 's/^v//; s/[^0-9.].*//'; }
 
-# Prints the configuration. Settings of single registries are in ROOT/certs.d/HOST:PORT/hosts.toml.
+# Prints the configuration. Settings of single registries are in ROOT/certs.d/HOST:PORT/hosts.toml. HOSTLET_TEST_HANDLER names another
+# handler of runtime classes, of a containerd 2.
 # usage: containerd_config ROOT STATE CNI_CONF_DIR SYSTEMD_CGROUP     SYSTEMD_CGROUP: true or false
 containerd_config() {
   local root=$1 state=$2 conf=$3 systemd=$4 version bins restrict=false
@@ -49,6 +50,15 @@ state = "$state"
     runtime_type = "io.containerd.runc.v2"
 
     [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
+      Root = "$state/runc"
+      SystemdCgroup = $systemd
+TOML
+    [ -z "${HOSTLET_TEST_HANDLER:-}" ] || cat <<TOML
+
+  [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.$HOSTLET_TEST_HANDLER]
+    runtime_type = "io.containerd.runc.v2"
+
+    [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.$HOSTLET_TEST_HANDLER.options]
       Root = "$state/runc"
       SystemdCgroup = $systemd
 TOML
