@@ -28,7 +28,7 @@ check_dependencies() {
 # All scripts, those included that maintainer scripts and scriptlets are made of, which run as root on users' hosts.
 check_scripts() {
   local script
-  shellcheck -x -S warning "$TOP"/.ci/run "$TOP"/integration/{,lib/,vm/}*.sh "$TOP"/packaging/{,lib/}*.sh
+  shellcheck -x -S warning "$TOP"/.ci/run "$TOP"/integration/{,lib/,vm/}*.sh "$TOP"/integration/kubelet_tests/* "$TOP"/packaging/{,lib/}*.sh
   for script in "$TOP"/packaging/debian/*/{postinst,postrm,prerm}; do
     expand_script "$script" | shellcheck -s sh -S warning - || die "shellcheck complains of $script"
   done
