@@ -140,8 +140,7 @@ impl Suite {
         let report = fs::read_to_string(&file)
             .with_context(|| format!("the tests made no report; see {}", log.display()))?;
         let known: Vec<Known> = options.known.iter().filter(|known| known.concerns(agent)).cloned().collect();
-        let is_complete = options.focus.is_none() && options.skip.is_none();
-        let outcome = judge(&read_report(&report)?, &known, is_complete);
+        let outcome = judge(&read_report(&report)?, &known);
         print!("{}", outcome.summary(known.len(), &options.report));
         ensure!(outcome.is_good(), "not every spec did what it has to");
         Ok(())
@@ -257,8 +256,8 @@ fn read_report(text: &str) -> Result<Vec<Spec>> {
     Ok(suites.into_iter().flat_map(|suite| suite.spec_reports.unwrap_or_default()).collect())
 }
 
-/// Judges the specs. If not all were to run, known failures may be missing.
-fn judge(specs: &[Spec], known: &[Known], is_complete: bool) -> Outcome {
+/// Judges the specs of a report, which also has those that were not to run, as skipped.
+fn judge(specs: &[Spec], known: &[Known]) -> Outcome {
     let mut outcome = Outcome::default();
     for spec in specs {
         let name = spec.name();
@@ -277,7 +276,7 @@ fn judge(specs: &[Spec], known: &[Known], is_complete: bool) -> Outcome {
         }
     }
     for Known { name, .. } in known.iter().filter(|known| known.missing().is_none()) {
-        if !outcome.known.contains(name) && (is_complete || has_passed(specs, name)) {
+        if has_passed(specs, name) || !specs.iter().any(|spec| spec.name() == *name) {
             outcome.fixed.push(name.clone());
         }
     }
@@ -332,7 +331,7 @@ mod tests {
             spec("e", "skipped", ""),
             spec("f", "skipped", "no GPU"),
         ];
-        let outcome = judge(&specs, &known, true);
+        let outcome = judge(&specs, &known);
         let told = |name: &str, message: &str| Told {
             name: format!("[sig-node] Pods {name}"),
             message: message.to_owned(),
@@ -347,10 +346,11 @@ mod tests {
         };
         assert_eq!(outcome, expected);
         assert!(!outcome.is_good());
-        assert!(judge(&specs[..2], &known, true).is_good());
-        // A part of them need not have the known ones.
-        assert!(judge(&specs[..1], &known, false).fixed.is_empty());
-        assert!(!judge(&[], &[], true).is_good());
+        assert!(judge(&specs[..2], &known).is_good());
+        // One that was not to run is no news; one that is not there is.
+        let left_out = [spec("a", "passed", ""), spec("b", "skipped", "")];
+        assert_eq!(judge(&left_out, &known).fixed, ["[sig-node] Pods d"]);
+        assert!(!judge(&[], &[]).is_good());
     }
 
     #[test]
@@ -362,19 +362,19 @@ mod tests {
         assert_eq!(known[1].missing(), None);
         assert!(known[0].concerns(Agent::Hostlet) && !known[0].concerns(Agent::Stock));
         assert!(known[1].concerns(Agent::Hostlet) && known[1].concerns(Agent::Stock));
-        assert!(judge(&[spec("a", "failed", "no"), spec("b", "passed", "")], &known, true).is_good());
-        let outcome = judge(&[spec("a", "passed", ""), spec("b", "failed", "no")], &known, true);
+        assert!(judge(&[spec("a", "failed", "no"), spec("b", "passed", "")], &known).is_good());
+        let outcome = judge(&[spec("a", "passed", ""), spec("b", "failed", "no")], &known);
         assert_eq!(outcome.struck, ["[sig-node] Pods a"]);
         assert!(!outcome.is_good());
         // It may be left out.
-        assert!(judge(&[spec("c", "passed", "")], &known, true).is_good());
+        assert!(judge(&[spec("c", "passed", "")], &known).is_good());
     }
 
     #[test]
     fn a_failed_step_of_the_suite_is_a_failure() {
         let text = r#"[{"SpecReports": [{"ContainerHierarchyTexts": null, "LeafNodeText": "",
             "LeafNodeType": "SynchronizedBeforeSuite", "State": "failed", "Failure": {"Message": "no nodes"}}]}]"#;
-        let outcome = judge(&read_report(text).unwrap(), &[], true);
+        let outcome = judge(&read_report(text).unwrap(), &[]);
         assert_eq!(outcome.failed[0].to_string(), "[SynchronizedBeforeSuite]\n    failed: no nodes");
     }
 
