@@ -761,6 +761,12 @@ fn steps_that_only_an_event_reports() {
             "mountOptions",
         ),
         ("cannot make /x: No space left on device (os error 28)", "a disk of this host is full", "df -h"),
+        (
+            "the volume is in memory with a size of 1, the least of its sizeLimit, the pod's limits.memory and the node's memory: \
+             cannot write /x: No space left on device (os error 28)",
+            "a volume in memory is too small",
+            "limits.memory",
+        ),
         ("cannot make /x: something new", "a volume cannot be set up", "check the path in the message"),
     ] {
         let event = format!("MountVolume.SetUp failed for volume \"v\" : {message}");

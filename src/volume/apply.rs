@@ -191,7 +191,7 @@ fn set_up_own(
     let actual = read_actual(&root, &meta, desired.kind, &mounts.table()?)?;
     let plan = plan::set_up(desired, &actual, &root, &meta, version)?;
     for operation in &plan.operations {
-        execute(operation, mounts)?;
+        execute(operation, mounts).map_err(|error| error.of_store(desired.store))?;
     }
     let read_only = desired.kind.is_written_by_us();
     let mounted = plan.usable.then_some(Mounted { host_path: root, read_only, relabel: true });

@@ -1,12 +1,14 @@
 //! Errors of setting up and tearing down volumes. No logic.
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::time::Duration;
 
+use super::desired::Store;
 use super::files::PathError;
 use crate::objects::ObjectError;
 use crate::sys::{PathError as PathWorkError, SysError};
-use crate::types::error_chain;
+use crate::types::{Quantity, error_chain};
 
 /// Why the content of a volume is not available. The wording is upstream's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -86,6 +88,17 @@ pub enum HostError {
         /// Why.
         source: std::io::Error,
     },
+    /// The files of a volume in memory do not fit in it.
+    #[error(
+        "the volume is in memory with a size of {}, the least of its sizeLimit, the pod's limits.memory and the node's memory",
+        Quantity::bytes(*size)
+    )]
+    MemoryFull {
+        /// The size, in bytes.
+        size: u64,
+        /// The operation that failed.
+        source: Box<HostError>,
+    },
     /// A foreign filesystem is mounted in the volume.
     #[error("{} has something mounted in it that is not the volume's own", path.display())]
     ForeignMount {
@@ -137,6 +150,18 @@ pub enum HostError {
         /// The volume's directory.
         path: std::path::PathBuf,
     },
+}
+
+impl HostError {
+    /// The same error of a volume stored in `store`, which says how large the volume is if that is why it is full.
+    pub(super) fn of_store(self, store: Store) -> Self {
+        match (&self, store) {
+            (Self::File { source, .. }, Store::Memory(size)) if source.kind() == ErrorKind::StorageFull => {
+                Self::MemoryFull { size, source: Box::new(self) }
+            }
+            _ => self,
+        }
+    }
 }
 
 /// The step of setting up a volume that failed, in upstream's words.
@@ -227,4 +252,23 @@ pub enum VolumeError {
         /// Why.
         source: HostError,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::volume::actual::failed;
+
+    #[test]
+    fn a_full_volume_in_memory_names_its_size_and_where_that_comes_from() {
+        let text = |kind: ErrorKind, store: Store| {
+            error_chain(&failed("write", "/v/token".as_ref())(kind.into()).of_store(store))
+        };
+        let full = "the volume is in memory with a size of 64Ki, the least of its sizeLimit, the pod's limits.memory and the \
+                    node's memory: cannot write /v/token: no storage space";
+        assert_eq!(text(ErrorKind::StorageFull, Store::Memory(64 << 10)), full);
+        assert_eq!(text(ErrorKind::StorageFull, Store::Disk), "cannot write /v/token: no storage space");
+        let denied = text(ErrorKind::PermissionDenied, Store::Memory(64 << 10));
+        assert_eq!(denied, "cannot write /v/token: permission denied");
+    }
 }

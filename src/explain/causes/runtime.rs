@@ -73,6 +73,11 @@ pub(super) const RULES: &[Rule] = &[
     rule(&["transport is closing"], "the container runtime stopped in the meantime", LOG),
     rule(&["server is not initialized yet"], "the container runtime is still starting", LOG),
     rule(
+        &["the volume is in memory", "no space left on device"],
+        "a volume in memory is too small for its files",
+        "raise limits.memory of the pod's containers: Secrets, tokens and other volumes in memory are at most as large",
+    ),
+    rule(
         &["no space left on device"],
         "a disk of this host is full",
         "free space: df -h shows which disk, and df -i whether it has run out of inodes; images and containers \
