@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::parts::Records;
 use super::paths::{CONTAINER_LOGS, PROC};
 use super::tasks::Tasks;
 use crate::admission::{self, NodeView};
@@ -26,11 +27,10 @@ use crate::log::LogLayout;
 use crate::node::FormerDevices;
 use crate::ownership::{
     Foreign, History, KnownClaim, Refusal, Unrunnable, first_start_refusal, history, kubelet_listener,
-    other_kubelets, recorded_pods, remains_of_others, running_pods, runtime_pods,
+    other_kubelets, remains_of_others, running_pods, runtime_pods,
 };
 use crate::source::SourceState;
 use crate::source::api::ApiState;
-use crate::store::Store;
 use crate::sys::{HostDirs, SysError, file_work};
 use crate::telemetry::Changed;
 use crate::types::{PodRef, PodUid, error_chain};
@@ -67,7 +67,7 @@ pub(super) struct Guard {
     root_dir: PathBuf,
     logs: LogLayout,
     socket: PathBuf,
-    /// The pods in the store.
+    /// hostlet's own pods.
     recorded: HashSet<PodUid>,
     start: Start,
     former_devices: FormerDevices,
@@ -75,9 +75,9 @@ pub(super) struct Guard {
 
 impl Guard {
     /// Looks at what earlier starts left. A first start holds `tasks` back.
-    pub(super) fn new(config: &Config, dirs: &HostDirs, store: &Store, tasks: &mut Tasks) -> Self {
+    pub(super) fn new(config: &Config, dirs: &HostDirs, records: &Records, tasks: &mut Tasks) -> Self {
         let claim = KnownClaim::read(&dirs.claim());
-        let recorded = recorded_pods(store).into_keys().collect();
+        let recorded = records.own.all().into_iter().collect();
         let socket = config.runtime.runtime_socket.clone();
         let start = match history(&claim, &socket, &recorded) {
             History::FirstStart if config.adopt_foreign_pods => Start::TakesOver,
@@ -94,7 +94,7 @@ impl Guard {
         let logs =
             LogLayout { pod_logs_dir: config.pods.logs_dir.clone(), containers_dir: CONTAINER_LOGS.into() };
         let (claim_file, root_dir) = (dirs.claim(), dirs.root.clone());
-        let former_devices = FormerDevices::new(store.clone());
+        let former_devices = FormerDevices::new(records.store.clone());
         Self { claim, claim_file, root_dir, logs, socket, recorded, start, former_devices }
     }
 

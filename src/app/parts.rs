@@ -62,6 +62,12 @@ pub(super) struct Probes {
     pub(super) registry: Metrics,
 }
 
+/// What survives the daemon on this host.
+pub(super) struct Records {
+    pub(super) store: Store,
+    pub(super) own: OwnPods,
+}
+
 /// Shared handles.
 pub(super) struct Parts {
     pub(super) node: NodeSide,
@@ -120,11 +126,12 @@ impl Parts {
         config: &Config,
         node: NodeSide,
         runtime: RuntimeSide,
-        store: Store,
+        records: Records,
         cluster: Option<Cluster>,
         metrics: Metrics,
         tasks: &mut Tasks,
     ) -> Self {
+        let Records { store, own } = records;
         let probes = Probes::default();
         probes.metrics.register(&probes.registry);
         let started = WallClock::system().now();
@@ -133,7 +140,6 @@ impl Parts {
         register_start(&metrics, started);
         register_start(&probes.registry, started);
         let (admitted, adopted) = AdmittedPods::new(store.clone());
-        let own = OwnPods::new(store.clone());
         // Without an API server, manifests also define the objects that pods refer to.
         let standalone = Standalone::default();
         let file_objects = cluster.is_none().then(|| standalone.clone());

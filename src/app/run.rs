@@ -10,7 +10,7 @@ use super::cluster::Cluster;
 use super::guard::Guard;
 use super::node_api::{AboutProcess, ApiClients, NodeApiError};
 use super::node_side::NodeSide;
-use super::parts::Parts;
+use super::parts::{Parts, Records};
 use super::paths::{CONTAINER_LOGS, ROOT};
 use super::ports::Ports;
 use super::reload::Reload;
@@ -22,7 +22,7 @@ use crate::config::Config;
 use crate::housekeeping::trim_heap_regularly;
 use crate::kubelet_api::ListenError;
 use crate::node::NO_RELIEF;
-use crate::ownership::Refusal;
+use crate::ownership::{OwnPods, Refusal};
 use crate::server::{ControlError, ControlServer};
 use crate::store::Store;
 use crate::supervisor::{ConfigState, Notifier, Supervisor};
@@ -81,7 +81,9 @@ pub async fn run(config: Config, reload: Reload, cancel: CancellationToken) -> R
     let traces =
         config.traces.as_ref().map(|traces| TraceExporter::start(traces, &config.node_name, &metrics));
     let mut tasks = Tasks::new(cancel.clone());
-    let guard = Guard::new(&config, &dirs, &store, &mut tasks);
+    let own = OwnPods::new(dirs.own_pods(), &store);
+    let records = Records { store, own };
+    let guard = Guard::new(&config, &dirs, &records, &mut tasks);
     let about = AboutProcess {
         configuration: reload.started_with.clone(),
         flags: reload.flags.shown(),
@@ -97,7 +99,7 @@ pub async fn run(config: Config, reload: Reload, cancel: CancellationToken) -> R
 
     tasks.spawn(Stage::Support, "heap trim", trim_heap_regularly);
     let runtime = RuntimeSide::start(&config, &metrics, &mut tasks);
-    let parts = Parts::start(&config, node, runtime, store, cluster, metrics, &mut tasks);
+    let parts = Parts::start(&config, node, runtime, records, cluster, metrics, &mut tasks);
     if let Some(open) = open {
         open.serve(&config, &parts, &mut tasks);
     }

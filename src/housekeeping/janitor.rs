@@ -79,7 +79,7 @@ impl Janitor for HostJanitor {
     async fn remove(&self, unknown: HashSet<PodUid>, known: KnownPods) {
         let KnownPods { pods: known, running } = known;
         let present: HashSet<PodUid> = known.union(&unknown).cloned().collect();
-        self.own.retain(&present, Instant::now());
+        self.own.retain(&present, Instant::now()).await;
         let (removed, foreign): (HashSet<PodUid>, HashSet<PodUid>) =
             unknown.into_iter().partition(|uid| self.own.has(uid));
         let (root, of) = (self.root_dir.clone(), removed.clone());

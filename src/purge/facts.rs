@@ -59,7 +59,10 @@ pub struct Unknown(pub String);
 pub async fn purge_facts(config: &Config, dirs: &HostDirs, runtime: &dyn RuntimeService) -> PurgeFacts {
     let unknown = |error: &dyn std::error::Error| Unknown(error_chain(error));
     let store = dirs.store();
-    let recorded = Store::read(&store).map(|store| recorded_pods(&store)).map_err(|error| unknown(&error));
+    let recorded = match Store::read(&store) {
+        Ok(store) => recorded_pods(&dirs.own_pods(), &store).map_err(|error| unknown(&error)),
+        Err(error) => Err(unknown(&error)),
+    };
     let socket = config.runtime.runtime_socket.clone();
     let claim = KnownClaim::read(&dirs.claim());
     let elsewhere = if claim.names(&socket) { Vec::new() } else { claim.sockets() };

@@ -6,8 +6,6 @@
 pub enum Table {
     /// Admitted pods that have not terminated.
     AdmittedPods,
-    /// Pods of which hostlet made something on this host, until nothing is left of them.
-    OwnPods,
     /// That a former kubelet may have advertised devices on the Node.
     FormerDevices,
     /// Requested starts of containers that must run at most once.
@@ -54,9 +52,8 @@ pub(super) enum Pace {
 }
 
 impl Table {
-    pub(super) const ALL: [Self; 16] = [
+    pub(super) const ALL: [Self; 15] = [
         Self::AdmittedPods,
-        Self::OwnPods,
         Self::FormerDevices,
         Self::RequestedStarts,
         Self::PreStops,
@@ -78,7 +75,6 @@ impl Table {
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::AdmittedPods => "admitted-pods/1",
-            Self::OwnPods => "own-pods/1",
             Self::FormerDevices => "former-devices/1",
             Self::RequestedStarts => "asked-starts/1",
             Self::PreStops => "pre-stops/1",
@@ -100,8 +96,6 @@ impl Table {
         match self {
             // Without its row, a pod whose manifest breaks is lost.
             Self::AdmittedPods => Pace::Soon,
-            // The caller waits for the write. The removal may wait.
-            Self::OwnPods => Pace::Soon,
             // Losing its removal sets what others advertise to zero once more. It changes once.
             Self::FormerDevices => Pace::Soon,
             Self::RequestedStarts | Self::PreStops | Self::Restarts | Self::EndedByShutdown => Pace::Soon,

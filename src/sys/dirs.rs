@@ -83,6 +83,11 @@ impl HostDirs {
         self.root.join("hostlet/store.redb")
     }
 
+    /// The record of hostlet's own pods, one file each.
+    pub fn own_pods(&self) -> PathBuf {
+        self.root.join("hostlet/own-pods")
+    }
+
     /// The file that says for which runtimes hostlet has run pods from this root directory. Outside the store's directory, so
     /// that what loses the store does not lose it.
     pub fn claim(&self) -> PathBuf {

@@ -48,7 +48,11 @@ pub(super) fn ownership(
     let remains =
         if is_root { remains(root, config, runtime) } else { Err(only_root("what pods have here")) };
     let store = Store::read(&dirs.store()).unwrap_or_default();
-    let recorded: HashSet<PodUid> = recorded_pods(&store).into_keys().collect();
+    // What hostlet's own pods have must not be taken for that of others.
+    let (recorded, remains) = match recorded_pods(&dirs.own_pods(), &store) {
+        Ok(recorded) => (recorded.into_keys().collect(), remains),
+        Err(error) => (HashSet::new(), remains.and(Err(Unseen(error_chain(&error))))),
+    };
     let socket = &config.runtime.runtime_socket;
     let history = history(&KnownClaim::read(&dirs.claim()), socket, &recorded);
     let daemon = UnixStream::connect(&config.socket).ok();
