@@ -96,7 +96,7 @@ pub(super) struct Admitter {
     pub(super) preemptions: PreemptionCounts,
     /// How many pods had terminated at the last decisions.
     terminated: usize,
-    admitted: HashMap<PodUid, Known>,
+    admitted: HashMap<PodUid, ParsedPod>,
     rejected: HashMap<PodUid, RejectedPod>,
     /// Pods that are being preempted.
     preempted: BTreeMap<PodUid, Preemption>,
@@ -112,7 +112,7 @@ struct Preemption {
 
 /// An admitted pod. It is parsed again only when its object or its allocated resources change.
 #[derive(Debug)]
-struct Known {
+struct ParsedPod {
     /// The object from its source, with the desired resources.
     source: Arc<Pod>,
     /// The pod with its allocated resources: of the same object if these are the desired ones.
@@ -227,7 +227,7 @@ impl Admitter {
             resize.pending = None;
         }
         let pod = AdmittedPod::resized(kept.map_or_else(|| object.clone(), Arc::new), resize);
-        self.admitted.insert(pod_uid(object), Known { source: object.clone(), pod: pod.clone() });
+        self.admitted.insert(pod_uid(object), ParsedPod { source: object.clone(), pod: pod.clone() });
         pod
     }
 

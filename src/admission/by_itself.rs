@@ -1,5 +1,5 @@
-//! Why a pod may not run on this node regardless of other pods, and which pods that run already would therefore be ended if hostlet
-//! took them over. Pure.
+//! Why a pod may not run on this node regardless of other pods, and which running pods of another kubelet hostlet would therefore
+//! terminate if it adopted them. Pure.
 
 use std::collections::{BTreeSet, HashSet};
 

@@ -225,8 +225,18 @@ impl PodLifecycles {
         effects
     }
 
-    /// Forgets finished pods that are not desired or were created again, and terminates pods that are no longer desired.
-    /// A desired pod that is not known afterwards has to be created again.
+    /// Forgets the finished pods that were created again, and returns them. Those still desired have to be created now.
+    pub fn forget_recreated(&mut self) -> Vec<PodUid> {
+        let is_recreated = |entry: &Entry| {
+            matches!(entry.lifecycle.phase(), LifecyclePhase::Finished) && entry.lifecycle.restart_requested()
+        };
+        let recreated = self.entries.iter().filter(|(_, entry)| is_recreated(entry));
+        let recreated: Vec<PodUid> = recreated.map(|(uid, _)| uid.clone()).collect();
+        recreated.iter().for_each(|uid| self.forget(uid));
+        recreated
+    }
+
+    /// Forgets finished pods that are not desired, and terminates pods that are no longer desired.
     pub fn sync_known(&mut self, desired: &HashSet<PodUid>) -> Vec<Effect> {
         let uids: Vec<PodUid> = self.entries.keys().cloned().collect();
         let mut effects = Vec::new();
@@ -234,7 +244,7 @@ impl PodLifecycles {
             let Some(entry) = self.entries.get_mut(&uid) else { continue };
             let is_desired = desired.contains(&uid);
             if matches!(entry.lifecycle.phase(), LifecyclePhase::Finished) {
-                if !is_desired || entry.lifecycle.restart_requested() {
+                if !is_desired {
                     self.forget(&uid);
                 }
                 continue;

@@ -181,6 +181,7 @@ impl Model {
                     seen.end_requested |= !wanted[*pod];
                 }
                 let wanted = (0..PODS).filter(|pod| wanted[*pod]).map(uid).collect();
+                self.lifecycles.forget_recreated();
                 self.lifecycles.sync_known(&wanted)
             }
             Op::Pass(seconds) => {

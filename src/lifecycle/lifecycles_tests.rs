@@ -91,6 +91,7 @@ impl Table {
     }
 
     fn sync_known(&mut self, uids: &[&str]) -> Vec<String> {
+        self.lifecycles.forget_recreated();
         short(&self.lifecycles.sync_known(&wanted(uids)))
     }
 

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use super::testing::{Node, pod, pod_with};
 use crate::cri::Operation;
-use crate::cri::fake::{Fault, Rule};
+use crate::cri::fake::{Fault, Rule, Script};
 use crate::pod::{AdmittedPod, ResizeState};
 
 const SOON: Duration = Duration::from_secs(30);
@@ -106,6 +106,22 @@ async fn a_container_restarts_for_a_resize_if_its_policy_demands_it() {
     node.until("it has completed", SOON, |node| node.events_of("u", "ResizeCompleted") == 2).await;
     node.until("it counts", SOON, |node| status_of(node, "a").restart_count == 1).await;
     assert_eq!(node.events_of("u", "BackOff"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resize_ends_the_back_off_of_a_container_that_crashes() {
+    let mut node = Node::new();
+    let second = Duration::from_secs(1);
+    node.runtime.script("a", Script::exits(second, 137));
+    let pod = pod("p", "u", &["a"]);
+    node.want([sized(&pod, 1, 10, 1)]);
+    let starts = |node: &Node| node.calls_of("u", Operation::StartContainer).len();
+    node.until("it has a long back-off", 6 * SOON, |node| starts(node) == 5).await;
+    sleep(10 * second).await;
+    node.runtime.script("a", Script::forever());
+    node.want([sized(&pod, 1, 20, 2)]);
+    node.until("it starts at once", 5 * second, |node| node.running("u") == [("a".to_owned(), 5)]).await;
+    assert_eq!(enforced(&node, "a"), (100_000, 20));
 }
 
 #[tokio::test(start_paused = true)]

@@ -100,6 +100,25 @@ async fn a_static_pod_changed_while_no_daemon_ran_waits_for_no_other_source() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_static_pod_that_is_put_back_waits_for_no_other_source() {
+    let mut node = Node::new();
+    let web = pod("web", "u1", &["a"]);
+    let runs = |n: &Node| n.running("u1").len() == 1;
+    // The API server has not answered since hostlet started: it may be that very pod.
+    node.set_desired(false, [seen_at(&web, 1)]);
+    node.until("it runs", SECOND, runs).await;
+    node.set_desired(false, []);
+    node.until("it is stopped", MINUTE, |n| n.running("u1").is_empty()).await;
+    sleep(MINUTE).await;
+    node.set_desired(false, [seen_at(&web, 2)]);
+    node.until("it runs again", MINUTE, runs).await;
+    // Without a pause.
+    node.set_desired(false, [seen_at(&web, 3)]);
+    let stops = |n: &Node| n.calls_of("u1", Operation::StopContainer).len();
+    node.until("it was stopped, and runs again", MINUTE, |n| stops(n) == 2 && runs(n)).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_directory_of_a_kept_pod_is_retried_until_it_can_be_made() {
     let mut node = Node::new();
     node.want([pod("web", "u1", &["c"])]);

@@ -213,7 +213,7 @@ impl PodLifecycle {
     }
 
     /// A static pod that runs again with the same UID continues the attempts of its containers, as upstream, if nothing was removed
-    /// yet. Only if all of them start again whatever their end: of another pod, an end that is kept would count as its result.
+    /// yet. Only if its policy starts all of them again: otherwise the new pod would take their ends for its own.
     fn keep_for_restart(&mut self) {
         let restarts = |spec: &AdmittedPod| spec.is_static && spec.restart_policy == RestartPolicy::Always;
         if matches!(self.phase, LifecyclePhase::Terminating { .. })

@@ -427,8 +427,8 @@ impl PodTable {
         }
     }
 
-    /// Forgets finished pods, creates those that are desired again, terminates what runs and is not desired, and sweeps the
-    /// host. None of this happens before all sources were read and the runtime was listed.
+    /// Creates again the finished pods that are desired again. Then forgets the other finished pods, terminates what runs and is not
+    /// desired, and sweeps the host, but not before all sources were read and the runtime was listed.
     fn housekeep(&mut self) {
         let is_ready = self.is_desired_complete && self.pleg.cache().is_filled();
         // Does not wait for an unreadable source: the pods of other sources and of an earlier daemon run.
@@ -436,31 +436,25 @@ impl PodTable {
             let active = self.desired.values().chain(self.adopted.values());
             self.sweep.share(active.cloned().collect());
         }
+        // Does not wait for a source either: a static pod that was put back may be what the others wait for.
+        for uid in self.lifecycles.forget_recreated() {
+            if let Some(pod) = self.desired.get(&uid) {
+                self.metrics.restarted(pod.is_static);
+            }
+        }
+        self.create_missing();
         if !is_ready {
             self.housekeeping = Instant::now() + UNREADY_RETRY;
             return;
         }
         self.housekeeping = Instant::now() + HOUSEKEEPING_PERIOD;
         let desired: HashSet<PodUid> = self.desired.keys().cloned().collect();
-        let has_ended = |uid: &&PodUid| self.lifecycles.phase(uid) == Some(LifecycleView::Finished);
-        let ended: Vec<PodUid> = desired.iter().filter(has_ended).cloned().collect();
         let effects = self.lifecycles.sync_known(&desired);
         self.carry_out(effects);
-        self.count_restarts(&ended);
-        self.create_missing();
         self.terminate_orphans();
         let known: HashSet<PodUid> = self.lifecycles.all().map(|(pod, _)| pod.uid.clone()).collect();
         self.janitor.forget(&known);
         self.sweep.begin();
-    }
-
-    /// Counts those of the desired pods that had ended and were forgotten, because they were created again.
-    fn count_restarts(&self, ended: &[PodUid]) {
-        for uid in ended.iter().filter(|uid| self.lifecycles.phase(uid).is_none()) {
-            if let Some(pod) = self.desired.get(uid) {
-                self.metrics.restarted(pod.is_static);
-            }
-        }
     }
 
     /// Creates the desired pods without a lifecycle.

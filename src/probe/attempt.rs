@@ -20,8 +20,8 @@ use crate::types::PodUid;
 /// A probe that cannot be run is tried this often at once.
 const ATTEMPTS: usize = 3;
 
-/// What probes are run with.
-pub(super) struct Means {
+/// Runs single probes of any kind.
+pub(super) struct ProbeRunner {
     runtime: Arc<dyn RuntimeService>,
     dialer: Dialer,
     http: HttpClient,
@@ -29,7 +29,7 @@ pub(super) struct Means {
     user_agent: String,
 }
 
-impl Means {
+impl ProbeRunner {
     pub(super) fn new(runtime: Arc<dyn RuntimeService>) -> Self {
         let dialer = Dialer::default();
         Self {

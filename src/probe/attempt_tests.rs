@@ -29,7 +29,7 @@ async fn answer(probe: Value, port: u16) -> Attempt {
         id: "c-0".into(),
         ip: "127.0.0.1".to_owned(),
     };
-    Means::new(Arc::new(FakeRuntime::new())).run(&run).await
+    ProbeRunner::new(Arc::new(FakeRuntime::new())).run(&run).await
 }
 
 fn failure(text: &str) -> Attempt {

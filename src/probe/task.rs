@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::answer::{Answer, Attempt};
-use super::attempt::Means;
+use super::attempt::ProbeRunner;
 use super::last::{FailingProbe, FailingProbes};
 use super::metrics::ProbeMetrics;
 use super::schedule::{Finish, Now, Run, Schedule};
@@ -67,7 +67,7 @@ type Ended = (Run, Attempt, Duration);
 /// Runs all probes, to be run by the app.
 pub struct Prober {
     sources: ProbeSources,
-    means: Arc<Means>,
+    runner: Arc<ProbeRunner>,
     schedule: Schedule,
     taken: HashMap<PodUid, Taken>,
     running: FuturesUnordered<BoxFuture<'static, Ended>>,
@@ -84,7 +84,7 @@ impl Prober {
     pub fn new(sources: ProbeSources, chance: StdRng) -> Self {
         stored::restore(&sources.store, &sources.results);
         Self {
-            means: Arc::new(Means::new(sources.runtime.clone())),
+            runner: Arc::new(ProbeRunner::new(sources.runtime.clone())),
             schedule: Schedule::new(MAX_RUNNING, now(&sources)),
             taken: HashMap::new(),
             running: FuturesUnordered::new(),
@@ -179,10 +179,10 @@ impl Prober {
     fn start_due(&mut self) {
         let now = Instant::now();
         while let Some(run) = self.schedule.take_due(now) {
-            let means = self.means.clone();
+            let runner = self.runner.clone();
             self.running.push(Box::pin(async move {
                 let began = Instant::now();
-                let attempt = means.run(&run).await;
+                let attempt = runner.run(&run).await;
                 (run, attempt, began.elapsed())
             }));
         }

@@ -76,6 +76,11 @@ impl Files {
         Pass::Listed(Box::new(files.into_iter().filter_map(read)))
     }
 
+    /// These files were deleted. What is in their place now is read, even if a link leads to the same file as before.
+    pub(super) fn forget(&mut self, deleted: &BTreeSet<PathBuf>) {
+        self.stamps.retain(|file, _| !deleted.contains(file));
+    }
+
     /// Returns `None` if the file was removed after listing.
     fn read_file(&mut self, path: &Path, now: Timestamp) -> Option<FileRead> {
         match self.try_read(path, now) {
@@ -178,6 +183,7 @@ fn kind_of(kind: FileType) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::fs;
     use std::os::unix::fs::symlink;
     use std::path::Path;
@@ -223,6 +229,21 @@ mod tests {
         assert_eq!(pass(&mut files, directory.path()), ["a unchanged"]);
         fs::write(at("b"), "2").unwrap();
         assert_eq!(pass(&mut files, directory.path()), ["a unchanged", "b = 2"]);
+    }
+
+    #[test]
+    fn a_link_that_was_deleted_and_made_again_is_read() {
+        let (directory, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (link, target) = (directory.path().join("a"), elsewhere.path().join("target"));
+        fs::write(&target, "1").unwrap();
+        let mut files = Files::default();
+        for deleted in [BTreeSet::new(), BTreeSet::from([link.clone()])] {
+            let _ = fs::remove_file(&link);
+            symlink(&target, &link).unwrap();
+            files.forget(&deleted);
+            assert_eq!(pass(&mut files, directory.path()), ["a = 1"]);
+            assert_eq!(pass(&mut files, directory.path()), ["a unchanged"]);
+        }
     }
 
     #[test]

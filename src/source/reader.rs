@@ -68,7 +68,7 @@ struct Conflict {
 struct KnownFile {
     /// Digest of the last parsed content, and who could read it.
     content: Option<([u8; 16], FileAccess)>,
-    /// Whether the file was deleted since the pod was read.
+    /// Whether the file was deleted since its last valid content was read.
     was_deleted: bool,
     /// The pod of the last valid content.
     pod: Option<Arc<StaticPod>>,
@@ -238,7 +238,6 @@ impl KnownFile {
             return false;
         }
         self.content = Some(content);
-        let was_deleted = std::mem::take(&mut self.was_deleted);
         let origin = ManifestOrigin::File(context.file.to_owned());
         match read_manifest(bytes, context, now) {
             Err(error) => {
@@ -246,6 +245,7 @@ impl KnownFile {
                 set_problem(&mut self.problem, &origin, pod, error.to_string(), now)
             }
             Ok(read) => {
+                let was_deleted = std::mem::take(&mut self.was_deleted);
                 let has_news = match read.ignored {
                     None => self.problem.take().is_some(),
                     Some(text) => set_problem(&mut self.problem, &origin, None, text, now),

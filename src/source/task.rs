@@ -190,7 +190,9 @@ impl Disk {
     fn read(mut self, now: Timestamp) -> (Self, bool) {
         self.watch.renew();
         // Before reading: what is deleted later is a change for the next pass.
-        self.reader.forget(&self.changes.take_deleted());
+        let deleted = self.changes.take_deleted();
+        self.files.forget(&deleted);
+        self.reader.forget(&deleted);
         let changed = self.reader.apply(self.files.read(&self.path, now), now);
         (self, changed)
     }

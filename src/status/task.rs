@@ -249,3 +249,7 @@ impl StatusTask {
         self.timeline.mark(pod, TimelineStep::Ended, detail, self.sources.clock.now());
     }
 }
+
+#[cfg(test)]
+#[path = "task_tests.rs"]
+mod tests;

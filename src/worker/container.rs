@@ -167,13 +167,15 @@ impl ContainerStarter<'_> {
             ContainerState::Running if probe_failed => {
                 let mut instances = self.observed.containers.iter().filter(|c| c.name == previous.name);
                 let before = instances.find(|c| c.state == ContainerState::Exited && c.hash == previous.hash);
-                if let Some(before) = before {
-                    self.starts.restarted_after(before, now);
+                match before {
+                    Some(before) => self.starts.restarted_after(before, previous, now),
+                    None => self.starts.replaced(previous, now),
                 }
             }
-            ContainerState::Running => self.starts.replaced(previous, now),
+            ContainerState::Running | ContainerState::Unknown => self.starts.replaced(previous, now),
             ContainerState::Exited => self.starts.restarted(previous, now),
-            ContainerState::Created | ContainerState::Unknown => {}
+            // It never ran, and its attempt is that of the next one.
+            ContainerState::Created => {}
         }
     }
 

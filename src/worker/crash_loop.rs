@@ -2,10 +2,12 @@
 //!
 //! 10 s after the second termination, doubling to a cap, reset once a container ran for more than ten minutes (upstream's
 //! `flowcontrol.Backoff` with the window measured from the container's end). A restart for another reason than the container's
-//! end (a changed definition, a resize, a request, a restart of all containers) leaves the back-off as it is. A new daemon
-//! continues with the stored counts. Counts that were not stored, because the daemon was killed or has no store, are derived from
-//! the attempts: restarting the daemon does not reset a back-off. The stock kubelet forgets all of them at its restart and restarts
-//! each container once more without a pause; if it is restarted often, no container waits.
+//! end (a changed definition, a resize, a request, a restart of all containers) leaves the back-off as it is. Another image or
+//! other resources begin a new one, as upstream: they may have removed the cause.
+//!
+//! A new daemon continues with the stored counts. Counts that were not stored, because the daemon was killed or has no store, are
+//! derived from the attempts: restarting the daemon does not reset a back-off. The stock kubelet forgets all of them at its restart
+//! and restarts each container once more without a pause; if it is restarted often, no container waits.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,6 +17,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::cri::ContainerStatus;
+use crate::pod::resources::Enforced;
 use crate::types::{Backoff, BackoffPolicy, Moment};
 
 /// First pause.
@@ -30,6 +33,8 @@ pub(super) struct CrashLoops {
     policy: BackoffPolicy,
     /// By name and hash: a container whose definition changed starts without a back-off.
     entries: HashMap<(Arc<str>, Option<u32>), Count>,
+    /// The resources of its containers, by name.
+    resources: HashMap<String, Enforced>,
     /// Back-off of re-creating the pod's sandbox; none if it was never re-created.
     sandbox: Option<Backoff<Timestamp>>,
 }
@@ -49,6 +54,8 @@ struct Count {
     attempt: u32,
     /// None if the container was never restarted because of its end.
     backoff: Option<Backoff<Timestamp>>,
+    /// The resources of the instance that followed; None if they were not stored.
+    resources: Option<Enforced>,
 }
 
 /// The back-off of one container as it is stored.
@@ -61,6 +68,8 @@ pub(super) struct StoredCrashLoop {
     attempt: u32,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     backoff: Option<StoredBackoff>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    resources: Option<Enforced>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,9 +89,17 @@ impl CrashLoops {
                 let delay = Duration::from_millis(stored.delay_ms).min(cap);
                 Backoff { delay, updated: stored.restarted }
             });
-            ((stored.container.into(), stored.hash), Count { attempt: stored.attempt, backoff })
+            let count = Count { attempt: stored.attempt, backoff, resources: stored.resources };
+            ((stored.container.into(), stored.hash), count)
         });
-        Self { policy, entries: entries.collect(), sandbox: None }
+        Self { policy, entries: entries.collect(), resources: HashMap::new(), sandbox: None }
+    }
+
+    /// Takes in the resources that a container has from now on.
+    pub(super) fn set_resources(&mut self, container: &str, resources: Enforced) {
+        if self.resources.get(container) != Some(&resources) {
+            self.resources.insert(container.to_owned(), resources);
+        }
     }
 
     /// The counts to store, in order.
@@ -95,6 +112,7 @@ impl CrashLoops {
                 delay_ms: u64::try_from(backoff.delay.as_millis()).unwrap_or(u64::MAX),
                 restarted: backoff.updated,
             }),
+            resources: count.resources,
         });
         let mut stored: Vec<_> = stored.collect();
         stored.sort_by(|a, b| (&a.container, a.hash).cmp(&(&b.container, b.hash)));
@@ -121,30 +139,35 @@ impl CrashLoops {
 
     /// Counts that the terminated container is restarted now.
     pub(super) fn restarted(&mut self, ended: &ContainerStatus, now: Timestamp) {
-        self.count(ended, ended.finished_at.unwrap_or(now), now);
+        let end = ended.finished_at.unwrap_or(now);
+        let backoff = Backoff::next(self.entry(ended), &self.policy, end, now);
+        self.set(ended, Some(backoff), now);
     }
 
-    /// Counts that a container whose probe failed is restarted now. `before` is the instance before the one that failed.
-    pub(super) fn restarted_after(&mut self, before: &ContainerStatus, now: Timestamp) {
-        self.count(before, now, now);
+    /// Counts that a container whose probe failed is restarted now, by the back-off of the instance before it.
+    pub(super) fn restarted_after(
+        &mut self,
+        before: &ContainerStatus,
+        failed: &ContainerStatus,
+        now: Timestamp,
+    ) {
+        let backoff = Backoff::next(self.entry(before), &self.policy, now, now);
+        self.set(failed, Some(backoff), now);
     }
 
     /// Notes that an instance is followed by another for a reason other than its end. The attempt rises, the back-off does not.
     pub(super) fn replaced(&mut self, instance: &ContainerStatus, now: Timestamp) {
         let backoff = self.entry(instance).filter(|backoff| !backoff.expired(&self.policy, now));
-        self.set(instance, Count { attempt: instance.attempt, backoff }, now);
-    }
-
-    fn count(&mut self, ended: &ContainerStatus, end: Timestamp, now: Timestamp) {
-        let backoff = Backoff::next(self.entry(ended), &self.policy, end, now);
-        self.set(ended, Count { attempt: ended.attempt, backoff: Some(backoff) }, now);
+        self.set(instance, backoff, now);
     }
 
     /// Keeps the counts of other definitions only as long as they could be in force again.
-    fn set(&mut self, instance: &ContainerStatus, count: Count, now: Timestamp) {
+    fn set(&mut self, instance: &ContainerStatus, backoff: Option<Backoff<Timestamp>>, now: Timestamp) {
         let policy = self.policy;
         let is_over = |count: &Count| count.backoff.is_none_or(|backoff| backoff.expired(&policy, now));
         self.entries.retain(|(name, _), count| *name != instance.name || !is_over(count));
+        let resources = self.resources.get(&*instance.name).copied();
+        let count = Count { attempt: instance.attempt, backoff, resources };
         self.entries.insert((instance.name.clone(), instance.hash), count);
     }
 
@@ -155,31 +178,35 @@ impl CrashLoops {
         Some((sandbox.delay, now.checked_add(left).ok()?))
     }
 
-    /// Counts that the runtime is asked now for a sandbox in place of an earlier one.
+    /// Counts that a sandbox was created now in place of an earlier one.
     pub(super) fn sandbox_replaced(&mut self, now: Timestamp) {
         self.sandbox = Some(Backoff::next(self.sandbox, &SANDBOXES, now, now));
     }
 
     fn entry(&self, ended: &ContainerStatus) -> Option<Backoff<Timestamp>> {
-        match self.entries.get(&(ended.name.clone(), ended.hash)) {
-            Some(Count { attempt, backoff: Some(backoff) }) => {
-                Some(self.caught_up(*attempt, *backoff, ended))
-            }
-            Some(Count { attempt, backoff: None }) => self.derived(attempt.saturating_add(1), ended),
-            None => self.adopted(ended),
+        let of_container = self.entries.iter().filter(|((name, _), _)| *name == ended.name);
+        // Also those of other definitions: they do not count for this one.
+        let uncounted =
+            of_container.map(|(_, count)| count.attempt.saturating_add(1)).max().unwrap_or_default();
+        let resources = self.resources.get(&*ended.name);
+        let is_resized = |count: &Count| count.resources.as_ref().zip(resources).is_some_and(|(a, b)| a != b);
+        let count = self.entries.get(&(ended.name.clone(), ended.hash));
+        match count.filter(|count| !is_resized(count)).and_then(|count| count.backoff) {
+            Some(backoff) => Some(self.caught_up(uncounted, backoff, ended)),
+            None => self.derived(uncounted, ended),
         }
     }
 
-    /// Adds the later restarts that were not counted: attempt n + 1 is the restart of attempt n. Each of them waited out the
-    /// pause in force at its time. If much more time passed than the sum of these pauses, a container ran long enough for a
-    /// reset.
+    /// Adds the restarts that were not counted, from that of attempt `first` on: attempt n + 1 is the restart of attempt n. Each of
+    /// them waited out the pause in force at its time. If much more time passed than the sum of these pauses, a container ran long
+    /// enough for a reset.
     fn caught_up(
         &self,
-        attempt: u32,
+        first: u32,
         backoff: Backoff<Timestamp>,
         ended: &ContainerStatus,
     ) -> Backoff<Timestamp> {
-        let missed = ended.attempt.saturating_sub(attempt.saturating_add(1)).min(DOUBLINGS);
+        let missed = ended.attempt.saturating_sub(first).min(DOUBLINGS);
         if missed == 0 {
             // A restart is counted after the new container was created. A container that was created long after the count is
             // a later one with the same attempt number: the runtime lost the pod's containers, and this restart was not
@@ -199,16 +226,9 @@ impl CrashLoops {
         Backoff { delay, updated: ended.created_at }
     }
 
-    /// The back-off of an earlier daemon if it was never reset: attempt n is the n-th restart. Those of another definition do not
-    /// count. So the first end that an adopting daemon sees waits as if that daemon had seen the earlier ones: not after attempt 0,
-    /// 10 s after attempt 1.
-    fn adopted(&self, ended: &ContainerStatus) -> Option<Backoff<Timestamp>> {
-        let others = self.entries.iter().filter(|((name, _), _)| *name == ended.name);
-        let first = others.map(|(_, count)| count.attempt.saturating_add(1)).max().unwrap_or_default();
-        self.derived(first, ended)
-    }
-
-    /// The back-off of a container that was restarted because of its end since attempt `first`.
+    /// The back-off of a container whose restarts were not counted, by this or an earlier daemon, if it was never reset: each attempt
+    /// after `first` is a restart. So the first end that an adopting daemon sees waits as if that daemon had seen the earlier ones:
+    /// not after attempt 0, 10 s after attempt 1.
     fn derived(&self, first: u32, ended: &ContainerStatus) -> Option<Backoff<Timestamp>> {
         let doublings = ended.attempt.checked_sub(first)?.checked_sub(1)?.min(DOUBLINGS);
         let delay = (INITIAL * (1 << doublings)).min(self.policy.max);
@@ -333,15 +353,63 @@ mod tests {
     #[test]
     fn restarts_because_of_a_probe_are_reset_by_time() {
         let mut loops = CrashLoops::new(CAP, Vec::new());
+        let instance = |attempt| ended(attempt, 1000, 1001);
         for attempt in 0..5 {
-            loops.restarted_after(&ended(attempt, 1000, 1001), at(1001));
+            loops.restarted_after(&instance(attempt), &instance(attempt + 1), at(1001));
         }
-        let before = ended(5, 1000, 1001);
+        let before = instance(5);
         assert!(loops.in_force_after(&before, at(1002)).is_some());
         assert_eq!(loops.in_force_after(&before, at(1001 + 601)), None);
-        loops.restarted_after(&before, at(1001 + 601));
+        loops.restarted_after(&before, &instance(6), at(1001 + 601));
         let next = ended(6, 1602, 1605);
         assert_eq!(loops.in_force_after(&next, at(1606)).unwrap().0, INITIAL);
+    }
+
+    #[test]
+    fn restarts_because_of_a_probe_count_once_among_crashes() {
+        for is_new_daemon in [false, true] {
+            let mut loops = CrashLoops::new(CAP, Vec::new());
+            loops.restarted(&ended(0, 0, 1), at(1));
+            // Attempt 1 fails its probe, attempt 2 crashes.
+            loops.restarted_after(&ended(0, 0, 1), &ended(1, 1, 2), at(2));
+            let mut loops = if is_new_daemon { CrashLoops::new(CAP, loops.stored()) } else { loops };
+            assert_eq!(loops.in_force(&ended(2, 2, 3), at(3)).unwrap().0, 2 * INITIAL);
+            loops.restarted(&ended(2, 2, 3), at(23));
+            assert_eq!(loops.in_force(&ended(3, 23, 24), at(24)).unwrap().0, 4 * INITIAL);
+        }
+    }
+
+    #[test]
+    fn attempts_of_another_definition_do_not_count() {
+        let mut loops = CrashLoops::new(CAP, Vec::new());
+        for attempt in 0..3 {
+            loops.restarted(&ended(attempt, 1000, 1001), at(1001));
+        }
+        for attempt in 3..6 {
+            let other = ContainerStatus { hash: Some(7), ..ended(attempt, 1001, 1002) };
+            loops.replaced(&other, at(1002));
+        }
+        assert_eq!(loops.in_force(&ended(6, 1002, 1003), at(1003)).unwrap().0, 4 * INITIAL, "as before");
+    }
+
+    #[test]
+    fn other_resources_begin_a_new_back_off() {
+        let with = |memory_limit| Enforced { memory_limit, ..Enforced::default() };
+        let mut loops = CrashLoops::new(CAP, Vec::new());
+        loops.set_resources("c", with(1 << 20));
+        for attempt in 0..5 {
+            loops.restarted(&ended(attempt, 1000, 1001), at(1001));
+        }
+        assert!(loops.in_force(&ended(5, 1001, 1002), at(1003)).is_some());
+        for is_new_daemon in [false, true] {
+            let stored = loops.stored();
+            let mut loops = if is_new_daemon { CrashLoops::new(CAP, stored) } else { loops.clone() };
+            assert!(loops.in_force(&ended(5, 1001, 1002), at(1003)).is_some(), "those of before");
+            loops.set_resources("c", with(1 << 30));
+            assert_eq!(loops.in_force(&ended(5, 1001, 1002), at(1003)), None);
+            loops.restarted(&ended(5, 1001, 1002), at(1003));
+            assert_eq!(loops.in_force(&ended(6, 1003, 1004), at(1004)).unwrap().0, INITIAL);
+        }
     }
 
     #[test]

@@ -185,10 +185,6 @@ impl Sandboxes<'_> {
         self.reporter.begin(Activity::WaitingForTurn);
         let permit = self.context.runtime.starts.enter(self.starts.priority(self.pod)).await;
         self.reporter.begin(Activity::MakingSandbox);
-        // Only what costs the runtime a network setup counts: not the wait for its network or for a volume.
-        if config.metadata.as_ref().is_some_and(|metadata| metadata.attempt > 0) {
-            self.starts.sandbox_replaced(self.reporter.now());
-        }
         let (runtime, request) = (self.context.runtime.service.clone(), config.clone());
         let (handler, metrics) = (handler.to_owned(), self.context.metrics.starts.clone());
         let call = async move {
@@ -200,6 +196,11 @@ impl Sandboxes<'_> {
         let created = self.starts.in_flight.keep(permit.during(call)).await;
         let id = created.inspect_err(|error| self.starts.failed(error))?;
         self.starts.succeeded();
+        // Only a sandbox that was created: after a reboot, the network may be unable to add pods for minutes, and upstream tries again
+        // at the ordinary pace.
+        if config.metadata.as_ref().is_some_and(|metadata| metadata.attempt > 0) {
+            self.starts.sandbox_replaced(self.reporter.now());
+        }
         let status = self.context.runtime.service.sandbox_status(&id).await?;
         let ips: Vec<String> = status.ips.iter().map(IpAddr::to_string).collect();
         self.reporter.mark(TimelineStep::Network, ips.join(", "));

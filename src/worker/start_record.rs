@@ -13,6 +13,7 @@ use crate::cri::{ContainerStatus, CriError, RuntimeService};
 use crate::gate::StartPriority;
 use crate::pleg::PodStatus;
 use crate::pod::AdmittedPod;
+use crate::pod::resources::Enforced;
 use crate::status::is_unclear;
 use crate::store::{Store, Table};
 use crate::sys::file_work;
@@ -55,6 +56,13 @@ impl StartRecord {
         &self.crash_loops
     }
 
+    /// Begins work on the pod with its allocated resources.
+    pub(super) fn work_begins(&mut self, pod: &AdmittedPod) {
+        for container in pod.containers() {
+            self.crash_loops.set_resources(&container.spec.name, Enforced::of(pod, container.spec));
+        }
+    }
+
     /// The pod's priority at the start gate: behind others if its starts keep failing.
     pub(super) fn priority(&self, pod: &AdmittedPod) -> StartPriority {
         StartPriority::of(pod).after(self.failures)
@@ -79,8 +87,13 @@ impl StartRecord {
     }
 
     /// A container whose probe failed is restarted now. `before` is the instance before the one that failed.
-    pub(super) fn restarted_after(&mut self, before: &ContainerStatus, now: Timestamp) {
-        self.crash_loops.restarted_after(before, now);
+    pub(super) fn restarted_after(
+        &mut self,
+        before: &ContainerStatus,
+        failed: &ContainerStatus,
+        now: Timestamp,
+    ) {
+        self.crash_loops.restarted_after(before, failed, now);
         self.store_crash_loops();
     }
 
@@ -94,7 +107,7 @@ impl StartRecord {
         self.store.put(Table::CrashLoops, self.pod.as_str(), &self.crash_loops.stored());
     }
 
-    /// The runtime is asked now for a sandbox in place of an earlier one.
+    /// A sandbox was created in place of an earlier one.
     pub(super) fn sandbox_replaced(&mut self, now: Timestamp) {
         self.crash_loops.sandbox_replaced(now);
     }

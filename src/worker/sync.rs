@@ -92,6 +92,7 @@ impl PodSync<'_> {
         let now = self.state.reporter.now();
         let restarts = self.context.restarts.due(&observed);
         self.state.actuated.work_begins(self.pod, &observed);
+        self.state.starts.work_begins(self.pod);
         self.state.reporter.facts.allocations = self.pod.resize.allocations;
         let plan = plan(&PlanInput {
             pod: self.pod,

@@ -32,10 +32,7 @@ impl LeftoverTasks {
         loop {
             let check = async {
                 sleep(PERIOD).await;
-                if let Err(error) = self.check(&mut suspects).await {
-                    // The next check is soon enough.
-                    tracing::debug!(error = error_chain(&error), "cannot look for leftover tasks");
-                }
+                self.check(&mut suspects).await;
             };
             tokio::select! {
                 // Cancel-safe: waits for a token.
@@ -46,9 +43,23 @@ impl LeftoverTasks {
         }
     }
 
-    async fn check(&self, suspects: &mut Suspects) -> Result<(), CriError> {
+    async fn check(&self, suspects: &mut Suspects) {
         for (id, idle) in suspects.due(self.idle()) {
-            let task = self.client.stored_task(&id).await?;
+            let task = match self.client.stored_task(&id).await {
+                Ok(task) => task,
+                // The next check is soon enough. A shim that does not answer concerns only its own container.
+                Err(error) => {
+                    tracing::debug!(
+                        container = id,
+                        error = error_chain(&error),
+                        "cannot look for a leftover task"
+                    );
+                    if matches!(error, CriError::Unreachable { .. }) {
+                        return;
+                    }
+                    continue;
+                }
+            };
             if !suspects.answered(&id, idle, task) {
                 continue;
             }
@@ -66,7 +77,6 @@ impl LeftoverTasks {
                 }
             }
         }
-        Ok(())
     }
 
     /// The containers and sandboxes of own pods that do not run.

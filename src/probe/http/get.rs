@@ -30,7 +30,7 @@ pub enum HttpProtocol {
 /// A request.
 #[derive(Clone, Debug)]
 pub struct HttpRequest {
-    /// For which pod.
+    /// The pod whose probe or hook makes it: lookups of names are limited per pod.
     pub pod: PodUid,
     /// Where to.
     pub url: HttpUrl,
@@ -97,7 +97,7 @@ impl HttpClient {
         for followed in 0..=MAX_REDIRECTS {
             let of_url = |text: &str| format!("Get {}: {text}", go_quoted(&url.to_string()));
             let referer = from.as_ref().and_then(|from| referer(from, &url));
-            let asked = Asked {
+            let hop = Hop {
                 pod: &request.pod,
                 url: &url,
                 given: &given,
@@ -105,7 +105,7 @@ impl HttpClient {
                 referer,
                 protocol: request.protocol,
             };
-            let received = self.ask(asked, &request.url, deadline).await.map_err(|broken| match broken {
+            let received = self.ask(hop, &request.url, deadline).await.map_err(|broken| match broken {
                 Broken::Head(text) => HttpError::Exchange(of_url(&text)),
                 Broken::NoTls => HttpError::NoTls(of_url(&ConnectError::NoTls.to_string())),
                 Broken::HeadTimedOut => HttpError::Exchange(of_url(
@@ -135,8 +135,8 @@ impl HttpClient {
         Err(HttpError::Exchange(format!("stopped after {MAX_REDIRECTS} redirects")))
     }
 
-    async fn ask(&self, asked: Asked<'_>, first: &HttpUrl, deadline: Instant) -> Result<Received, Broken> {
-        let Asked { pod, url, given, keeps_host, referer, protocol } = asked;
+    async fn ask(&self, hop: Hop<'_>, first: &HttpUrl, deadline: Instant) -> Result<Received, Broken> {
+        let Hop { pod, url, given, keeps_host, referer, protocol } = hop;
         let connected = timeout_at(deadline, self.connect(pod, url)).await;
         let stream = connected.map_err(|_| Broken::HeadTimedOut)?;
         let mut stream = stream.map_err(|error| match error {
@@ -200,7 +200,7 @@ pub(in crate::probe) fn unverified(protocols: &[&[u8]]) -> Result<ClientConfig, 
 }
 
 /// One of the requests for an answer.
-struct Asked<'a> {
+struct Hop<'a> {
     pod: &'a PodUid,
     url: &'a HttpUrl,
     given: &'a GivenHeaders,

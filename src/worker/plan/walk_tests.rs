@@ -274,7 +274,7 @@ fn a_probe_that_fails_rarely_ends_in_no_crash_loop() {
         ..exited("a", attempt, 137)
     };
     for attempt in 1..6 {
-        loops.restarted_after(&before(attempt), at(NOW - 700));
+        loops.restarted_after(&before(attempt), &before(attempt + 1), at(NOW - 700));
     }
     let now = ContainerStatus { id: "now".into(), ..container("a", 7, ContainerState::Running) };
     let seen = here(vec![now, before(6)]);
