@@ -18,3 +18,4 @@ pub use authenticator::{AuthenticationError, Authenticator};
 pub use authorizer::{AuthorizationError, Authorizer};
 pub use reviews::{ApiReviews, ReviewError, Reviews};
 pub use user::User;
+pub(super) use websocket_token::remove_tokens;
