@@ -1,5 +1,6 @@
 //! Who may use which path: every path with every kind of credentials, and every right alone.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +22,8 @@ use tower::ServiceExt;
 use super::auth::testing::FakeReviews;
 use super::auth::{Authenticator, Authorizer, Reviews, StreamingVerbs};
 use super::connection_use::Refused;
-use super::listen::ClientCertificates;
+use super::connections::LetIn;
+use super::listen::{Client, ClientCertificates};
 use super::routes::{EndpointParts, read_only, secured};
 use super::stats::Stats;
 use super::{
@@ -310,6 +312,28 @@ async fn a_certificate_of_the_authority_is_authorized_by_its_name() {
     api.reviews.permit(&["robot get host1/healthz"]);
     let certificate = api.certificate(&api.authority, Duration::ZERO);
     assert_eq!(api.ask("GET", "/healthz", certificate).await, (StatusCode::OK, "ok".to_owned()));
+}
+
+/// Whoever was let in without them remains a stranger, whose connection makes room for others.
+#[tokio::test]
+async fn a_connection_is_somebodys_once_their_credentials_are_accepted() {
+    let reviews: Arc<dyn Reviews> = Arc::<FakeReviews>::default();
+    let authenticator = Authenticator::new(watch::channel(None).1).with_tokens(reviews, Duration::ZERO);
+    let authenticator = authenticator.with_anonymous();
+    let guard =
+        Guard { authenticator, authorizer: Authorizer::AlwaysAllow, streaming: StreamingVerbs::Create };
+    let app = secured(&parts(), guard, true, RequestMetrics::new(&Metrics::default()));
+    for (authorization, status, expected) in
+        [(None, 200, false), (Some("Bearer bad"), 401, false), (Some("Bearer good"), 200, true)]
+    {
+        let client = Client { source: IpAddr::from([10, 0, 0, 1]).into(), let_in: LetIn::default() };
+        let mut request = Request::get("/healthz").body(Body::empty()).unwrap();
+        request.extensions_mut().insert(client.clone());
+        let header = authorization.map(|value| (AUTHORIZATION, HeaderValue::from_static(value)));
+        request.headers_mut().extend(header);
+        assert_eq!(app.clone().oneshot(request).await.unwrap().status(), status, "{authorization:?}");
+        assert_eq!(client.let_in.get(), expected, "{authorization:?}");
+    }
 }
 
 #[tokio::test]
