@@ -290,9 +290,24 @@ async fn a_slash_at_the_end_of_a_path_changes_nothing_where_the_stock_kubelet_ig
         let (status, _) = api.ask("GET", path, token("Bearer good")).await;
         assert_eq!(status, StatusCode::NOT_FOUND, "{path}");
     }
-    let moved = send(&api.app, "GET", "/logs?query=kubelet", token("Bearer good")).await;
-    assert_eq!(moved.status(), StatusCode::MOVED_PERMANENTLY);
-    assert_eq!(moved.headers()[LOCATION], "/logs/?query=kubelet");
+}
+
+#[tokio::test]
+async fn a_path_of_a_directory_leads_to_it() {
+    let api = Api::new(StreamingVerbs::Create);
+    api.reviews.permit(&["robot get host1/log", "robot get host1/proxy"]);
+    let read_only = read_only(&parts(), RequestMetrics::new(&Metrics::default()));
+    for (app, path, location) in [
+        (&api.app, "/logs?query=kubelet", "/logs/?query=kubelet"),
+        (&api.app, "/debug/pprof", "/debug/pprof/"),
+        (&read_only, "/logs", "/logs/"),
+        (&read_only, "/exec", "/exec/"),
+        (&read_only, "/runningpods", "/runningpods/"),
+    ] {
+        let moved = send(app, "GET", path, token("Bearer good")).await;
+        assert_eq!(moved.status(), StatusCode::TEMPORARY_REDIRECT, "{path}");
+        assert_eq!(moved.headers()[LOCATION], location);
+    }
 }
 
 #[tokio::test]
