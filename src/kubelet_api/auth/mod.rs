@@ -1,10 +1,10 @@
 //! Authentication and authorization of the node's API (Kubernetes docs, "Kubelet authentication/authorization"; KEP-2862). Knows no answer.
 
 mod access;
+mod answer_cache;
 mod attributes;
 mod authenticator;
 mod authorizer;
-mod kept;
 mod reviews;
 #[cfg(test)]
 pub(in crate::kubelet_api) mod testing;
