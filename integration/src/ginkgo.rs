@@ -166,20 +166,22 @@ struct Failure {
     message: String,
 }
 
-#[derive(Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct SuiteReport {
     spec_reports: Option<Vec<Spec>>,
+    /// Why the suite as a whole failed, e.g. because its time was up: the specs that did not run are no failures.
+    special_suite_failure_reasons: Option<Vec<String>>,
 }
 
-/// A spec and what it said.
+/// A spec and its message.
 #[derive(Debug, PartialEq, Eq)]
-struct Told {
+struct SpecMessage {
     name: String,
     message: String,
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for SpecMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}\n    {}", self.name, self.message)
     }
@@ -190,7 +192,7 @@ impl fmt::Display for Told {
 struct Outcome {
     passed: usize,
     /// Unexpected failures.
-    failed: Vec<Told>,
+    failed: Vec<SpecMessage>,
     /// Expected failures.
     known: Vec<String>,
     /// Specs that are expected to fail, but passed, or are not there.
@@ -198,7 +200,7 @@ struct Outcome {
     /// Specs that are expected to fail for what hostlet lacks, but passed.
     struck: Vec<String>,
     /// Specs that found that the cluster lacks what they need.
-    skipped: Vec<Told>,
+    skipped: Vec<SpecMessage>,
 }
 
 impl Outcome {
@@ -250,15 +252,19 @@ fn read_known(text: &str) -> Result<Vec<Known>> {
     Ok(all)
 }
 
-/// Reads ginkgo's report.
-fn read_report(text: &str) -> Result<Vec<Spec>> {
+/// Reads ginkgo's report: of one suite, as there is one program.
+fn read_report(text: &str) -> Result<SuiteReport> {
     let suites: Vec<SuiteReport> = serde_json::from_str(text).context("ginkgo's report")?;
-    Ok(suites.into_iter().flat_map(|suite| suite.spec_reports.unwrap_or_default()).collect())
+    suites.into_iter().next().context("ginkgo's report has no suite")
 }
 
 /// Judges the specs of a report, which also has those that were not to run, as skipped.
-fn judge(specs: &[Spec], known: &[Known]) -> Outcome {
+fn judge(report: &SuiteReport, known: &[Known]) -> Outcome {
     let mut outcome = Outcome::default();
+    for reason in report.special_suite_failure_reasons.iter().flatten() {
+        outcome.failed.push(SpecMessage { name: "the suite".to_owned(), message: reason.clone() });
+    }
+    let specs = report.spec_reports.as_deref().unwrap_or_default();
     for spec in specs {
         let name = spec.name();
         let message = || spec.failure.message.lines().next().unwrap_or_default().to_owned();
@@ -267,11 +273,11 @@ fn judge(specs: &[Spec], known: &[Known]) -> Outcome {
             "passed" | "pending" => {}
             // Those that the filter leaves out have no message.
             "skipped" if spec.failure.message.is_empty() => {}
-            "skipped" => outcome.skipped.push(Told { name, message: message() }),
+            "skipped" => outcome.skipped.push(SpecMessage { name, message: message() }),
             _ if known.iter().any(|known| known.name == name) => outcome.known.push(name),
             state => {
                 let message = format!("{state}: {}", message());
-                outcome.failed.push(Told { name, message });
+                outcome.failed.push(SpecMessage { name, message });
             }
         }
     }
@@ -306,6 +312,10 @@ mod tests {
 
     use super::*;
 
+    fn report<const N: usize>(specs: [Spec; N]) -> SuiteReport {
+        SuiteReport { spec_reports: Some(specs.into()), special_suite_failure_reasons: None }
+    }
+
     fn spec(name: &str, state: &str, message: &str) -> Spec {
         let spec = json!({
             "ContainerHierarchyTexts": ["[sig-node] Pods"],
@@ -323,34 +333,36 @@ mod tests {
             read_known("# why\n[sig-node] Pods b\n  the image\n  lacks it\n\n[sig-node] Pods d\n  x\n")
                 .unwrap();
         assert_eq!(known[0].reason, "the image lacks it");
-        let specs = [
-            spec("a", "passed", ""),
-            spec("b", "failed", "no"),
-            spec("c", "timedout", "too late\nstack"),
-            spec("d", "passed", ""),
-            spec("e", "skipped", ""),
-            spec("f", "skipped", "no GPU"),
-        ];
-        let outcome = judge(&specs, &known);
-        let told = |name: &str, message: &str| Told {
+        let outcome = judge(
+            &report([
+                spec("a", "passed", ""),
+                spec("b", "failed", "no"),
+                spec("c", "timedout", "too late\nstack"),
+                spec("d", "passed", ""),
+                spec("e", "skipped", ""),
+                spec("f", "skipped", "no GPU"),
+            ]),
+            &known,
+        );
+        let said = |name: &str, message: &str| SpecMessage {
             name: format!("[sig-node] Pods {name}"),
             message: message.to_owned(),
         };
         let expected = Outcome {
             passed: 2,
-            failed: vec![told("c", "timedout: too late")],
+            failed: vec![said("c", "timedout: too late")],
             known: vec!["[sig-node] Pods b".to_owned()],
             fixed: vec!["[sig-node] Pods d".to_owned()],
             struck: Vec::new(),
-            skipped: vec![told("f", "no GPU")],
+            skipped: vec![said("f", "no GPU")],
         };
         assert_eq!(outcome, expected);
         assert!(!outcome.is_good());
-        assert!(judge(&specs[..2], &known).is_good());
+        assert!(judge(&report([spec("a", "passed", ""), spec("b", "failed", "no")]), &known).is_good());
         // One that was not to run is no news; one that is not there is.
-        let left_out = [spec("a", "passed", ""), spec("b", "skipped", "")];
+        let left_out = report([spec("a", "passed", ""), spec("b", "skipped", "")]);
         assert_eq!(judge(&left_out, &known).fixed, ["[sig-node] Pods d"]);
-        assert!(!judge(&[], &[]).is_good());
+        assert!(!judge(&SuiteReport::default(), &[]).is_good());
     }
 
     #[test]
@@ -362,12 +374,25 @@ mod tests {
         assert_eq!(known[1].missing(), None);
         assert!(known[0].concerns(Agent::Hostlet) && !known[0].concerns(Agent::Stock));
         assert!(known[1].concerns(Agent::Hostlet) && known[1].concerns(Agent::Stock));
-        assert!(judge(&[spec("a", "failed", "no"), spec("b", "passed", "")], &known).is_good());
-        let outcome = judge(&[spec("a", "passed", ""), spec("b", "failed", "no")], &known);
+        assert!(judge(&report([spec("a", "failed", "no"), spec("b", "passed", "")]), &known).is_good());
+        let outcome = judge(&report([spec("a", "passed", ""), spec("b", "failed", "no")]), &known);
         assert_eq!(outcome.struck, ["[sig-node] Pods a"]);
         assert!(!outcome.is_good());
         // It may be left out.
-        assert!(judge(&[spec("c", "passed", "")], &known).is_good());
+        assert!(judge(&report([spec("c", "passed", "")]), &known).is_good());
+    }
+
+    #[test]
+    fn a_suite_whose_time_was_up_has_failed_whatever_its_specs_did() {
+        let known = read_known("[sig-node] Pods a\n  a kernel\n").unwrap();
+        let text = r#"[{"SpecReports": [
+            {"ContainerHierarchyTexts": ["[sig-node] Pods"], "LeafNodeText": "a", "LeafNodeType": "It", "State": "timedout"},
+            {"ContainerHierarchyTexts": ["[sig-node] Pods"], "LeafNodeText": "b", "LeafNodeType": "It", "State": "passed"},
+            {"ContainerHierarchyTexts": ["[sig-node] Pods"], "LeafNodeText": "c", "LeafNodeType": "It", "State": "skipped"}],
+            "SpecialSuiteFailureReasons": ["Suite Timeout Elapsed"]}]"#;
+        let outcome = judge(&read_report(text).unwrap(), &known);
+        assert_eq!(outcome.failed[0].to_string(), "the suite\n    Suite Timeout Elapsed");
+        assert!(!outcome.is_good());
     }
 
     #[test]

@@ -40,7 +40,7 @@ use crate::types::{PodEvent, PodRef, QuietPeriod, WallClock, architecture};
 
 /// Clients of the API server.
 pub(super) struct Cluster {
-    keeper: CredentialsTask,
+    credentials: CredentialsTask,
     certificates: ClientCertificateTask,
     /// For pods and the objects they refer to, within `kubeAPIQPS`.
     client: Client,
@@ -109,7 +109,7 @@ impl Cluster {
         let store = CertificateStore::of_client(&joined.cert_dir);
         let source = CredentialsSource::new(joined.kubeconfig.clone()).with_proxies(proxies.clone());
         let source = if joined.rotate_certificates { source.with_store(store.clone()) } else { source };
-        let (keeper, credentials) = Credentials::new(source);
+        let (credentials_task, credentials) = Credentials::new(source);
         let exposure = credentials.exposure();
         let client = connect(&connection(Purpose::Pods, joined.requests), credentials.clone())?;
         let node_client = connect(&connection(Purpose::Node, None), credentials.clone())?;
@@ -132,7 +132,7 @@ impl Cluster {
         let (certificates, certificate) =
             ClientCertificateTask::new(settings, credentials, node_client.clone(), connect, chance);
         Ok(Self {
-            keeper,
+            credentials: credentials_task,
             certificates,
             client,
             node_client,
@@ -199,9 +199,9 @@ impl Cluster {
     ) -> (ClusterObjects, watch::Receiver<PublishProgress>) {
         let clock = WallClock::system();
         let events = self.pod_events();
-        let Self { keeper, certificates, client, node_client, sink, .. } = self;
-        let keeper = keeper.with_rescan(tasks.rescan().subscribe());
-        tasks.spawn_reader(Stage::Lease, "credentials", |cancel| keeper.run(cancel));
+        let Self { credentials, certificates, client, node_client, sink, .. } = self;
+        let credentials = credentials.with_rescan(tasks.rescan().subscribe());
+        tasks.spawn_reader(Stage::Lease, "credentials", |cancel| credentials.run(cancel));
         certificates.register(&inputs.metrics);
         tasks.spawn(Stage::Node, "client certificate", |cancel| certificates.run(cancel));
         let quiet_period = inputs.quiet_period.clone();

@@ -1,5 +1,6 @@
 //! Who may use which path: every path with every kind of credentials, and every right alone.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +22,8 @@ use tower::ServiceExt;
 use super::auth::testing::FakeReviews;
 use super::auth::{Authenticator, Authorizer, Reviews, StreamingVerbs};
 use super::connection_use::Refused;
-use super::listen::ClientCertificates;
+use super::connections::LetIn;
+use super::listen::{Client, ClientCertificates};
 use super::routes::{EndpointParts, read_only, secured};
 use super::stats::Stats;
 use super::{
@@ -288,9 +290,24 @@ async fn a_slash_at_the_end_of_a_path_changes_nothing_where_the_stock_kubelet_ig
         let (status, _) = api.ask("GET", path, token("Bearer good")).await;
         assert_eq!(status, StatusCode::NOT_FOUND, "{path}");
     }
-    let moved = send(&api.app, "GET", "/logs?query=kubelet", token("Bearer good")).await;
-    assert_eq!(moved.status(), StatusCode::MOVED_PERMANENTLY);
-    assert_eq!(moved.headers()[LOCATION], "/logs/?query=kubelet");
+}
+
+#[tokio::test]
+async fn a_path_of_a_directory_leads_to_it() {
+    let api = Api::new(StreamingVerbs::Create);
+    api.reviews.permit(&["robot get host1/log", "robot get host1/proxy"]);
+    let read_only = read_only(&parts(), RequestMetrics::new(&Metrics::default()));
+    for (app, path, location) in [
+        (&api.app, "/logs?query=kubelet", "/logs/?query=kubelet"),
+        (&api.app, "/debug/pprof", "/debug/pprof/"),
+        (&read_only, "/logs", "/logs/"),
+        (&read_only, "/exec", "/exec/"),
+        (&read_only, "/runningpods", "/runningpods/"),
+    ] {
+        let moved = send(app, "GET", path, token("Bearer good")).await;
+        assert_eq!(moved.status(), StatusCode::TEMPORARY_REDIRECT, "{path}");
+        assert_eq!(moved.headers()[LOCATION], location);
+    }
 }
 
 #[tokio::test]
@@ -310,6 +327,28 @@ async fn a_certificate_of_the_authority_is_authorized_by_its_name() {
     api.reviews.permit(&["robot get host1/healthz"]);
     let certificate = api.certificate(&api.authority, Duration::ZERO);
     assert_eq!(api.ask("GET", "/healthz", certificate).await, (StatusCode::OK, "ok".to_owned()));
+}
+
+/// Whoever was let in without them remains a stranger, whose connection makes room for others.
+#[tokio::test]
+async fn a_connection_is_somebodys_once_their_credentials_are_accepted() {
+    let reviews: Arc<dyn Reviews> = Arc::<FakeReviews>::default();
+    let authenticator = Authenticator::new(watch::channel(None).1).with_tokens(reviews, Duration::ZERO);
+    let authenticator = authenticator.with_anonymous();
+    let guard =
+        Guard { authenticator, authorizer: Authorizer::AlwaysAllow, streaming: StreamingVerbs::Create };
+    let app = secured(&parts(), guard, true, RequestMetrics::new(&Metrics::default()));
+    for (authorization, status, expected) in
+        [(None, 200, false), (Some("Bearer bad"), 401, false), (Some("Bearer good"), 200, true)]
+    {
+        let client = Client { source: IpAddr::from([10, 0, 0, 1]).into(), let_in: LetIn::default() };
+        let mut request = Request::get("/healthz").body(Body::empty()).unwrap();
+        request.extensions_mut().insert(client.clone());
+        let header = authorization.map(|value| (AUTHORIZATION, HeaderValue::from_static(value)));
+        request.headers_mut().extend(header);
+        assert_eq!(app.clone().oneshot(request).await.unwrap().status(), status, "{authorization:?}");
+        assert_eq!(client.let_in.get(), expected, "{authorization:?}");
+    }
 }
 
 #[tokio::test]

@@ -4,9 +4,9 @@
 use axum::Router;
 use axum::handler::Handler;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, get, post};
-use http::StatusCode;
-use http::header::{ALLOW, CONTENT_TYPE};
+use axum::routing::{MethodRouter, any, get, post};
+use http::header::{ALLOW, CONTENT_TYPE, LOCATION};
+use http::{StatusCode, Uri};
 use serde::Serialize;
 
 use crate::types::error_chain;
@@ -27,16 +27,29 @@ pub(super) fn line(status: StatusCode, text: &str) -> Response {
     (status, TEXT, format!("{text}\n")).into_response()
 }
 
-/// Routers of go-restful.
-pub(super) trait Restful<S> {
-    /// Adds a route. go-restful takes a path with a slash at the end for the one without, other than Go's HTTP library.
+/// What a slash at the end of a path means: to go-restful nothing, to Go's HTTP library the directory of that name.
+pub(super) trait Slashes<S> {
+    /// Adds a route of go-restful, with and without a slash at its end.
     fn restful(self, path: &str, endpoint: MethodRouter<S>) -> Self;
+
+    /// Adds a directory, whose path ends in a slash, and all below it. Without the slash, the path leads to it.
+    fn directory(self, path: &str, endpoint: MethodRouter<S>) -> Self;
 }
 
-impl<S: Clone + Send + Sync + 'static> Restful<S> for Router<S> {
+impl<S: Clone + Send + Sync + 'static> Slashes<S> for Router<S> {
     fn restful(self, path: &str, endpoint: MethodRouter<S>) -> Self {
         self.route(path, endpoint.clone()).route(&format!("{path}/"), endpoint)
     }
+
+    fn directory(self, path: &str, endpoint: MethodRouter<S>) -> Self {
+        let router = self.route(path, endpoint.clone()).route(&format!("{path}{{*below}}"), endpoint);
+        router.route(path.trim_end_matches('/'), any(add_slash))
+    }
+}
+
+async fn add_slash(uri: Uri) -> Response {
+    let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    (StatusCode::TEMPORARY_REDIRECT, [(LOCATION, format!("{}/{query}", uri.path()))]).into_response()
 }
 
 /// An endpoint with GET alone. go-restful's routes do not answer HEAD, other than those of Go's HTTP library, which answer every method.

@@ -14,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 
-use super::answers::{Restful, only_post, text};
+use super::answers::{Slashes, only_post, text};
 use crate::cri::{ContainerState, CriError, RuntimeService};
 use crate::pleg::Cache;
 use crate::status::StatusCache;

@@ -13,8 +13,6 @@ use http_body::{Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::connections::LetIn;
-
 /// How long a connection may be without a request (upstream's `IdleTimeout`).
 pub(super) const IDLE: Duration = Duration::from_secs(90);
 
@@ -29,10 +27,7 @@ pub(super) struct Refused;
 
 /// The requests of a connection. Clones share them.
 #[derive(Clone)]
-pub(super) struct ConnectionUse {
-    requests: Arc<Mutex<Requests>>,
-    let_in: LetIn,
-}
+pub(super) struct ConnectionUse(Arc<Mutex<Requests>>);
 
 struct Requests {
     /// How many are being answered.
@@ -62,22 +57,21 @@ impl Requests {
 }
 
 impl ConnectionUse {
-    /// That of a new connection. The first request that is let in sets `let_in`.
-    pub(super) fn new(let_in: LetIn) -> Self {
-        let requests = Requests { answering: 0, unread: 0, last: Instant::now() };
-        Self { requests: Arc::new(Mutex::new(requests)), let_in }
+    /// That of a new connection.
+    pub(super) fn new() -> Self {
+        Self(Arc::new(Mutex::new(Requests { answering: 0, unread: 0, last: Instant::now() })))
     }
 
     /// Counts a request, until the result is dropped.
     pub(super) fn begin(&self) -> Request {
-        self.requests.lock().answering += 1;
+        self.0.lock().answering += 1;
         Request { connection: self.clone(), phase: Phase::Answering, is_let_in: false }
     }
 
     /// Waits until it is of no use any more, at most [`IDLE`] longer.
     pub(super) async fn ended(&self) {
         loop {
-            let end = self.requests.lock().end();
+            let end = self.0.lock().end();
             match end {
                 Some(end) if end <= Instant::now() => return,
                 Some(end) => sleep_until(end).await,
@@ -110,13 +104,12 @@ impl Request {
             return response;
         }
         self.is_let_in = true;
-        self.connection.let_in.set();
         self.enter(Phase::Unread);
         response.map(|body| Body::new(Answer { body, request: self }))
     }
 
     fn enter(&mut self, phase: Phase) {
-        let mut requests = self.connection.requests.lock();
+        let mut requests = self.connection.0.lock();
         *requests.count(self.phase) -= 1;
         *requests.count(phase) += 1;
         requests.last = Instant::now();
@@ -126,7 +119,7 @@ impl Request {
 
 impl Drop for Request {
     fn drop(&mut self) {
-        let mut requests = self.connection.requests.lock();
+        let mut requests = self.connection.0.lock();
         *requests.count(self.phase) -= 1;
         if self.is_let_in {
             requests.last = Instant::now();

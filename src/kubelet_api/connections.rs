@@ -1,7 +1,8 @@
 //! Which connections a port has, and which one makes room for the next when it has as many as it may. Pure.
 //!
-//! Whoever reaches the port can open connections. As long as no request on a connection was let in, it is a stranger's, and gives way:
-//! the oldest of the address that holds most. So somebody who fills the port only closes their own connections.
+//! Whoever reaches the port can open connections. As long as nobody's credentials let in a request on a connection, it is a stranger's,
+//! and gives way: the oldest of the address that holds most. So somebody who fills the port only closes their own connections, also where
+//! no credentials are needed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
@@ -11,17 +12,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The bits of an IPv6 address that its holder usually chooses.
 const INTERFACE_BITS: u32 = 64;
 
-/// Whether a request on a connection was let in. Clones share it.
+/// Whether somebody's credentials let in a request on a connection. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LetIn(Arc<AtomicBool>);
 
 impl LetIn {
-    /// A request was let in.
+    /// Somebody was let in.
     pub(super) fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    fn get(&self) -> bool {
+    /// Whether somebody was.
+    pub(super) fn get(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }

@@ -10,7 +10,7 @@ use axum::response::Response;
 use axum::routing::any;
 use http::{Method, StatusCode};
 
-use super::answers::{line, only_get};
+use super::answers::{Slashes, line, only_get};
 use crate::telemetry::{LogControl, LogFormat, TelemetryError};
 use crate::types::{error_chain, go_quoted};
 
@@ -41,7 +41,7 @@ impl DebugHandlers {
 }
 
 fn routes(set: Option<SetVerbosity>, has_profiling: bool) -> Router {
-    let profiles = || match has_profiling {
+    let profiles = match has_profiling {
         true => only_get(async || line(StatusCode::NOT_IMPLEMENTED, NO_PROFILES)),
         false => any(async || line(StatusCode::METHOD_NOT_ALLOWED, "profiling endpoint is disabled.")),
     };
@@ -49,7 +49,7 @@ fn routes(set: Option<SetVerbosity>, has_profiling: bool) -> Router {
         Some(set) => Router::new().route("/debug/flags/v", any(verbosity)).with_state(set),
         None => Router::new().route("/debug/flags/v", any(flags_are_disabled)),
     };
-    flags.route("/debug/pprof/", profiles()).route("/debug/pprof/{*profile}", profiles())
+    flags.directory("/debug/pprof/", profiles)
 }
 
 async fn flags_are_disabled() -> Response {

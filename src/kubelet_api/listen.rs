@@ -1,7 +1,7 @@
 //! Accepts connections and serves requests on them: HTTP/1.1, and HTTP/2 where TLS agrees on it. Knows no path.
 //!
 //! Whoever reaches the port can open connections, with credentials or without. Each one is bounded in time while nothing comes of it, and
-//! all together in number: those on which nobody was let in make room for others.
+//! all together in number: those of strangers make room for others.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -218,7 +218,7 @@ fn tls(transport: &Transport) -> Option<Arc<ServerConfig>> {
 pub(super) struct Client {
     /// Where it comes from.
     pub(super) source: Source,
-    /// Whether a request was let in.
+    /// Whether their credentials let in a request.
     pub(super) let_in: LetIn,
 }
 
@@ -265,7 +265,7 @@ async fn serve_requests(
     app: Router,
     watcher: Watcher,
 ) {
-    let connection_use = ConnectionUse::new(client.let_in.clone());
+    let connection_use = ConnectionUse::new();
     let requests = connection_use.clone();
     let service = service_fn(move |request| answer(request, &client, &certificates, &app, &requests));
     let mut builder = auto::Builder::new(TokioExecutor::new());

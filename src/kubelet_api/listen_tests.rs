@@ -45,7 +45,7 @@ fn server_config(name: &str) -> Arc<ServerConfig> {
 }
 
 /// Serves the number of the client's certificates at `/`, at `/slow` nothing, at `/endless` a body that does not end, at `/quiet` one that
-/// does not begin, and refuses `/secret`.
+/// does not begin, refuses `/secret`, and takes whoever asks for `/own` for somebody with credentials.
 fn serve_app(is_plain: bool) -> Served {
     serve_app_at_most(MOST, is_plain)
 }
@@ -61,8 +61,10 @@ fn serve_app_at_most(most: usize, is_plain: bool) -> Served {
     let endless = async move || Body::from_stream(stream::repeat_with(part));
     let quiet = async || Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
     let secret = async || (StatusCode::UNAUTHORIZED, Extension(Refused), "Unauthorized");
+    let own = async |Extension(client): Extension<Client>| client.let_in.set();
     let app = Router::new()
         .route("/", get(count))
+        .route("/own", get(own))
         .route("/slow", get(std::future::pending::<()>))
         .route("/endless", get(endless))
         .route("/quiet", get(quiet))
@@ -144,19 +146,30 @@ async fn who_sends_nothing_is_disconnected() {
     assert!(elapsed >= HANDSHAKE && elapsed < HANDSHAKE * 2, "{elapsed:?}");
 }
 
+/// How many connections a small port has.
+const ROOM: usize = 3;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Asks on a connection, and reads the beginning of the answer.
+async fn ask(stream: &mut TcpStream, path: &str) {
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n").as_bytes()).await.unwrap();
+    let mut head = [0; 12];
+    timeout(PATIENCE, stream.read_exact(&mut head)).await.expect("it is answered").unwrap();
+    assert_eq!(&head, b"HTTP/1.1 200");
+}
+
+/// Asks for the last time on a connection that was asked once.
+async fn ask_again(stream: &mut TcpStream) {
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await.unwrap();
+    let rest = timeout(PATIENCE, until_closed(stream)).await.expect("it is answered");
+    assert_eq!(rest.matches("HTTP/1.1 200 OK").count(), 1, "{rest}");
+}
+
 #[tokio::test]
 async fn strangers_who_fill_the_port_make_room_for_others() {
-    const ROOM: usize = 3;
-    const PATIENCE: Duration = Duration::from_secs(60);
     let served = serve_app_at_most(ROOM, true);
-    let ask = async |stream: &mut TcpStream| {
-        stream.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
-        let mut head = [0; 12];
-        timeout(PATIENCE, stream.read_exact(&mut head)).await.expect("it is answered").unwrap();
-        assert_eq!(&head, b"HTTP/1.1 200");
-    };
     let mut friend = TcpStream::connect(served.address).await.unwrap();
-    ask(&mut friend).await;
+    ask(&mut friend, "/own").await;
     let mut strangers = Vec::new();
     for _ in 0..4 * ROOM {
         strangers.push(TcpStream::connect(served.address).await.unwrap());
@@ -164,13 +177,29 @@ async fn strangers_who_fill_the_port_make_room_for_others() {
         let mut refused = TcpStream::connect(served.address).await.unwrap();
         refused.write_all(b"GET /secret HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
         strangers.push(refused);
-        ask(&mut TcpStream::connect(served.address).await.unwrap()).await;
+        let mut answered = TcpStream::connect(served.address).await.unwrap();
+        ask(&mut answered, "/").await;
+        strangers.push(answered);
     }
     // The friend's connection stayed, the first stranger's did not.
-    friend.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await.unwrap();
-    let rest = timeout(PATIENCE, until_closed(&mut friend)).await.expect("it is answered");
-    assert_eq!(rest.matches("HTTP/1.1 200 OK").count(), 1, "{rest}");
+    ask_again(&mut friend).await;
     assert_eq!(timeout(PATIENCE, until_closed(&mut strangers[0])).await.expect("it is closed"), "");
+}
+
+/// As on `readOnlyPort`.
+#[tokio::test]
+async fn without_credentials_who_fills_the_port_closes_only_their_own_connections() {
+    let served = serve_app_at_most(ROOM, true);
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+    let mut other = socket.connect(served.address).await.unwrap();
+    ask(&mut other, "/").await;
+    let mut many = Vec::new();
+    for _ in 0..4 * ROOM {
+        many.push(TcpStream::connect(served.address).await.unwrap());
+        ask(many.last_mut().unwrap(), "/").await;
+    }
+    ask_again(&mut other).await;
 }
 
 #[tokio::test(start_paused = true)]

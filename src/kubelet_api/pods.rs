@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::answers::{Restful, json, only_get, text};
+use super::answers::{Slashes, json, only_get, text};
 use crate::admission::RejectedPod;
 use crate::cri::ContainerState;
 use crate::pleg::Cache;

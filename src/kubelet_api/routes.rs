@@ -8,7 +8,7 @@ use axum::response::Response;
 use axum::routing::any;
 use http::StatusCode;
 
-use super::answers::line;
+use super::answers::{Slashes, line};
 use super::container_logs::{self, ContainerLogParts};
 use super::guard::{Guard, check};
 use super::gzip::compress;
@@ -97,9 +97,7 @@ pub(super) fn read_only(parts: &EndpointParts, metrics: RequestMetrics) -> Route
 /// Says of the debugging endpoints that they are disabled.
 fn disabled() -> Router {
     let refuse = async || line(StatusCode::METHOD_NOT_ALLOWED, "Debug endpoints are disabled.");
-    DEBUGGING.into_iter().fold(Router::new(), |router, path| {
-        router.route(path, any(refuse)).route(&format!("{path}{{*below}}"), any(refuse))
-    })
+    DEBUGGING.into_iter().fold(Router::new(), |router, path| router.directory(path, any(refuse)))
 }
 
 async fn not_found() -> Response {

@@ -116,6 +116,9 @@ enum Key {
     Merge,
 }
 
+/// The namespace of YAML's own types, such as `int` of `!!int`.
+const YAML_TYPES: &str = "tag:yaml.org,2002:";
+
 /// The key that merges.
 const MERGE: &str = "<<";
 
@@ -177,12 +180,9 @@ impl Builder {
             Event::Scalar(text, style, anchor, tag) => {
                 self.scalar(&text, style, anchor, tag.as_deref(), span)
             }
-            Event::SequenceStart(_, anchor, tag) => {
-                self.check_tag(tag.as_deref(), span);
-                self.open(Open::List { items: Vec::new() }, anchor, span);
-            }
-            Event::MappingStart(_, anchor, tag) => {
-                self.check_tag(tag.as_deref(), span);
+            // Kubernetes' parser ignores tags of collections.
+            Event::SequenceStart(_, anchor, _) => self.open(Open::List { items: Vec::new() }, anchor, span),
+            Event::MappingStart(_, anchor, _) => {
                 let object = Open::Object { fields: Map::new(), key: None, merged: HashSet::new() };
                 self.open(object, anchor, span);
             }
@@ -207,12 +207,6 @@ impl Builder {
         errors.sort_by_key(|error| (error.line, error.column));
         errors.truncate(MAX_ERRORS);
         errors
-    }
-
-    fn check_tag(&mut self, tag: Option<&Tag>, span: Span) {
-        if let Some(tag) = tag.filter(|tag| !tag.is_yaml_core_schema()) {
-            self.error(span, format!("the tag {} is not supported; remove it", tag.original()));
-        }
     }
 
     /// Counts `nodes` more values with `bytes` of text that nest `depth` deep; false once a limit is exceeded.
@@ -250,18 +244,19 @@ impl Builder {
     }
 
     fn scalar(&mut self, text: &str, style: ScalarStyle, anchor: usize, tag: Option<&Tag>, span: Span) {
-        self.check_tag(tag, span);
         let is_plain = style == ScalarStyle::Plain && tag.is_none();
-        if is_plain && text == MERGE && self.is_key_next() {
+        let type_name = tag.and_then(|tag| tag.suffix_in_namespace(YAML_TYPES));
+        if (is_plain || type_name.as_deref() == Some("merge")) && text == MERGE && self.is_key_next() {
             return self.enter_merge();
         }
-        let scalar = match tag.filter(|tag| tag.is_yaml_core_schema()) {
-            Some(tag) => Scalar::resolve_as(tag.parts().1, text).unwrap_or_else(|| {
+        let scalar = match (tag, type_name) {
+            (Some(tag), Some(type_name)) => Scalar::resolve_as(&type_name, text).unwrap_or_else(|| {
                 self.error(span, format!("{text:?} is not what the tag {} says", tag.original()));
                 Scalar::Null
             }),
-            None if is_plain => Scalar::resolve(text),
-            None => Scalar::Text(text.to_owned()),
+            (None, None) if is_plain => Scalar::resolve(text),
+            // Kubernetes' parser ignores tags of others.
+            (_, None) | (None, Some(_)) => Scalar::Text(text.to_owned()),
         };
         if self.is_key_next() {
             let value = scalar.clone().into_value().unwrap_or_default();

@@ -94,12 +94,34 @@ fn a_syntax_error_is_reported_with_its_position() {
 #[test]
 fn values_without_a_json_equivalent_are_rejected() {
     assert_eq!(errors("a: .inf")[0].2, ".inf is not supported; write a finite number");
-    assert_eq!(errors("a: !secret b")[0].2, "the tag !secret is not supported; remove it");
     let no_name = "the name of a field must be text, a number or a boolean";
     assert_eq!(errors("? [a, b]\n: 1\n")[0].2, no_name);
     assert_eq!(errors("~: 1\n")[0].2, no_name);
     assert_eq!(errors("a: !!int b")[0].2, "\"b\" is not what the tag !!int says");
+    assert_eq!(errors("a: !!binary b")[0].2, "\"b\" is not what the tag !!binary says");
     assert_eq!(errors("a: *b")[0].0, 1);
+}
+
+/// What sigs.k8s.io/yaml 1.6.0 makes of these texts.
+#[test]
+fn tags_are_read_as_in_kubernetes() {
+    for (text, value) in [
+        ("!!binary aGVsbG8=", json!("hello")),
+        ("!!timestamp 2001-12-14", json!("2001-12-14")),
+        ("!<tag:yaml.org,2002:int> \"5\"", json!(5)),
+        ("!secret 5", json!("5")),
+        ("! 5", json!("5")),
+        ("!!set {a: 1}", json!({"a": 1})),
+        ("!secret [1]", json!([1])),
+        ("{!!str 5: a, !local 6: b, !!binary YQ==: c}", json!({"5": "a", "6": "b", "a": "c"})),
+        ("{!!merge <<: {a: 1}}", json!({"a": 1})),
+        ("{!!merge \"<<\": {a: 1}}", json!({"a": 1})),
+        ("{!!merge x: {a: 1}}", json!({"x": {"a": 1}})),
+        ("{!!str <<: {a: 1}}", json!({"<<": {"a": 1}})),
+    ] {
+        assert_eq!(one(&format!("v: {text}\n")).value["v"], value, "{text}");
+    }
+    assert_eq!(errors("v: !m!x 5").len(), 1, "a prefix that is not declared");
 }
 
 #[test]
@@ -244,6 +266,9 @@ fn yamlish() -> impl Strategy<Value = String> {
         Just("? *x\n: "),
         Just("1e3: "),
         Just("!!int "),
+        Just("!!binary "),
+        Just("!!merge <<: "),
+        Just("!x "),
         Just("%YAML 1.2\n"),
         Just("é"),
         Just("0x"),

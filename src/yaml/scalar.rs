@@ -1,6 +1,8 @@
 //! Resolves YAML scalars by the rules of Kubernetes' YAML parser (sigs.k8s.io/yaml, which reads YAML 1.1), as values and as
 //! names of fields. Knows no documents.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Number, Value};
 
 use crate::types::{go_float32, go_integer};
@@ -37,18 +39,19 @@ impl Scalar {
         }
     }
 
-    /// Resolves a scalar with a tag of YAML's core schema, such as `int` of `!!int`; `None` if its text is not one.
-    pub(super) fn resolve_as(tag: &str, text: &str) -> Option<Self> {
-        if tag == "str" {
-            return Some(Self::Text(text.to_owned()));
-        }
+    /// Resolves a scalar whose tag names one of YAML's types, such as `int` of `!!int`; `None` if its text is not one.
+    pub(super) fn resolve_as(type_name: &str, text: &str) -> Option<Self> {
         let resolved = Self::resolve(text);
-        let fits = match &resolved {
-            Self::Null => tag == "null",
-            Self::Bool(_) => tag == "bool",
-            Self::Integer(_) => tag == "int" || tag == "float",
-            Self::Float(_) => tag == "float",
-            Self::Text(_) => false,
+        let fits = match (type_name, &resolved) {
+            ("null", Self::Null)
+            | ("bool", Self::Bool(_))
+            | ("int" | "float", Self::Integer(_))
+            | ("float", Self::Float(_)) => true,
+            ("null" | "bool" | "int" | "float", _) => false,
+            ("binary", _) => return binary(text).map(Self::Text),
+            ("timestamp", _) if !begins_with_date(text) => false,
+            // Kubernetes' parser knows no others, and keeps times as they are written.
+            (_, _) => return Some(Self::Text(text.to_owned())),
         };
         fits.then_some(resolved)
     }
@@ -71,7 +74,12 @@ impl Scalar {
             Self::Bool(value) => Some(value.to_string()),
             Self::Integer(number) => number.as_i64().map(|number| number.to_string()),
             // Single precision, as in Kubernetes' parser.
-            Self::Float(number) => number.is_finite().then(|| go_float32(number as f32)),
+            Self::Float(number) => Some(match number as f32 {
+                f32::INFINITY => ".inf".to_owned(),
+                f32::NEG_INFINITY => "-.inf".to_owned(),
+                number if number.is_nan() => ".nan".to_owned(),
+                number => go_float32(number),
+            }),
             Self::Text(text) => Some(text),
         }
     }
@@ -87,6 +95,17 @@ fn json_number(number: f64) -> Option<Number> {
     };
     let written_out = if number.abs() < MAX_WRITTEN_OUT { whole() } else { None };
     written_out.or_else(|| Number::from_f64(number))
+}
+
+/// The text behind base64, which may have several lines. Bytes that are no text are replaced, as in Go's JSON.
+fn binary(text: &str) -> Option<String> {
+    let bytes = STANDARD.decode(text.replace(['\n', '\r'], "")).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Whether a text has a year with four digits at its beginning, as all times in YAML.
+fn begins_with_date(text: &str) -> bool {
+    matches!(text.split_once('-'), Some((year, _)) if year.len() == 4 && year.bytes().all(|b| b.is_ascii_digit()))
 }
 
 fn number(text: &str) -> Option<Scalar> {
@@ -200,10 +219,14 @@ mod tests {
             ("1e-5", "1e-05"),
             ("2024-01-01", "2024-01-01"),
             ("app.kubernetes.io/name", "app.kubernetes.io/name"),
+            (".Inf", ".inf"),
+            ("-.inf", "-.inf"),
+            (".nan", ".nan"),
+            ("1e300", ".inf"),
         ] {
             assert_eq!(key(text).as_deref(), Some(name), "{text}");
         }
-        for text in ["", "~", "null", "18446744073709551615", ".inf"] {
+        for text in ["", "~", "null", "18446744073709551615"] {
             assert_eq!(key(text), None, "{text}");
         }
     }
@@ -218,6 +241,15 @@ mod tests {
         assert_eq!(as_tagged("null", ""), Some(Value::Null));
         assert_eq!(as_tagged("int", "abc"), None);
         assert_eq!(as_tagged("int", "5.5"), None);
-        assert_eq!(as_tagged("seq", "a"), None);
+        assert_eq!(as_tagged("str", "~"), Some(json!("~")));
+        assert_eq!(as_tagged("bool", "1"), None);
+        assert_eq!(as_tagged("null", "a"), None);
+        assert_eq!(as_tagged("binary", "aGVs\nbG8="), Some(json!("hello")));
+        assert_eq!(as_tagged("binary", "/w=="), Some(json!("\u{fffd}")));
+        assert_eq!(as_tagged("binary", "aGVsbG8"), None);
+        assert_eq!(as_tagged("timestamp", "2001-12-14"), Some(json!("2001-12-14")));
+        assert_eq!(as_tagged("timestamp", "tomorrow"), None);
+        assert_eq!(as_tagged("timestamp", "5"), None);
+        assert_eq!(as_tagged("set", "5"), Some(json!("5")));
     }
 }

@@ -2,12 +2,12 @@
 //! and kept valid while the daemon runs. Sends no request itself.
 
 mod exposure;
-mod keeper;
 mod login;
 mod plugin;
 mod source;
+mod task;
 
-pub(in crate::api) use keeper::Access;
-pub use keeper::{Credentials, CredentialsTask};
 pub(in crate::api) use login::Login;
 pub use source::CredentialsSource;
+pub(in crate::api) use task::Access;
+pub use task::{Credentials, CredentialsTask};

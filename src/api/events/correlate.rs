@@ -162,12 +162,13 @@ impl Correlator {
         }
         messages.last = now;
         if !messages.different.iter().any(|known| known == message) {
-            if messages.different.len() >= SIMILAR {
-                messages.different.remove(0);
-            }
             messages.different.push(message.to_owned());
         }
         let is_many = messages.different.len() >= SIMILAR;
+        if is_many {
+            // As upstream: a message that is still known goes on being an event of its own.
+            messages.different.remove(0);
+        }
         forget_oldest(&mut self.similar, |messages| messages.last);
         is_many.then(|| format!("{COMBINED}{message}"))
     }

@@ -42,6 +42,8 @@ fn many_similar_events_are_aggregated_until_a_long_pause() {
     assert_eq!(observed[8].message, "8");
     assert_eq!(observed[9].message, "(combined from similar events): 9");
     assert_eq!((last.message.as_str(), last.count), ("(combined from similar events): 11", 3));
+    let known = all.observe(&event_record("a", "11"), clock(), now).unwrap();
+    assert_eq!((known.message.as_str(), known.count), ("11", 1), "only what is new is aggregated");
     let later = now + Duration::from_secs(601);
     assert_eq!(all.observe(&event_record("a", "new"), clock(), later).unwrap().message, "new");
 }

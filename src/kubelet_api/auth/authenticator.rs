@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 
 use super::access::with_retries;
-use super::kept::Kept;
+use super::answer_cache::AnswerCache;
 use super::websocket_token::websocket_token;
 use super::{ReviewError, Reviews, User};
 use crate::sys::Places;
@@ -37,7 +37,7 @@ pub enum AuthenticationError {
 }
 
 /// A token's user, by the token's digest, so that no token stays in memory.
-type Tokens = Kept<[u8; 32], Option<User>>;
+type Tokens = AnswerCache<[u8; 32], Option<User>>;
 
 /// Authenticates requests.
 pub struct Authenticator {
@@ -57,7 +57,7 @@ impl Authenticator {
         Self { authorities, reviews: None, tokens, questions, is_anonymous_permitted: false }
     }
 
-    /// Also accepts bearer tokens that the API server knows. Its answers are kept for `ttl` (`authentication.webhook`).
+    /// Also accepts bearer tokens that the API server knows. Its answers are cached for `ttl` (`authentication.webhook`).
     #[must_use]
     pub fn with_tokens(self, reviews: Arc<dyn Reviews>, ttl: Duration) -> Self {
         Self { reviews: Some((reviews, ttl)), ..self }

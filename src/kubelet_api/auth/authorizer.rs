@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::access::with_retries;
-use super::kept::Kept;
+use super::answer_cache::AnswerCache;
 use super::{Attributes, ReviewError, Reviews, User};
 
 /// Why a request is not carried out. The texts are upstream's.
@@ -51,11 +51,11 @@ pub struct Webhook {
     node: String,
     allowed_ttl: Duration,
     denied_ttl: Duration,
-    decisions: Kept<Question, bool>,
+    decisions: AnswerCache<Question, bool>,
 }
 
 impl Authorizer {
-    /// Asks about the node of this name, and keeps decisions for `allowed_ttl` and `denied_ttl`
+    /// Asks about the node of this name, and caches decisions for `allowed_ttl` and `denied_ttl`
     /// (`authorization.webhook.cacheAuthorizedTTL`, `cacheUnauthorizedTTL`).
     pub fn webhook(
         reviews: Arc<dyn Reviews>,
@@ -63,7 +63,7 @@ impl Authorizer {
         allowed_ttl: Duration,
         denied_ttl: Duration,
     ) -> Self {
-        let decisions = Kept::new(|is_allowed| *is_allowed);
+        let decisions = AnswerCache::new(|is_allowed| *is_allowed);
         Self::Webhook(Box::new(Webhook { reviews, node, allowed_ttl, denied_ttl, decisions }))
     }
 

@@ -1,10 +1,10 @@
 //! Authentication and authorization of the node's API (Kubernetes docs, "Kubelet authentication/authorization"; KEP-2862). Knows no answer.
 
 mod access;
+mod answer_cache;
 mod attributes;
 mod authenticator;
 mod authorizer;
-mod kept;
 mod reviews;
 #[cfg(test)]
 pub(in crate::kubelet_api) mod testing;
@@ -18,3 +18,4 @@ pub use authenticator::{AuthenticationError, Authenticator};
 pub use authorizer::{AuthorizationError, Authorizer};
 pub use reviews::{ApiReviews, ReviewError, Reviews};
 pub use user::User;
+pub(super) use websocket_token::remove_tokens;

@@ -33,10 +33,15 @@ impl User {
 
     /// Somebody with accepted credentials, who is in the group of all those.
     pub(super) fn authenticated(mut self) -> Self {
-        if !self.groups.iter().any(|group| group == AUTHENTICATED) {
+        if !self.has_credentials() {
             self.groups.push(AUTHENTICATED.to_owned());
         }
         self
+    }
+
+    /// Whether they had credentials that were accepted.
+    pub(in crate::kubelet_api) fn has_credentials(&self) -> bool {
+        self.groups.iter().any(|group| group == AUTHENTICATED)
     }
 }
 

@@ -3,8 +3,8 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use http::HeaderMap;
 use http::header::{CONNECTION, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
+use http::{HeaderMap, HeaderValue};
 
 /// What precedes the token, which is encoded.
 const PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
@@ -32,6 +32,19 @@ pub(super) fn websocket_token(headers: &HeaderMap) -> Result<Option<String>, &'s
         (false, false) => Err("missing additional subprotocol"),
         (false, true) => Ok(Some(token)),
     }
+}
+
+/// Removes the tokens from headers that go on to others, who would otherwise learn them (upstream's authenticator removes them, too).
+pub(in crate::kubelet_api) fn remove_tokens(headers: &mut HeaderMap) {
+    let protocols = || words(headers, &SEC_WEBSOCKET_PROTOCOL);
+    if !protocols().any(|protocol| protocol.starts_with(PREFIX)) {
+        return;
+    }
+    let others: Vec<&str> = protocols().filter(|protocol| !protocol.starts_with(PREFIX)).collect();
+    match HeaderValue::try_from(others.join(", ")) {
+        Ok(others) if !others.is_empty() => headers.insert(SEC_WEBSOCKET_PROTOCOL, others),
+        Ok(_) | Err(_) => headers.remove(SEC_WEBSOCKET_PROTOCOL),
+    };
 }
 
 /// The words between the commas of a header.
@@ -66,5 +79,20 @@ mod tests {
         ] {
             assert_eq!(read(&protocols), Err(expected), "{protocols}");
         }
+    }
+
+    #[test]
+    fn only_tokens_are_removed() {
+        let left = |protocols: &str| {
+            let mut headers = headers("websocket", protocols);
+            remove_tokens(&mut headers);
+            headers.get(SEC_WEBSOCKET_PROTOCOL).map(|value| value.to_str().unwrap().to_owned())
+        };
+        assert_eq!(
+            left(&format!("chat,{PREFIX}Z29vZA , v4.channel.k8s.io")).unwrap(),
+            "chat, v4.channel.k8s.io"
+        );
+        assert_eq!(left("chat,v4.channel.k8s.io").unwrap(), "chat,v4.channel.k8s.io");
+        assert_eq!(left(&format!("{PREFIX}Z29vZA")), None);
     }
 }

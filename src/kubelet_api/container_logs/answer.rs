@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::super::answers::{PLAIN, Restful, only_get};
+use super::super::answers::{PLAIN, Slashes, only_get};
 use super::query::{LogQuery, QueryError};
 use crate::admission::RejectedPod;
 use crate::container_logs::{ContainerLogs, NoInstance, bare_id, find_instance, until_cancelled};

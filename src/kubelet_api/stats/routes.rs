@@ -17,7 +17,7 @@ use futures::stream;
 use jiff::Timestamp;
 use tokio::sync::watch;
 
-use super::super::answers::{Restful, get_or_post};
+use super::super::answers::{Slashes, get_or_post};
 use super::super::gzip::compress;
 use super::exposition::TEXT_FORMAT;
 use super::sandbox_images::SandboxImages;

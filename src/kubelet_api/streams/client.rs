@@ -5,6 +5,7 @@ use axum::http::header::{CONNECTION, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
 use axum::http::{HeaderMap, HeaderName, Method};
 use hyper::upgrade::OnUpgrade;
 
+use super::super::auth::remove_tokens;
 use super::error::RequestError;
 use crate::streaming::PROTOCOL_VERSION;
 
@@ -42,7 +43,9 @@ impl Client {
             name == UPGRADE.as_str() || name == PROTOCOL_VERSION || name.starts_with("sec-websocket-")
         };
         let needed = self.headers.iter().filter(|(name, _)| is_needed(name));
-        needed.map(|(name, value)| (name.clone(), value.clone())).collect()
+        let mut needed = needed.map(|(name, value)| (name.clone(), value.clone())).collect();
+        remove_tokens(&mut needed);
+        needed
     }
 }
 

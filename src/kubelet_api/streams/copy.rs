@@ -141,6 +141,7 @@ mod tests {
             drop(kept);
         }
     }
+
     /// A runtime that takes no more bytes than it has buffers.
     #[tokio::test(start_paused = true)]
     async fn a_client_that_leaves_is_noticed_although_the_runtime_takes_no_bytes() {

@@ -15,7 +15,7 @@ use prometheus_client::metrics::family::Family;
 use serde::Deserialize;
 use tokio::sync::watch;
 
-use super::super::answers::{Restful, get_or_post, only_post};
+use super::super::answers::{Slashes, get_or_post, only_post};
 use super::client::{Client, V5, is_websocket, speaks_v5, tunnel_of, tunnelled};
 use super::copy::copy;
 use super::error::RequestError;

@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{RawQuery, State};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::any;
-use http::header::LOCATION;
 use http::{HeaderMap, StatusCode, Uri};
 use percent_encoding::percent_decode_str;
 
-use super::super::answers::{line, only_get};
+use super::super::answers::{Slashes, line, only_get};
 use super::conditions::Conditions;
 use super::query::{Query, Wanted};
 use super::{files, journal};
@@ -34,20 +33,10 @@ impl SystemLogs {
     pub(in crate::kubelet_api) fn routes(self) -> Router {
         if !self.is_enabled {
             let disabled = || async { line(StatusCode::METHOD_NOT_ALLOWED, "logs endpoint is disabled.") };
-            return Router::new().route("/logs/", any(disabled)).route("/logs/{*path}", any(disabled));
+            return Router::new().directory("/logs/", any(disabled));
         }
-        Router::new()
-            .route("/logs", any(add_slash))
-            .route("/logs/", only_get(logs))
-            .route("/logs/{*path}", only_get(logs))
-            .with_state(Arc::new(self))
+        Router::new().directory("/logs/", only_get(logs)).with_state(Arc::new(self))
     }
-}
-
-/// As Go's HTTP library leads to a directory.
-async fn add_slash(RawQuery(query): RawQuery) -> Response {
-    let query = query.map(|query| format!("?{query}")).unwrap_or_default();
-    (StatusCode::MOVED_PERMANENTLY, [(LOCATION, format!("/logs/{query}"))]).into_response()
 }
 
 async fn logs(

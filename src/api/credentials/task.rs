@@ -311,5 +311,5 @@ fn pause(failures: &mut Option<Backoff<Instant>>) -> Duration {
 }
 
 #[cfg(test)]
-#[path = "keeper_tests.rs"]
+#[path = "task_tests.rs"]
 mod tests;

@@ -1,4 +1,4 @@
-//! Answers of the API server, each kept for a time. Requests for the same answer wait for one question, and share a failure, too.
+//! Answers of the API server, each cached for a time. Requests for the same answer wait for one question, and share a failure, too.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::ReviewError;
 
-/// Maximum number of kept answers. A node's clients are a few; tokens that nobody knows must not fill the memory, nor push out the
+/// Maximum number of cached answers. A node's clients are a few; tokens that nobody knows must not fill the memory, nor push out the
 /// answers about the clients.
 const MOST: usize = 1_024;
 
@@ -21,7 +21,7 @@ const MOST: usize = 1_024;
 enum Outcome<V> {
     /// Not asked yet.
     None,
-    /// An answer, and until when it is kept.
+    /// An answer, and until when it is cached.
     Answer(V, Instant),
     /// A failure, only for those who waited for it.
     Failure(Arc<ReviewError>),
@@ -76,7 +76,7 @@ impl<V> Slot<V> {
 
 /// Answers by question.
 #[derive(Debug)]
-pub(super) struct Kept<K, V> {
+pub(super) struct AnswerCache<K, V> {
     slots: Mutex<Slots<K, V>>,
     is_positive: fn(&V) -> bool,
 }
@@ -87,14 +87,14 @@ struct Slots<K, V> {
     next: u64,
 }
 
-impl<K: Clone + Eq + Hash, V: Clone> Kept<K, V> {
+impl<K: Clone + Eq + Hash, V: Clone> AnswerCache<K, V> {
     /// Of too many answers, the oldest ones that are not positive are forgotten first.
     pub(super) fn new(is_positive: fn(&V) -> bool) -> Self {
         Self { slots: Mutex::new(Slots { by_question: HashMap::new(), next: 0 }), is_positive }
     }
 
-    /// The kept answer, or the one of `ask`, which also says how long it is kept. A failure is the result of all who wait for it, so that
-    /// they do not ask one after the other while the API server is away. Cancel-safe: another request then asks.
+    /// The cached answer, or the one of `ask`, which also says how long it is cached. A failure is the result of all who wait for it, so
+    /// that they do not ask one after the other while the API server is away. Cancel-safe: another request then asks.
     pub(super) async fn get(
         &self,
         question: K,
@@ -170,9 +170,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_is_asked_for_once_until_it_expires() {
-        let (kept, asked) = (Kept::new(|_| true), AtomicUsize::new(0));
+        let (cache, asked) = (AnswerCache::new(|_| true), AtomicUsize::new(0));
         let get = || {
-            kept.get("question", async {
+            cache.get("question", async {
                 sleep(Duration::from_secs(1)).await;
                 asked.fetch_add(1, Ordering::Relaxed);
                 Ok(("answer", TTL))
@@ -189,9 +189,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_failure_is_of_all_who_wait_for_it_and_of_nobody_else() {
-        let (kept, asked) = (Kept::<_, ()>::new(|()| true), AtomicUsize::new(0));
+        let (cache, asked) = (AnswerCache::<_, ()>::new(|()| true), AtomicUsize::new(0));
         let get = || {
-            kept.get("question", async {
+            cache.get("question", async {
                 asked.fetch_add(1, Ordering::Relaxed);
                 sleep(Duration::from_secs(1)).await;
                 unavailable()
@@ -210,14 +210,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_leaves_while_asking_leaves_the_question_to_the_next() {
-        let kept = Kept::new(|_| true);
-        let slow = kept.get("question", async {
+        let cache = AnswerCache::new(|_| true);
+        let slow = cache.get("question", async {
             sleep(TTL).await;
             unavailable()
         });
         let patient = async {
             sleep(Duration::from_secs(1)).await;
-            kept.get("question", async { Ok(("answer", TTL)) }).await
+            cache.get("question", async { Ok(("answer", TTL)) }).await
         };
         let (left, answer) = tokio::join!(tokio::time::timeout(Duration::from_secs(2), slow), patient);
         assert!(left.is_err());
@@ -226,10 +226,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn answers_are_bounded_and_negative_ones_push_out_no_positive_one() {
-        let (kept, asked) = (Kept::new(|answer| *answer), AtomicUsize::new(0));
+        let (cache, asked) = (AnswerCache::new(|answer| *answer), AtomicUsize::new(0));
         let get = |question: usize, answer| {
             let asked = &asked;
-            kept.get(question, async move {
+            cache.get(question, async move {
                 asked.fetch_add(1, Ordering::Relaxed);
                 Ok((answer, TTL))
             })
@@ -237,7 +237,7 @@ mod tests {
         get(0, true).await.unwrap();
         for question in 1..3 * MOST {
             get(question, false).await.unwrap();
-            assert!(kept.slots.lock().by_question.len() <= MOST);
+            assert!(cache.slots.lock().by_question.len() <= MOST);
         }
         assert_eq!(asked.swap(0, Ordering::Relaxed), 3 * MOST);
         // The client's answer, and the latest others.
@@ -250,21 +250,21 @@ mod tests {
         for question in 3 * MOST..5 * MOST {
             get(question, true).await.unwrap();
         }
-        assert!(kept.slots.lock().by_question.len() <= MOST, "also of positive ones");
+        assert!(cache.slots.lock().by_question.len() <= MOST, "also of positive ones");
     }
 
     #[tokio::test(start_paused = true)]
     async fn questions_in_progress_are_not_forgotten() {
-        let (kept, asked) = (Kept::new(|_| true), AtomicUsize::new(0));
+        let (cache, asked) = (AnswerCache::new(|_| true), AtomicUsize::new(0));
         let get = |question: usize| {
-            let (kept, asked) = (&kept, &asked);
+            let (cache, asked) = (&cache, &asked);
             async move {
                 let ask = async {
                     asked.fetch_add(1, Ordering::Relaxed);
                     sleep(Duration::from_secs(1)).await;
                     Ok((true, TTL))
                 };
-                kept.get(question, ask).await.unwrap()
+                cache.get(question, ask).await.unwrap()
             }
         };
         let all = (0..2 * MOST).map(&get);
