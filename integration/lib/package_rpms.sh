@@ -99,3 +99,16 @@ rpm_kubelet_package_takes_over_a_node_of_a_cluster() {
   equal "$(told)" "stop hostlet.service;restart kubelet.service;" "systemctl"
   must_not grep -q adopt <<<"$(last_command)"
 }
+
+rpm_kubelet_package_leaves_the_unit_of_an_installer() {
+  local said
+  fresh_root bookworm
+  put_kubelet_of_an_installer
+  in_root_rpm -i "$WORK"/1/hostlet-0*.rpm
+  said=$(in_root_rpm -i "$WORK"/1/hostlet-kubelet-*.rpm 2>&1)
+  must grep -q "kubelet.service of this host runs /usr/local/bin/kubelet" <<<"$said"
+  runs_as_installed
+  in_root_rpm -e hostlet-kubelet
+  must is_enabled kubelet.service
+  must is_running kubelet.service
+}
