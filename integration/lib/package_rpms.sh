@@ -112,3 +112,16 @@ rpm_kubelet_package_leaves_the_unit_of_an_installer() {
   must is_enabled kubelet.service
   must is_running kubelet.service
 }
+
+rpm_kubelet_package_keeps_the_flags_of_the_stock_one() {
+  fresh_root bookworm
+  join_cluster
+  in_root_rpm -i "$WORK"/1/hostlet-0*.rpm
+  echo 'KUBELET_EXTRA_ARGS="--node-ip=10.0.0.1"' >"$ROOT/etc/sysconfig/kubelet"
+  in_root_rpm -i --noposttrans "$WORK"/1/hostlet-kubelet-*.rpm
+  # As when the package kubelet leaves in the same transaction.
+  mv "$ROOT/etc/sysconfig/kubelet" "$ROOT/etc/sysconfig/kubelet.rpmsave"
+  in_root sh -c "$(rpm -qp --qf '%{POSTTRANS}' "$WORK"/1/hostlet-kubelet-*.rpm)"
+  must cmp "$ROOT/etc/sysconfig/kubelet" "$ROOT/etc/sysconfig/kubelet.rpmsave"
+  took_over
+}
