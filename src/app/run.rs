@@ -106,7 +106,7 @@ pub async fn run(config: Config, reload: Reload, cancel: CancellationToken) -> R
     let (config_state, config_view) = watch::channel(ConfigState::default());
     let (notifier, rescan) = (Notifier::from_environment(), tasks.rescan().clone());
     if let Some(notifier) = notifier.clone() {
-        let inputs = parts.supervised(tasks.heartbeats().clone(), config_view);
+        let inputs = parts.supervised(tasks.heartbeats().clone(), config_view, guard.decision());
         let (supervisor, stop) = (Supervisor::new(notifier, inputs), cancel.clone());
         tasks.spawn(Stage::Supervisor, "supervisor", |cancel| supervisor.run(stop, cancel));
     }
