@@ -15,7 +15,7 @@ use super::paths::{CONTAINER_LOGS, ROOT};
 use super::ports::Ports;
 use super::reload::Reload;
 use super::runtime::{RuntimeSide, wait_for_runtime};
-use super::startup::{StartupError, prepare};
+use super::startup::{StartupError, adjust_host, prepare};
 use super::tasks::{Stage, TaskEnded, Tasks};
 use crate::api::ConnectError;
 use crate::config::Config;
@@ -88,8 +88,12 @@ pub async fn run(config: Config, reload: Reload, cancel: CancellationToken) -> R
         log: reload.logs.clone(),
     };
     let ports = Ports { clients: cluster.as_ref().map(ApiClients::of), about };
-    let (open, closed) =
-        if guard.is_first() { (None, Some(ports)) } else { (Some(ports.open(&config)?), None) };
+    let (open, closed) = if guard.is_first() {
+        (None, Some(ports))
+    } else {
+        adjust_host(&config, &dirs, Path::new(ROOT))?;
+        (Some(ports.open(&config)?), None)
+    };
     tasks.spawn(Stage::State, "store", |cancel| writer.run(cancel));
     if let Some(traces) = traces {
         tasks.spawn(Stage::State, "traces", |cancel| traces.run(cancel));
@@ -130,6 +134,7 @@ pub async fn run(config: Config, reload: Reload, cancel: CancellationToken) -> R
             }
             Some(Ok(())) => {
                 if let Some(closed) = closed {
+                    adjust_host(&config, &dirs, Path::new(ROOT))?;
                     closed.open(&config)?.serve(&config, &parts, &mut tasks);
                 }
                 guard.claim(&mut tasks).await;
