@@ -74,11 +74,16 @@ impl OwnPods {
         self.state.lock().own.contains(uid)
     }
 
+    /// All of hostlet's pods.
+    pub fn all(&self) -> Vec<PodUid> {
+        self.state.lock().own.iter().cloned().collect()
+    }
+
     /// Forgets the pods that have not been among the `present` ones for long. Those are all that a source names, that have a
     /// lifecycle, or of which the runtime or the host has something.
     pub fn retain(&self, present: &HashSet<PodUid>, now: Instant) {
         let mut state = self.state.lock();
-        let State { own, absent, .. } = &mut *state;
+        let State { own, unwritten, absent } = &mut *state;
         absent.retain(|uid, _| !present.contains(uid));
         let before = own.len();
         own.retain(|uid| {
@@ -86,6 +91,7 @@ impl OwnPods {
         });
         if own.len() < before {
             absent.retain(|uid, _| own.contains(uid));
+            unwritten.retain(|uid| own.contains(uid));
             self.store.retain(Table::OwnPods, |uid| own.contains(&PodUid::from(uid)));
         }
     }
