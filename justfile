@@ -2,7 +2,7 @@
 
 # Formatting, lints, scripts and the laws of the repository
 check:
-    shellcheck -x -S warning .ci/run integration/*.sh integration/*/*.sh packaging/*.sh packaging/lib/*.sh
+    bash -euo pipefail -c '. integration/lib/common.sh; . integration/lib/style.sh; check_scripts'
     cargo fmt --all --check
     cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
     cargo test --quiet --locked --test tidy

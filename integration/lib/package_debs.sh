@@ -53,6 +53,24 @@ took_over() {
   must_not [ -e "$ROOT/run/systemd/system/kubelet.service.d" ]
 }
 
+# What an installer without packages (Kubespray) leaves: a kubelet and a unit of its own, running on a node of a cluster.
+put_kubelet_of_an_installer() {
+  mkdir -p "$ROOT/etc/kubernetes" "$ROOT/usr/local/bin"
+  touch "$ROOT/etc/kubernetes/kubelet.conf"
+  install -m 755 /dev/null "$ROOT/usr/local/bin/kubelet"
+  printf '[Service]\nExecStart=/usr/local/bin/kubelet \\\n  --v=2\n[Install]\nWantedBy=multi-user.target\n' >"$ROOT/etc/systemd/system/kubelet.service"
+  in_root systemctl --quiet enable kubelet.service
+  in_root systemctl start kubelet.service
+  forget_told
+}
+
+# Its unit is as it was.
+runs_as_installed() {
+  equal "$(told)" "stop hostlet.service;" "systemctl"
+  must is_enabled kubelet.service
+  must is_running kubelet.service
+}
+
 # A stock kubelet's package, and kubeadm's drop-in.
 install_stock_package() {
   local tree=$WORK/stock
@@ -338,6 +356,57 @@ deb_kubelet_package_takes_over_a_node_of_a_cluster() {
   install_debs "$(deb 2)" "$(deb 2 hostlet-kubelet)"
   equal "$(told)" "stop hostlet.service;restart kubelet.service;" "systemctl, in an upgrade"
   must_not grep -q adopt <<<"$(last_command)"
+}
+
+deb_kubelet_package_may_take_over_until_it_has() {
+  local said permission
+  fresh_root "$1"
+  join_cluster
+  touch "$ROOT/no-start"
+  said=$(install_debs "$(deb 1)" "$(deb 1 hostlet-kubelet)" 2>&1)
+  must grep -q "this node has no kubelet now" <<<"$said"
+  rm "$ROOT/no-start"
+  # The drop-in of \`systemctl edit\` does not take the permission away.
+  mkdir -p "$ROOT/etc/systemd/system/kubelet.service.d"
+  printf '[Service]\nExecStart=\nExecStart=/usr/bin/kubelet\n' >"$ROOT/etc/systemd/system/kubelet.service.d/override.conf"
+  in_root systemctl restart kubelet.service
+  must grep -q -- --adopt-foreign-pods <<<"$(last_command)"
+  permission=$ROOT/run/systemd/system/kubelet.service.d
+  must [ -e "$permission" ]
+  install_debs "$(deb 2)" "$(deb 2 hostlet-kubelet)"
+  must_not grep -q -- --adopt-foreign-pods <<<"$(last_command)"
+  must_not [ -e "$permission" ]
+  # A stock kubelet, which does not know the flag, comes back.
+  fresh_root "$1"
+  join_cluster
+  touch "$ROOT/no-start"
+  install_debs "$(deb 1)" "$(deb 1 hostlet-kubelet)"
+  must [ -e "$ROOT/run/systemd/system/kubelet.service.d" ]
+  in_root dpkg --remove hostlet-kubelet
+  must_not [ -e "$ROOT/run/systemd/system/kubelet.service.d" ]
+}
+
+deb_kubelet_package_takes_over_again_after_a_removal() {
+  fresh_root "$1"
+  join_cluster
+  install_debs "$(deb 1)" "$(deb 1 hostlet-kubelet)"
+  in_root dpkg --remove hostlet-kubelet
+  must_not is_running kubelet.service
+  install_debs "$(deb 1 hostlet-kubelet)"
+  took_over
+  in_root dpkg --purge hostlet-kubelet
+  must_not [ -e "$ROOT/var/lib/hostlet" ]
+}
+
+deb_kubelet_package_leaves_the_unit_of_an_installer() {
+  local said
+  fresh_root "$1"
+  put_kubelet_of_an_installer
+  said=$(install_debs "$(deb 1)" "$(deb 1 hostlet-kubelet)" 2>&1)
+  must grep -q "kubelet.service of this host runs /usr/local/bin/kubelet" <<<"$said"
+  runs_as_installed
+  in_root dpkg --remove hostlet-kubelet
+  must is_running kubelet.service
 }
 
 deb_kubelet_package_with_rejected_flags_starts_nothing() {

@@ -99,3 +99,29 @@ rpm_kubelet_package_takes_over_a_node_of_a_cluster() {
   equal "$(told)" "stop hostlet.service;restart kubelet.service;" "systemctl"
   must_not grep -q adopt <<<"$(last_command)"
 }
+
+rpm_kubelet_package_leaves_the_unit_of_an_installer() {
+  local said
+  fresh_root bookworm
+  put_kubelet_of_an_installer
+  in_root_rpm -i "$WORK"/1/hostlet-0*.rpm
+  said=$(in_root_rpm -i "$WORK"/1/hostlet-kubelet-*.rpm 2>&1)
+  must grep -q "kubelet.service of this host runs /usr/local/bin/kubelet" <<<"$said"
+  runs_as_installed
+  in_root_rpm -e hostlet-kubelet
+  must is_enabled kubelet.service
+  must is_running kubelet.service
+}
+
+rpm_kubelet_package_keeps_the_flags_of_the_stock_one() {
+  fresh_root bookworm
+  join_cluster
+  in_root_rpm -i "$WORK"/1/hostlet-0*.rpm
+  echo 'KUBELET_EXTRA_ARGS="--node-ip=10.0.0.1"' >"$ROOT/etc/sysconfig/kubelet"
+  in_root_rpm -i --noposttrans "$WORK"/1/hostlet-kubelet-*.rpm
+  # As when the package kubelet leaves in the same transaction.
+  mv "$ROOT/etc/sysconfig/kubelet" "$ROOT/etc/sysconfig/kubelet.rpmsave"
+  in_root sh -c "$(rpm -qp --qf '%{POSTTRANS}' "$WORK"/1/hostlet-kubelet-*.rpm)"
+  must cmp "$ROOT/etc/sysconfig/kubelet" "$ROOT/etc/sysconfig/kubelet.rpmsave"
+  took_over
+}

@@ -70,12 +70,22 @@ for word in "$@"; do
     *) if [ -z "$verb" ]; then verb=$word; else unit=$word; fi ;;
   esac
 done
-texts() { cat "/usr/lib/systemd/system/$unit" "/usr/lib/systemd/system/$unit.d/"*.conf "/run/systemd/system/$unit.d/"*.conf 2>/dev/null; }
+places="/etc/systemd/system /run/systemd/system /usr/local/lib/systemd/system /usr/lib/systemd/system"
+# The unit, of the first place that has it, and its drop-ins by name.
+texts() {
+  for place in $places; do
+    [ ! -f "$place/$unit" ] || { cat "$place/$unit"; break; }
+  done
+  for place in $places; do printf '%s\n' "$place/$unit.d/"*.conf; done | awk -F/ '{print $NF, $0}' | sort | while read -r _ file; do
+    [ ! -f "$file" ] || cat "$file"
+  done
+}
 case $verb in
   is-active) grep -qx "$unit" /running 2>/dev/null ;;
   start | restart)
-    grep -qx "$unit" /running 2>/dev/null || echo "$unit" >>/running
     texts | sed -n 's/^ExecStart=//p' | tail -n 1 >>/commands
+    [ ! -e /no-start ] || exit 1
+    grep -qx "$unit" /running 2>/dev/null || echo "$unit" >>/running
     ;;
   cat) texts ;;
   stop) [ ! -e /running ] || sed -i "/^$unit$/d" /running ;;

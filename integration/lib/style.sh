@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Checks of what hostlet is built from and of its scripts. Sourced after suites.sh.
+# Checks of what hostlet is built from and of its scripts. Sourced after common.sh.
 
 # shellcheck source=packaging/lib/tree.sh
 . "$TOP/packaging/lib/tree.sh"

@@ -425,7 +425,7 @@ scenario_memory() {
     sleeper "$hog" | sed 's/command: .*/command: [sh, -c, "tail \/dev\/zero"]/' | node_manifest "$hog"
   done
   vm_until 120 "the kernel kills a hog" "journalctl -k -b --no-pager | grep -iE 'out of memory|oom-kill|Killed process'"
-  vm_until 60 "an event tells it" "hostlet events | grep SystemOOM"
+  vm_until 60 "an event reports it" "hostlet events | grep SystemOOM"
   sleep 20
   same "the daemon" "$pid" "$(node_property MainPID)"
   same "restarts of the daemon" 0 "$(node_property NRestarts)"

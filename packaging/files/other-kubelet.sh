@@ -17,6 +17,28 @@ kubelet_units() {
   done
 }
 
+# Prints the command that a unit starts. A drop-in's takes the place of the unit's, and a line may go on after a backslash.
+# usage: unit_command UNIT
+unit_command() {
+  systemctl cat "$1" 2>/dev/null | sed -e ':next' -e '/\\$/{' -e 'N' -e 's/\\\n//' -e 'b next' -e '}' | sed -n 's/^ExecStart=//p' |
+    tail -n 1
+}
+
+# Prints the program that kubelet.service starts, if it is not hostlet: an installer's unit takes precedence over that of a package.
+program_of_kubelet_unit() {
+  program=$(unit_command kubelet.service | sed -e 's/^[-@:+!|"]*//' -e 's/["[:space:]].*//')
+  case $(readlink -f "$(command -v "$program")") in "" | /usr/bin/hostlet) ;; *) echo "$program" ;; esac
+}
+
+# usage: report_other_program PROGRAM
+report_other_program() {
+  cat >&2 <<TEXT
+hostlet-kubelet: kubelet.service of this host runs $1, not hostlet, and stays as it is.
+hostlet-kubelet: To run hostlet as the kubelet, remove that unit (systemctl cat kubelet names its files), remove this package, and
+hostlet-kubelet: install it again.
+TEXT
+}
+
 # Whether something listens on the port where a kubelet answers health checks, 10248.
 is_health_port_used() { grep -qE '^ *[0-9]+: [0-9A-F]+:2808 [0-9A-F]+:0000 0A ' /proc/net/tcp /proc/net/tcp6 2>/dev/null; }
 

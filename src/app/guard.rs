@@ -31,6 +31,7 @@ use crate::ownership::{
 };
 use crate::source::SourceState;
 use crate::source::api::ApiState;
+use crate::supervisor::StartDecision;
 use crate::sys::{HostDirs, SysError, file_work};
 use crate::telemetry::Changed;
 use crate::types::{PodRef, PodUid, error_chain};
@@ -38,6 +39,11 @@ use crate::volume::unknown_plugins;
 
 /// How long a takeover waits for the API server to say what the running pods use.
 const SOURCES_PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long the service manager waits for a decision before the daemon counts as ready. A takeover may wait for the API server, and
+/// whoever permitted it is to learn that it was refused; a first start waits for nothing but the runtime.
+const FIRST_PATIENCE: Duration = Duration::from_secs(10);
+const TAKEOVER_PATIENCE: Duration = Duration::from_secs(90);
 
 type AnyError = Box<dyn Error + Send + Sync>;
 
@@ -70,6 +76,8 @@ pub(super) struct Guard {
     /// hostlet's own pods.
     recorded: HashSet<PodUid>,
     start: Start,
+    /// Whether pods may run.
+    may_run: watch::Sender<bool>,
     former_devices: FormerDevices,
 }
 
@@ -95,12 +103,22 @@ impl Guard {
             LogLayout { pod_logs_dir: config.pods.logs_dir.clone(), containers_dir: CONTAINER_LOGS.into() };
         let (claim_file, root_dir) = (dirs.claim(), dirs.root.clone());
         let former_devices = FormerDevices::new(records.store.clone());
-        Self { claim, claim_file, root_dir, logs, socket, recorded, start, former_devices }
+        let may_run = watch::Sender::new(start == Start::Again);
+        Self { claim, claim_file, root_dir, logs, socket, recorded, start, may_run, former_devices }
     }
 
     /// Whether this start waits for its decision.
     pub(super) fn is_first(&self) -> bool {
         self.start != Start::Again
+    }
+
+    /// What the service manager waits for.
+    pub(super) fn decision(&self) -> StartDecision {
+        let patience = match self.start {
+            Start::Again | Start::First => FIRST_PATIENCE,
+            Start::TakesOver => TAKEOVER_PATIENCE,
+        };
+        StartDecision { may_run: self.may_run.subscribe(), patience }
     }
 
     /// Decides about the start, once the runtime responds. `None` if the daemon is stopped first.
@@ -215,6 +233,7 @@ impl Guard {
             }
         }
         tasks.release();
+        self.may_run.send_replace(true);
     }
 }
 

@@ -244,7 +244,8 @@ impl Parts {
             configured: config.runtime.pod_cidr.clone(),
             node: latest_node.subscribe(),
         };
-        tasks.spawn(Stage::Support, "pod CIDR", |cancel| pod_cidr.run(cancel));
+        // It changes the runtime, which may turn out to be somebody else's.
+        tasks.spawn(Stage::Node, "pod CIDR", |cancel| pod_cidr.run(cancel));
         let outputs = ClusterOutputs { api: api_in, node: latest_node };
         let connections = cluster.as_ref().map(Cluster::connections).unwrap_or_default();
         connections.register(&metrics);

@@ -15,7 +15,7 @@ use super::paths::{CONTAINER_LOGS, ROOT};
 use super::ports::Ports;
 use super::reload::Reload;
 use super::runtime::{RuntimeSide, wait_for_runtime};
-use super::startup::{StartupError, prepare};
+use super::startup::{StartupError, adjust_host, prepare};
 use super::tasks::{Stage, TaskEnded, Tasks};
 use crate::api::ConnectError;
 use crate::config::Config;
@@ -90,8 +90,12 @@ pub async fn run(config: Config, reload: Reload, cancel: CancellationToken) -> R
         log: reload.logs.clone(),
     };
     let ports = Ports { clients: cluster.as_ref().map(ApiClients::of), about };
-    let (open, closed) =
-        if guard.is_first() { (None, Some(ports)) } else { (Some(ports.open(&config)?), None) };
+    let (open, closed) = if guard.is_first() {
+        (None, Some(ports))
+    } else {
+        adjust_host(&config, &dirs, Path::new(ROOT))?;
+        (Some(ports.open(&config)?), None)
+    };
     tasks.spawn(Stage::State, "store", |cancel| writer.run(cancel));
     if let Some(traces) = traces {
         tasks.spawn(Stage::State, "traces", |cancel| traces.run(cancel));
@@ -108,7 +112,7 @@ pub async fn run(config: Config, reload: Reload, cancel: CancellationToken) -> R
     let (config_state, config_view) = watch::channel(ConfigState::default());
     let (notifier, rescan) = (Notifier::from_environment(), tasks.rescan().clone());
     if let Some(notifier) = notifier.clone() {
-        let inputs = parts.supervised(tasks.heartbeats().clone(), config_view);
+        let inputs = parts.supervised(tasks.heartbeats().clone(), config_view, guard.decision());
         let (supervisor, stop) = (Supervisor::new(notifier, inputs), cancel.clone());
         tasks.spawn(Stage::Supervisor, "supervisor", |cancel| supervisor.run(stop, cancel));
     }
@@ -132,6 +136,7 @@ pub async fn run(config: Config, reload: Reload, cancel: CancellationToken) -> R
             }
             Some(Ok(())) => {
                 if let Some(closed) = closed {
+                    adjust_host(&config, &dirs, Path::new(ROOT))?;
                     closed.open(&config)?.serve(&config, &parts, &mut tasks);
                 }
                 guard.claim(&mut tasks).await;

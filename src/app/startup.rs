@@ -74,10 +74,16 @@ pub(super) fn prepare(config: &Config, dirs: &HostDirs, root: &Path) -> Result<S
     if config.host.fail_swap_on && host.swap_active()? {
         return Err(StartupError::Swap);
     }
-    tune_kernel(proc, config.host.protect_kernel_defaults)?;
     warn_not_permitted("oom_score_adj", set_oom_score_adj(proc, config.host.oom_score_adj));
     warn_not_permitted("the limit of open files", raise_open_files(config.host.max_open_files));
     dirs.create()?;
+    Ok(Started { lock, machine: Machine::read(root, &dirs.root)? })
+}
+
+/// Changes of the host itself. A first start makes them once it knows that the host is nobody else's.
+pub(super) fn adjust_host(config: &Config, dirs: &HostDirs, root: &Path) -> Result<(), StartupError> {
+    let proc = &root.join("proc");
+    tune_kernel(proc, config.host.protect_kernel_defaults)?;
     if let Err(error) = dirs.label(&root.join("sys")) {
         tracing::warn!(
             error = error_chain(&error),
@@ -85,7 +91,7 @@ pub(super) fn prepare(config: &Config, dirs: &HostDirs, root: &Path) -> Result<S
         );
     }
     share_root_dir(proc, &dirs.root);
-    Ok(Started { lock, machine: Machine::read(root, &dirs.root)? })
+    Ok(())
 }
 
 /// Sets kernel settings that are not as expected, or, if they are protected, fails and names them. Pods can run without them, so

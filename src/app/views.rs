@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::container_logs::ContainerLogs;
 use crate::image::ContainerdArrivals;
 use crate::server::ControlServer;
-use crate::supervisor::{ConfigState, SupervisorInputs};
+use crate::supervisor::{ConfigState, StartDecision, SupervisorInputs};
 use crate::telemetry::Heartbeats;
 use crate::types::WallClock;
 
@@ -21,6 +21,7 @@ impl Parts {
         &self,
         heartbeats: Heartbeats,
         config: watch::Receiver<ConfigState>,
+        start: StartDecision,
     ) -> SupervisorInputs {
         SupervisorInputs {
             heartbeats,
@@ -29,6 +30,7 @@ impl Parts {
             manifests: self.manifests.clone(),
             api: self.api.clone(),
             config,
+            start,
             clock: WallClock::system(),
         }
     }

@@ -1,6 +1,6 @@
 //! The facts of a host that the checks are about. Values only.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
 
 use jiff::Timestamp;
@@ -236,7 +236,7 @@ pub struct OwnershipFacts {
     /// Whether hostlet ran pods on this runtime before.
     pub history: History,
     /// The pods that hostlet recorded.
-    pub recorded: std::collections::HashSet<PodUid>,
+    pub recorded: HashSet<PodUid>,
     /// Kubelets that run.
     pub kubelets: Seen<Vec<OtherKubelet>>,
     /// What pods that hostlet did not record have on this host.
@@ -245,8 +245,6 @@ pub struct OwnershipFacts {
     pub unrunnable: Seen<Vec<Unrunnable>>,
     /// The runtime's pods; `None` if it does not answer.
     pub pods: Option<BTreeSet<PodRef>>,
-    /// Whether the daemon answers on its socket.
-    pub daemon_runs: bool,
     /// Files of a stock kubelet.
     pub leftovers: Vec<PathBuf>,
     /// Whether the service `kubelet` of another kubelet is enabled.

@@ -67,11 +67,17 @@ impl Janitor for HostJanitor {
     async fn found(&self) -> HashSet<PodUid> {
         self.quiet_period.begins(Instant::now() + PATIENCE).await;
         let (root, logs, cgroups) = (self.root_dir.clone(), self.logs.clone(), self.cgroups.clone());
+        let own = self.own.clone();
         let list = move || {
-            let mut found = listed("directories", pod_dirs(&root));
-            found.extend(listed("logs", logs.pods()).into_iter().map(|(uid, _)| uid));
-            found.extend(listed("cgroups", cgroups.map_or(Ok(Vec::new()), |cgroups| cgroups.list_pods())));
-            found.into_iter().collect()
+            let with_logs = logs.pods().map(|pods| pods.into_iter().map(|(uid, _)| uid).collect());
+            let lists = [
+                seen("directories", pod_dirs(&root)),
+                seen("logs", with_logs),
+                seen("cgroups", cgroups.map_or(Ok(Vec::new()), |cgroups| cgroups.list_pods())),
+            ];
+            // What cannot be listed may have something of every pod; none is forgotten because of that.
+            let unseen = if lists.iter().all(Option::is_some) { Vec::new() } else { own.all() };
+            lists.into_iter().flatten().flatten().chain(unseen).collect()
         };
         or_default(file_work(list).await)
     }
@@ -84,7 +90,7 @@ impl Janitor for HostJanitor {
             unknown.into_iter().partition(|uid| self.own.has(uid));
         let (root, of) = (self.root_dir.clone(), removed.clone());
         let list = move || {
-            let all = listed("directories", pod_dirs(&root)).into_iter();
+            let all = seen("directories", pod_dirs(&root)).unwrap_or_default().into_iter();
             all.filter(|uid| of.contains(uid)).collect::<Vec<_>>()
         };
         let directories = async {
@@ -99,7 +105,7 @@ impl Janitor for HostJanitor {
                 tracing::warn!(error = error_chain(&error), "cannot remove the logs of a removed pod");
             }
             let Some(cgroups) = cgroups else { return };
-            let all = listed("cgroups", cgroups.list_pods()).into_iter();
+            let all = seen("cgroups", cgroups.list_pods()).unwrap_or_default().into_iter();
             for uid in all.filter(|uid| removed.contains(uid)) {
                 log_removal(&uid, "cgroup", cgroups.remove_pod(&uid));
             }
@@ -148,12 +154,15 @@ impl HostJanitor {
             }
             Err(error) => return tracing::error!(%error, "looking at what others have here panicked"),
         };
-        let is_news = self.foreign.send_if_modified(|known| {
+        // Logged when there is something for the first time: beside another kubelet it changes with each of its pods.
+        let mut is_new = false;
+        self.foreign.send_if_modified(|known| {
+            is_new = known.is_none();
             let is_news = *known != about;
             known.clone_from(&about);
             is_news
         });
-        if let Some(about) = about.filter(|_| is_news) {
+        if let Some(about) = about.filter(|_| is_new) {
             tracing::warn!("on this node {about}");
         }
     }
@@ -191,12 +200,11 @@ fn class_resources(active: &[Arc<AdmittedPod>], memory_qos: Option<&MemoryQos>) 
     }
 }
 
-/// The listed items; none if listing failed, which is logged.
-fn listed<T, E: std::error::Error>(what: &str, result: Result<Vec<T>, E>) -> Vec<T> {
-    result.unwrap_or_else(|error| {
-        tracing::warn!(error = error_chain(&error), "cannot list the {what} of removed pods");
-        Vec::new()
-    })
+/// The listed items; `None` if listing failed, which is logged.
+fn seen<T, E: std::error::Error>(what: &str, result: Result<Vec<T>, E>) -> Option<Vec<T>> {
+    let failed =
+        |error: &E| tracing::warn!(error = error_chain(error), "cannot list the {what} of removed pods");
+    result.inspect_err(failed).ok()
 }
 
 /// The result of blocking work; the default if it panicked.

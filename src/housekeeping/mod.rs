@@ -1,5 +1,6 @@
-//! Housekeeping on the host: leftovers of removed pods, the limit of all pods together, leftover shims and tasks, iptables chains, other kubelets on
-//! the same runtime, the cgroups of processes that are no pod's, and the daemon's heap. Never touches a running pod.
+//! Housekeeping on the host: leftovers of removed pods, the limit of all pods together, leftover shims and tasks, iptables chains,
+//! other kubelets on the same runtime, the cgroups of processes that are no pod's, and the daemon's heap. Never touches a running
+//! pod.
 
 mod heap_trim;
 mod iptables;

@@ -197,6 +197,22 @@ async fn what_hostlet_did_not_record_is_reported_and_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_is_not_forgotten_while_the_host_cannot_be_listed() {
+    let mut node = Node::new();
+    node.want([pod("web", "u1", &["c"])]);
+    node.until("it runs", SECOND, |n| n.running("u1").len() == 1).await;
+    let (logs, elsewhere) = (node.root().join("pod-logs"), node.root().join("elsewhere"));
+    std::fs::rename(&logs, &elsewhere).unwrap();
+    std::fs::write(&logs, "no directory").unwrap();
+    node.want([]);
+    node.until("the pod is gone", MINUTE, |n| !n.has("u1")).await;
+    sleep(30 * MINUTE).await;
+    std::fs::remove_file(&logs).unwrap();
+    std::fs::rename(&elsewhere, &logs).unwrap();
+    node.until("its logs are swept", 2 * MINUTE, |n| n.directories().is_empty()).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pod_that_hostlet_takes_over_is_its_own_from_then_on() {
     let mut node = Node::new();
     crate::pod::testing::run(&node.runtime, &crate::types::PodRef::new("ns", "orphan", "u9"), None).await;

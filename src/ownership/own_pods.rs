@@ -137,7 +137,7 @@ impl OwnPods {
         });
         match written {
             Ok(()) => true,
-            Err(error) if is_missing(&error) => true,
+            Err(error) if error.kind() == ErrorKind::InvalidFilename => true,
             Err(error) => {
                 tracing::warn!(
                     %pod, uid = %pod.uid, file = %path.display(), %error,

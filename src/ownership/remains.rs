@@ -104,10 +104,11 @@ pub fn about_remains(others: &BTreeMap<PodUid, Remains>) -> Option<String> {
         uids.join(", ")
     );
     if !cgroups.is_empty() {
+        // They are in the cgroups of containers, below that of the pod.
+        let all = cgroups.join(" ");
         text += &format!(
-            "; processes run in {}: what started them has to end them, or, if nothing knows them, `kill $(cat {}/cgroup.procs)`",
-            cgroups.join(" "),
-            cgroups.join("/cgroup.procs ")
+            "; processes run in {all}: what started them has to end them, or, if nothing knows them, \
+             `kill $(find {all} -name cgroup.procs -exec cat {{}} +)`"
         );
     }
     if !directories.is_empty() {
@@ -170,5 +171,23 @@ mod tests {
             text.contains("processes run in /sys/fs/cgroup/kubepods/pod0 ") && !text.contains("rm -r"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn the_command_against_processes_finds_those_of_containers() {
+        let dir = tempfile::tempdir().unwrap();
+        let pod = dir.path().join("pod of others");
+        for (cgroup, processes) in [("", ""), ("a", "7\n8\n"), ("b", "9\n")] {
+            fs::create_dir_all(pod.join(cgroup)).unwrap();
+            fs::write(pod.join(cgroup).join("cgroup.procs"), processes).unwrap();
+        }
+        let remains = Remains { cgroups: vec![pod], ..Remains::default() };
+        let text = about_remains(&BTreeMap::from([("u".into(), remains)])).unwrap();
+        let command = text.split('`').nth(1).unwrap().replacen("kill ", "echo ", 1);
+        let said = std::process::Command::new("sh").arg("-c").arg(command).output().unwrap().stdout;
+        let said = String::from_utf8(said).unwrap();
+        let mut killed: Vec<&str> = said.split_whitespace().collect();
+        killed.sort();
+        assert_eq!(killed, ["7", "8", "9"]);
     }
 }

@@ -8,19 +8,21 @@ use std::path::{Path, PathBuf};
 
 use crate::config::Config;
 use crate::cri::RuntimeService;
-use crate::cri_config::pod_dirs;
 use crate::housekeeping::{Family, IPTABLES, has_iptables_chains};
 use crate::log::LogLayout;
 use crate::ownership::{
-    KnownClaim, OtherKubelet, kubelet_listener, other_kubelets, recorded_pods, runtime_pods,
+    KnownClaim, OtherKubelet, RemainsError, kubelet_listener, other_kubelets, recorded_pods,
+    remains_of_others, runtime_pods,
 };
 use crate::shutdown::shutdown_files;
 use crate::store::Store;
-use crate::sys::{HostDirs, checkpoints_dir, common_dirs};
+use crate::sys::{DaemonUnit, HostDirs, checkpoints_dir, common_dirs};
 use crate::types::{PodRef, PodUid, error_chain};
 
 /// Where other kubelets are looked for.
 const PROC: &str = "/proc";
+/// Where the units are.
+const ROOT: &str = "/";
 /// The host's configuration.
 const ETC: &str = "/etc";
 
@@ -29,6 +31,8 @@ const ETC: &str = "/etc";
 pub struct PurgeFacts {
     /// Whether a daemon answers on the control socket.
     pub daemon_runs: bool,
+    /// The unit of the packages that runs it.
+    pub unit: DaemonUnit,
     /// The pods that hostlet recorded; or why they are unknown.
     pub recorded: Result<BTreeMap<PodUid, PodRef>, Unknown>,
     /// The runtime that the configuration names.
@@ -39,8 +43,8 @@ pub struct PurgeFacts {
     pub other_kubelets: Result<Vec<OtherKubelet>, Unknown>,
     /// The pods of the runtime; or why they are unknown.
     pub in_runtime: Result<BTreeSet<PodRef>, Unknown>,
-    /// The pods with a directory or logs on this host.
-    pub with_files: BTreeSet<PodUid>,
+    /// The pods with a directory or logs on this host; or why they are unknown.
+    pub with_files: Result<BTreeSet<PodUid>, Unknown>,
     /// hostlet's own files that exist.
     pub own_files: Vec<PathBuf>,
     /// What every kubelet makes by these names (checkpoints of containers, records of shutdowns), if nothing in the root directory
@@ -79,20 +83,20 @@ pub async fn purge_facts(config: &Config, dirs: &HostDirs, runtime: &dyn Runtime
         common_files: common_files(&dirs.root, ETC.as_ref(), &own_files),
         has_chains,
         daemon_runs: UnixStream::connect(&config.socket).is_ok(),
+        unit: DaemonUnit::of(ROOT.as_ref()),
         recorded,
         elsewhere: elsewhere.into_iter().map(Path::to_owned).collect(),
         socket,
         other_kubelets: others.map(|found| found.into_iter().chain(kubelet_listener(&dirs.root)).collect()),
         in_runtime,
-        with_files: pods_with_files(dirs),
+        with_files: pods_with_files(dirs).map_err(|error| unknown(&error)),
         own_files,
     }
 }
 
-fn pods_with_files(dirs: &HostDirs) -> BTreeSet<PodUid> {
+fn pods_with_files(dirs: &HostDirs) -> Result<BTreeSet<PodUid>, RemainsError> {
     let logs = LogLayout { pod_logs_dir: dirs.pod_logs.clone(), containers_dir: dirs.container_logs.clone() };
-    let logs = logs.pods().unwrap_or_default().into_iter().map(|(uid, _)| uid);
-    pod_dirs(&dirs.root).unwrap_or_default().into_iter().chain(logs).collect()
+    Ok(remains_of_others(&dirs.root, &logs, None, |_| false)?.into_keys().collect())
 }
 
 /// Checkpoints and the records of shutdowns, if the root directory has only these and the given files, beside what every kubelet

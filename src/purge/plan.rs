@@ -4,14 +4,18 @@ use std::path::PathBuf;
 
 use super::facts::PurgeFacts;
 use crate::ownership::OtherKubelet;
+use crate::sys::DaemonUnit;
 use crate::types::{PodRef, PodUid};
 
 /// Why nothing is removed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Obstacle {
     /// It would start the pods again.
-    #[error("hostlet runs: stop it first (systemctl disable --now hostlet)")]
-    DaemonRuns,
+    #[error("hostlet runs: stop it first (systemctl disable --now {})", unit.name())]
+    DaemonRuns {
+        /// The unit that runs it on a host with the packages.
+        unit: DaemonUnit,
+    },
     /// Whether pods still run is unknown, and what they use must not be removed.
     #[error(
         "the container runtime does not answer ({0}), so hostlet's pods may still run: start it, then purge again"
@@ -71,22 +75,23 @@ impl PurgePlan {
 /// The plan, or why nothing may be removed.
 pub fn purge_plan(facts: PurgeFacts) -> Result<PurgePlan, Obstacle> {
     if facts.daemon_runs {
-        return Err(Obstacle::DaemonRuns);
+        return Err(Obstacle::DaemonRuns { unit: facts.unit });
     }
     let recorded = match facts.recorded {
         Ok(recorded) => recorded,
         // Without any pod it does not matter whose they are.
         Err(why)
-            if facts.in_runtime.as_ref().is_ok_and(|pods| pods.is_empty()) && facts.with_files.is_empty() =>
+            if facts.in_runtime.as_ref().is_ok_and(|pods| pods.is_empty())
+                && facts.with_files.as_ref().is_ok_and(|pods| pods.is_empty()) =>
         {
             tracing::debug!(%why, "the store cannot be read, and there are no pods");
             Default::default()
         }
         Err(why) => return Err(Obstacle::StoreUnreadable(why.to_string())),
     };
-    let other_kubelets = match facts.other_kubelets {
-        Ok(others) => others,
-        Err(_) if recorded.is_empty() => Vec::new(),
+    let (other_kubelets, are_kubelets_known) = match facts.other_kubelets {
+        Ok(others) => (others, true),
+        Err(_) if recorded.is_empty() => (Vec::new(), false),
         Err(why) => return Err(Obstacle::KubeletsUnknown(why.to_string())),
     };
     let recorded = if other_kubelets.is_empty() { recorded } else { Default::default() };
@@ -100,8 +105,9 @@ pub fn purge_plan(facts: PurgeFacts) -> Result<PurgePlan, Obstacle> {
     };
     let (pods, foreign): (Vec<PodRef>, Vec<PodRef>) =
         in_runtime.into_iter().partition(|pod| recorded.contains_key(&pod.uid));
-    let is_alone = foreign.is_empty() && other_kubelets.is_empty();
-    let has_only_ours = is_alone && facts.with_files.iter().all(|uid| recorded.contains_key(uid));
+    let is_alone = foreign.is_empty() && other_kubelets.is_empty() && are_kubelets_known;
+    let has_only_ours =
+        is_alone && facts.with_files.is_ok_and(|uids| uids.iter().all(|uid| recorded.contains_key(uid)));
     let mut files = facts.own_files;
     // Another kubelet may have made all of these, if it has a pod here, or hostlet has no files.
     let may_be_ours = has_only_ours && !files.is_empty();
@@ -125,9 +131,10 @@ mod tests {
     fn facts(recorded: &[&str], in_runtime: &[&str]) -> PurgeFacts {
         PurgeFacts {
             daemon_runs: false,
+            unit: DaemonUnit::Hostlet,
             recorded: Ok(recorded.iter().map(|name| (pod(name).uid, pod(name))).collect()),
             in_runtime: Ok(in_runtime.iter().map(|name| pod(name)).collect()),
-            with_files: Default::default(),
+            with_files: Ok(Default::default()),
             own_files: vec!["/var/lib/kubelet/hostlet".into()],
             socket: "/run/a.sock".into(),
             elsewhere: Vec::new(),
@@ -156,10 +163,13 @@ mod tests {
             purge_plan(facts).unwrap().files.contains(&checkpoints)
         };
         assert!(with(facts(&["a"], &["a"])));
-        assert!(with(PurgeFacts { with_files: [pod("a").uid].into(), ..facts(&["a"], &[]) }));
+        assert!(with(PurgeFacts { with_files: Ok([pod("a").uid].into()), ..facts(&["a"], &[]) }));
         assert!(!with(facts(&["a"], &["a", "theirs"])));
-        assert!(!with(PurgeFacts { with_files: [pod("theirs").uid].into(), ..facts(&["a"], &[]) }));
+        assert!(!with(PurgeFacts { with_files: Ok([pod("theirs").uid].into()), ..facts(&["a"], &[]) }));
         assert!(!with(PurgeFacts { own_files: Vec::new(), ..facts(&[], &[]) }));
+        let unseen = || Unknown("no permission".to_owned());
+        assert!(!with(PurgeFacts { with_files: Err(unseen()), ..facts(&["a"], &[]) }));
+        assert!(!with(PurgeFacts { other_kubelets: Err(unseen()), ..facts(&[], &[]) }));
     }
 
     #[test]
@@ -195,7 +205,8 @@ mod tests {
     fn the_chains_are_left_to_another_kubelet() {
         assert!(purge_plan(facts(&["a"], &["a"])).unwrap().has_chains);
         assert!(!purge_plan(facts(&["a"], &["a", "theirs"])).unwrap().has_chains);
-        let of_another_runtime = PurgeFacts { with_files: [pod("theirs").uid].into(), ..facts(&["a"], &[]) };
+        let of_another_runtime =
+            PurgeFacts { with_files: Ok([pod("theirs").uid].into()), ..facts(&["a"], &[]) };
         assert!(!purge_plan(of_another_runtime).unwrap().has_chains);
         let never_here = PurgeFacts { own_files: Vec::new(), ..facts(&[], &[]) };
         assert!(!purge_plan(never_here).unwrap().has_chains);
@@ -205,7 +216,9 @@ mod tests {
     fn nothing_is_removed_while_pods_may_use_it() {
         let away = || Err(Unknown("no socket".to_owned()));
         let runs = PurgeFacts { daemon_runs: true, ..facts(&["a"], &["a"]) };
-        assert_eq!(purge_plan(runs), Err(Obstacle::DaemonRuns));
+        let obstacle = purge_plan(PurgeFacts { unit: DaemonUnit::Kubelet, ..runs }).unwrap_err();
+        assert_eq!(obstacle, Obstacle::DaemonRuns { unit: DaemonUnit::Kubelet });
+        assert!(obstacle.to_string().contains("disable --now kubelet.service"), "{obstacle}");
         let gone = PurgeFacts { in_runtime: away(), ..facts(&["a"], &[]) };
         assert_eq!(purge_plan(gone), Err(Obstacle::RuntimeAway("no socket".to_owned())));
         let empty = PurgeFacts { in_runtime: away(), ..facts(&[], &[]) };
@@ -216,7 +229,7 @@ mod tests {
         };
         assert!(matches!(purge_plan(lost(&["any"])), Err(Obstacle::StoreUnreadable(_))));
         assert!(purge_plan(lost(&[])).is_ok());
-        let with_files = PurgeFacts { with_files: [pod("a").uid].into(), ..lost(&[]) };
+        let with_files = PurgeFacts { with_files: Ok([pod("a").uid].into()), ..lost(&[]) };
         assert!(matches!(purge_plan(with_files), Err(Obstacle::StoreUnreadable(_))));
     }
 }

@@ -9,4 +9,4 @@ mod task_tests;
 
 pub use notifier::{Notifier, Notify};
 pub use status_line::ConfigState;
-pub use task::{Supervisor, SupervisorInputs};
+pub use task::{StartDecision, Supervisor, SupervisorInputs};

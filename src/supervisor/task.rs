@@ -27,6 +27,14 @@ const MANIFESTS_LIMIT: Duration = Duration::from_secs(10);
 /// Pause between two status lines.
 const STATUS_PAUSE: Duration = Duration::from_secs(1);
 
+/// The decision whether pods may run here, which is open at a first start.
+pub struct StartDecision {
+    /// Whether they may.
+    pub may_run: watch::Receiver<bool>,
+    /// Longest wait for it before the daemon counts as ready.
+    pub patience: Duration,
+}
+
 /// What the service manager is informed of.
 pub struct SupervisorInputs {
     /// The main loops.
@@ -41,6 +49,8 @@ pub struct SupervisorInputs {
     pub api: watch::Receiver<ApiState>,
     /// The configuration, as of the last reload.
     pub config: watch::Receiver<ConfigState>,
+    /// The decision about this start.
+    pub start: StartDecision,
     /// The wall clock.
     pub clock: WallClock,
 }
@@ -75,16 +85,27 @@ impl Supervisor {
 
     /// Reports until cancelled. `stop` is the beginning of the daemon's shutdown, during which the watchdog is still fed.
     pub async fn run(mut self, stop: CancellationToken, cancel: CancellationToken) {
-        // The control socket is open, and the runtime is being connected to; neither it nor the API server is waited for.
-        let read = self.inputs.manifests.wait_for(|manifests| manifests.ready);
-        tokio::select! {
+        // The control socket is open, and the runtime is being connected to. Neither it nor the API server is waited for, except as
+        // far as a first start needs them for its decision: whoever starts a daemon that is refused learns that it did not start.
+        let manifests = &mut self.inputs.manifests;
+        let StartDecision { may_run, patience } = &mut self.inputs.start;
+        let read = async {
+            let _ = timeout(MANIFESTS_LIMIT, manifests.wait_for(|manifests| manifests.ready)).await;
+        };
+        let decided = async {
+            let _ = timeout(*patience, may_run.wait_for(|may_run| *may_run)).await;
+        };
+        let is_ready = tokio::select! {
+            biased;
             // Cancel-safe, both: wait for a token.
             () = cancel.cancelled() => return,
-            () = stop.cancelled() => {}
-            // Cancel-safe: only reads a watch.
-            _ = timeout(MANIFESTS_LIMIT, read) => {}
+            () = stop.cancelled() => false,
+            // Cancel-safe: only reads two watches.
+            ((), ()) = async { tokio::join!(read, decided) } => true,
+        };
+        if is_ready {
+            self.notifier.send(Notify::Ready);
         }
-        self.notifier.send(Notify::Ready);
         let mut changes = self.inputs.status_cache.changes();
         let period = self.notifier.watchdog().map(|limit| limit / FEEDS);
         let mut next_feed = period.map(|_| Instant::now());

@@ -20,6 +20,7 @@ use crate::types::WallClock;
 
 const SECOND: Duration = Duration::from_secs(1);
 const WATCHDOG: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 struct Bed {
     sent: Arc<Mutex<Vec<Notify>>>,
@@ -28,12 +29,20 @@ struct Bed {
     manifests: watch::Sender<SourceState>,
     _api: watch::Sender<ApiState>,
     config: watch::Sender<ConfigState>,
+    may_run: watch::Sender<bool>,
     stop: CancellationToken,
     tasks: JoinSet<()>,
 }
 
 impl Bed {
+    /// A daemon that may run pods.
     fn new(watchdog: Option<Duration>) -> Self {
+        let bed = Self::at_first_start(watchdog);
+        bed.may_run.send_replace(true);
+        bed
+    }
+
+    fn at_first_start(watchdog: Option<Duration>) -> Self {
         let clock = WallClock::of_tokio("2026-11-24T07:00:00Z".parse().unwrap());
         let sent = Arc::new(Mutex::new(Vec::new()));
         let sink = sent.clone();
@@ -43,6 +52,7 @@ impl Bed {
         let (manifests, manifests_view) = watch::channel(SourceState::default());
         let (api, api_view) = watch::channel(ApiState { ready: true, ..ApiState::default() });
         let (config, config_view) = watch::channel(ConfigState::default());
+        let (may_run, may_run_view) = watch::channel(false);
         let inputs = SupervisorInputs {
             heartbeats: heartbeats.clone(),
             status_cache: StatusCache::default(),
@@ -50,11 +60,12 @@ impl Bed {
             manifests: manifests_view,
             api: api_view,
             config: config_view,
+            start: StartDecision { may_run: may_run_view, patience: PATIENCE },
             clock,
         };
         let (stop, mut tasks) = (CancellationToken::new(), JoinSet::new());
         tasks.spawn(Supervisor::new(notifier, inputs).run(stop.clone(), CancellationToken::new()));
-        Self { sent, heartbeats, pleg, manifests, _api: api, config, stop, tasks }
+        Self { sent, heartbeats, pleg, manifests, _api: api, config, may_run, stop, tasks }
     }
 
     async fn ready(watchdog: Option<Duration>) -> Self {
@@ -99,6 +110,32 @@ async fn the_daemon_is_ready_once_the_manifests_are_read_or_take_too_long() {
     let line =
         "waiting for the container runtime since 2026-11-24 07:00:00 UTC; the manifests were not read yet";
     assert_eq!(bed.last_line().as_deref(), Some(line));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_start_is_ready_once_it_is_decided_and_a_refused_one_never_is() {
+    let first = async || {
+        let bed = Bed::at_first_start(None);
+        bed.manifests.send_modify(|manifests| manifests.ready = true);
+        sleep(PATIENCE - SECOND).await;
+        assert!(bed.sent.lock().is_empty());
+        bed
+    };
+    let permitted = first().await;
+    permitted.may_run.send_replace(true);
+    sleep(SECOND / 10).await;
+    assert_eq!(permitted.sent.lock()[0], Notify::Ready);
+
+    let waiting = first().await;
+    sleep(2 * SECOND).await;
+    assert_eq!(waiting.sent.lock()[0], Notify::Ready, "the runtime may be away for long");
+
+    let refused = first().await;
+    refused.stop.cancel();
+    drop(refused.may_run);
+    sleep(SECOND).await;
+    assert_eq!(refused.sent.lock()[0], Notify::Stopping);
+    assert!(!refused.sent.lock().contains(&Notify::Ready));
 }
 
 #[tokio::test(start_paused = true)]

@@ -164,10 +164,20 @@ fn variables_of(root: &Path, file: &str) -> Result<Variables, DaemonUnitError> {
     let lines = joined(&text).into_iter();
     let pairs = lines.filter_map(|line| {
         let (name, value) = line.split_once('=').filter(|(name, _)| is_name(name))?;
-        let value = shlex::split(value).map(|words| words.join(" "));
-        Some((name.to_owned(), Variable { path: path.clone(), value }))
+        Some((name.to_owned(), Variable { path: path.clone(), value: unquoted(value) }))
     });
     Ok(pairs.collect())
+}
+
+/// A value in an environment file without its quotes; `None` if one is not closed. Only a value that begins with a quote has any:
+/// in the middle of another they belong to the words that the command makes of it.
+fn unquoted(text: &str) -> Option<String> {
+    let text = text.trim();
+    if text.starts_with(['"', '\'']) {
+        shlex::split(text).map(|words| words.join(" "))
+    } else {
+        Some(text.to_owned())
+    }
 }
 
 /// The value of a variable; empty if nobody sets it.
@@ -264,8 +274,8 @@ mod tests {
         assert_eq!(hostlet(&[]), without);
         let deb = "# HOSTLET_FLAGS=x\nHOSTLET_FLAGS=\"-v 4 --root-dir '/data/a b'\"\n";
         assert_eq!(hostlet(&[("etc/default/hostlet", deb)])[2..], ["-v", "4", "--root-dir", "/data/a b"]);
-        let rpm = ("etc/sysconfig/hostlet", "HOSTLET_FLAGS=-v 5");
-        assert_eq!(hostlet(&[("etc/default/hostlet", deb), rpm])[2..], ["-v", "5"]);
+        let rpm = ("etc/sysconfig/hostlet", "HOSTLET_FLAGS=-v 5 --root-dir='/data/a b'");
+        assert_eq!(hostlet(&[("etc/default/hostlet", deb), rpm])[2..], ["-v", "5", "--root-dir=/data/a b"]);
     }
 
     #[test]

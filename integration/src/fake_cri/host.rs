@@ -179,6 +179,11 @@ impl FakeHost {
         self.spawn(Launch { flags, ..Launch::default() })?.wait_until_it_ends(END).await
     }
 
+    /// The same under a service manager, with these variables.
+    pub async fn run_supervised_until_it_ends(&self, variables: &[(&str, &str)]) -> Result<ExitStatus> {
+        self.spawn(Launch { variables, ..Launch::default() })?.wait_until_it_ends(END).await
+    }
+
     /// A subcommand that works without the daemon, about the daemon that ran here.
     pub fn command_without_daemon(&self, args: &[&str]) -> Result<Command> {
         let mut command = Command::new(program()?);

@@ -48,6 +48,7 @@ fn changes(host: &FakeHost) -> usize {
         Operation::StartContainer,
         Operation::StopContainer,
         Operation::RemoveContainer,
+        Operation::UpdateRuntimeConfig,
     ];
     changing.into_iter().map(|operation| host.runtime().calls_of(operation).len()).sum()
 }
@@ -59,7 +60,7 @@ async fn a_runtime_with_pods_of_others_is_refused_and_adopted_on_request() {
     write_pods(&host, &["web"]).unwrap();
     // Twice: a refused start must not count as a start.
     for _ in 0..2 {
-        let ended = host.run_until_it_ends("").await.unwrap();
+        let ended = host.run_until_it_ends("podCIDR: 10.9.0.0/16\n").await.unwrap();
         assert_eq!(ended.code(), Some(REFUSED), "{}", host.log());
     }
     let log = host.log();
@@ -214,6 +215,10 @@ async fn a_host_with_pods_of_a_kubelet_of_another_runtime_is_refused_although_it
         let ended = host.run_with_until_it_ends(&healthz).await.unwrap();
         assert_eq!(ended.code(), Some(REFUSED), "{}", host.log());
     }
+    // Nor is its root directory a mount of its own, as it becomes where nothing is shared.
+    let (mounts, root) =
+        (fs::read_to_string("/proc/self/mountinfo").unwrap(), host.directory().join("kubelet"));
+    assert!(!mounts.contains(root.to_str().unwrap()), "{mounts}");
     let said = host.log();
     assert!(said.contains("(UID of-others)") && said.contains("--root-dir"), "{said}");
     let doctor = host.command_without_daemon(&["doctor", "-o", "json"]).unwrap().output().unwrap();

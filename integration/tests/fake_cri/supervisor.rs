@@ -19,16 +19,22 @@ struct Manager {
 }
 
 impl Manager {
-    /// A daemon under this manager, with these further variables.
-    async fn start(host: &FakeHost, variables: &[(&str, &str)], extra: &str) -> Result<(Self, Daemon)> {
+    /// A manager without a daemon, and the path of its socket.
+    fn listen(host: &FakeHost) -> Result<(Self, String)> {
         let path = host.directory().join("notify");
         let socket = UnixDatagram::bind(&path).context("binding the socket")?;
         socket.set_nonblocking(true)?;
-        let path = path.to_str().context("a path")?;
+        let path = path.to_str().context("a path")?.to_owned();
+        Ok((Self { socket, received: Vec::new() }, path))
+    }
+
+    /// A daemon under this manager, with these further variables.
+    async fn start(host: &FakeHost, variables: &[(&str, &str)], extra: &str) -> Result<(Self, Daemon)> {
+        let (manager, path) = Self::listen(host)?;
         let variables: Vec<_> =
-            [("NOTIFY_SOCKET", path)].into_iter().chain(variables.iter().copied()).collect();
+            [("NOTIFY_SOCKET", &*path)].into_iter().chain(variables.iter().copied()).collect();
         let daemon = host.start_supervised(&variables, extra).await?;
-        Ok((Self { socket, received: Vec::new() }, daemon))
+        Ok((manager, daemon))
     }
 
     /// The assignments received so far, in order.
@@ -74,6 +80,8 @@ async fn wait_for_log(daemon: &Daemon, text: &str) -> Result<()> {
 async fn readiness_status_and_stop_are_reported_and_no_runtime_is_waited_for() {
     let mut host = FakeHost::start().unwrap();
     host.runtime().add_image("busybox:1");
+    // A first start waits for its decision, this one for nothing.
+    host.start_hostlet("").await.unwrap().stop().await.unwrap();
     write_pods(&host, &["web"]).unwrap();
     host.cri.crash();
     let (mut manager, daemon) = Manager::start(&host, &[], "").await.unwrap();
@@ -92,6 +100,16 @@ async fn readiness_status_and_stop_are_reported_and_no_runtime_is_waited_for() {
     assert!(daemon.stop().await.unwrap().success());
     assert_eq!(manager.count("STOPPING=1"), 1);
     assert_eq!(manager.count("READY=1"), 1);
+}
+
+#[tokio::test]
+async fn a_refused_first_start_is_never_ready() {
+    let host = FakeHost::start().unwrap();
+    fs::create_dir_all(host.directory().join("kubelet/pods/of-others/volumes")).unwrap();
+    let (mut manager, path) = Manager::listen(&host).unwrap();
+    let ended = host.run_supervised_until_it_ends(&[("NOTIFY_SOCKET", &path)]).await.unwrap();
+    assert_eq!(ended.code(), Some(78), "{}", host.log());
+    assert_eq!((manager.count("READY=1"), manager.count("STOPPING=1")), (0, 1));
 }
 
 #[tokio::test]

@@ -39,6 +39,8 @@ fn kubelets(facts: &Facts) -> Finding {
 
 fn pods(facts: &Facts) -> Finding {
     const CHECK: &str = "pods";
+    const ADOPT: &str = "hostlet --adopt-foreign-pods takes over the runtime and its pods";
+    const DRAIN: &str = "kubectl drain this node first";
     let ownership = &facts.ownership;
     let (Some(pods), Ok(kubelets)) = (&ownership.pods, &ownership.kubelets) else {
         return Finding::unknown(CHECK, "the runtime does not answer, so its pods cannot be seen");
@@ -74,14 +76,26 @@ fn pods(facts: &Facts) -> Finding {
                     Ok(unrunnable) => {
                         let refusal = Refusal::Unrunnable { pods: unrunnable.clone() };
                         let text = format!("{count}; the first start would be refused. {refusal}");
-                        Finding::wrong(CHECK, text, "kubectl drain this node first")
+                        Finding::wrong(CHECK, text, DRAIN)
                     }
                 },
-                Some(refusal) => Finding::wrong(
-                    CHECK,
-                    format!("{count}; the first start would be refused. {refusal}"),
-                    "hostlet --adopt-foreign-pods takes over the runtime and its pods",
-                ),
+                Some(refusal) => {
+                    let text = format!("{count}; the first start would be refused. {refusal}");
+                    match &ownership.unrunnable {
+                        Ok(unrunnable) if unrunnable.is_empty() => Finding::wrong(CHECK, text, ADOPT),
+                        Ok(unrunnable) => {
+                            let takeover = Refusal::Unrunnable { pods: unrunnable.clone() };
+                            Finding::wrong(
+                                CHECK,
+                                format!("{text} That would be refused, too. {takeover}"),
+                                DRAIN,
+                            )
+                        }
+                        Err(why) => {
+                            Finding::wrong(CHECK, text, format!("{ADOPT}, if it can run these ({why})"))
+                        }
+                    }
+                }
             }
         }
     }

@@ -83,7 +83,6 @@ pub(in crate::doctor) fn facts() -> Facts {
             remains: Ok(BTreeMap::new()),
             unrunnable: Ok(Vec::new()),
             pods: Some(Default::default()),
-            daemon_runs: false,
             leftovers: Vec::new(),
             is_kubelet_enabled: false,
         },

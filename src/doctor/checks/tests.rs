@@ -249,15 +249,25 @@ fn other_kubelets_and_their_pods_are_found() {
         f.config.adopt_foreign_pods = true;
     };
     assert!(found(adopted).is_empty());
-    let unrunnable = |f: &mut Facts| {
-        adopted(f);
-        f.ownership.unrunnable = Ok(vec![Unrunnable { pod: web.clone(), why: "it uses a disk".to_owned() }]);
+    // The pods that a takeover would end are named before it is permitted, too.
+    for may_adopt in [true, false] {
+        let unrunnable = |f: &mut Facts| {
+            foreign(f);
+            f.config.adopt_foreign_pods = may_adopt;
+            f.ownership.unrunnable =
+                Ok(vec![Unrunnable { pod: web.clone(), why: "it uses a disk".to_owned() }]);
+        };
+        only(
+            unrunnable,
+            "Wrong pods: 1 pod in the runtime; the first start would be refused",
+            &["default/web (it uses a disk)", "drain this node"],
+        );
+    }
+    let unread = |f: &mut Facts| {
+        foreign(f);
+        f.ownership.unrunnable = Err(Unseen("the API server does not answer".to_owned()));
     };
-    only(
-        unrunnable,
-        "Wrong pods: 1 pod in the runtime; the first start would be refused",
-        &["default/web", "drain"],
-    );
+    only(unread, "Wrong pods: 1 pod in the runtime", &["if it can run these (the API server does not"]);
     let own = |f: &mut Facts| {
         foreign(f);
         f.ownership.history = crate::ownership::History::RanBefore;

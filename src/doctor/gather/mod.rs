@@ -7,9 +7,10 @@ mod ownership;
 mod runtime;
 mod takeover;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use tokio::net::UnixStream;
 
 use super::facts::{Configuration, Facts, wanted_ports};
 use crate::config::{ConfigErrors, KubeletFlags, Loaded, load};
@@ -48,7 +49,9 @@ pub async fn gather(place: &Place) -> Result<Facts, ConfigErrors> {
     };
     let mut asked = runtime::ask(place, &config).await;
     let is_root = root_check().is_ok();
-    let mut ownership = ownership::ownership(&place.root, &config, &asked.facts, asked.pods, is_root);
+    // It may be a copy of this program that is called kubelet.
+    let daemon = listener(&config.socket).await;
+    let mut ownership = ownership::ownership(&place.root, &config, daemon, &asked.facts, asked.pods, is_root);
     if ownership.history == History::FirstStart && is_root {
         asked.running.retain(|pod| !ownership.recorded.contains(&pod.uid));
         ownership.unrunnable = takeover::takeover(place, &config, &asked.running).await;
@@ -60,10 +63,15 @@ pub async fn gather(place: &Place) -> Result<Facts, ConfigErrors> {
         machine: machine::machine(&place.root, &config),
         cgroups: machine::cgroups(&place.root),
         network: network::network(&place.root, &asked.cni),
-        ports: network::ports(&place.root, &wanted_ports(&config)),
+        ports: network::ports(&place.root, &wanted_ports(&config), daemon),
         credentials: config.cluster.as_ref().map(|cluster| credentials::credentials(&cluster.kubeconfig)),
         ownership,
         runtime: asked.facts,
         config,
     })
+}
+
+/// The process that listens on a socket; `None` if nobody does.
+async fn listener(socket: &Path) -> Option<i32> {
+    UnixStream::connect(socket).await.ok()?.peer_cred().ok()?.pid()
 }

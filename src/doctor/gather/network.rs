@@ -87,8 +87,8 @@ fn routes(text: &str) -> Vec<(u32, u8)> {
     text.lines().skip(1).filter_map(route).filter(|(_, length)| *length > 0).collect()
 }
 
-/// Who listens on these ports.
-pub(super) fn ports(root: &Path, wanted: &[u16]) -> Seen<BTreeMap<u16, String>> {
+/// Who listens on these ports. `daemon` is the process of hostlet, if it runs.
+pub(super) fn ports(root: &Path, wanted: &[u16], daemon: Option<i32>) -> Seen<BTreeMap<u16, String>> {
     let proc = root.join("proc");
     let mut listening = listeners(&text(&proc.join("net/tcp"))?);
     // A kernel without IPv6 has no such file.
@@ -96,7 +96,7 @@ pub(super) fn ports(root: &Path, wanted: &[u16]) -> Seen<BTreeMap<u16, String>> 
     listening.retain(|(port, _)| wanted.contains(port));
     let mut found = BTreeMap::new();
     for (port, inode) in listening {
-        let owner = owner(&proc, inode).unwrap_or_else(|| "a process that cannot be seen".to_owned());
+        let owner = owner(&proc, inode, daemon).unwrap_or_else(|| "a process that cannot be seen".to_owned());
         found.insert(port, owner);
     }
     Ok(found)
@@ -114,13 +114,17 @@ fn listeners(text: &str) -> Vec<(u16, u64)> {
 }
 
 /// The process that has a socket open.
-fn owner(proc: &Path, inode: u64) -> Option<String> {
+fn owner(proc: &Path, inode: u64, daemon: Option<i32>) -> Option<String> {
     let link = format!("socket:[{inode}]");
     fs::read_dir(proc).ok()?.filter_map(Result::ok).find_map(|process| {
-        let pid: u32 = process.file_name().to_str()?.parse().ok()?;
+        let pid: i32 = process.file_name().to_str()?.parse().ok()?;
         let mut open = fs::read_dir(process.path().join("fd")).ok()?.filter_map(Result::ok);
-        open.any(|fd| fs::read_link(fd.path()).is_ok_and(|target| target.as_os_str() == link.as_str()))
-            .then(|| format!("{} (process {pid})", program(&process.path())))
+        let is_owner =
+            open.any(|fd| fs::read_link(fd.path()).is_ok_and(|target| target.as_os_str() == link.as_str()));
+        is_owner.then(|| match daemon {
+            Some(daemon) if daemon == pid => format!("hostlet (process {pid})"),
+            _ => format!("{} (process {pid})", program(&process.path())),
+        })
     })
 }
 
@@ -155,15 +159,17 @@ mod tests {
         let tcp =
             format!("heading\n{}{}{}", line("2808", "01", 5), line("280A", "0A", 99), line("0016", "0A", 6));
         fs::write(at("net/tcp"), tcp).unwrap();
-        let found = || ports(root.path(), &[10_248, 10_250]);
+        let found = || ports(root.path(), &[10_248, 10_250], None);
         assert_eq!(found(), Ok([(10_250, "kubelet (process 7)".to_owned())].into()));
+        let of_a_copy = ports(root.path(), &[10_250], Some(7));
+        assert_eq!(of_a_copy, Ok([(10_250, "hostlet (process 7)".to_owned())].into()));
         symlink("/usr/bin/hostlet (deleted)", at("7/exe")).unwrap();
         assert_eq!(
             found(),
             Ok([(10_250, "hostlet (process 7)".to_owned())].into()),
             "a link has another name"
         );
-        assert_eq!(ports(root.path(), &[10_248]), Ok(BTreeMap::new()));
+        assert_eq!(ports(root.path(), &[10_248], None), Ok(BTreeMap::new()));
         let tcp6 = format!("heading\n{}", line("2808", "0A", 5));
         fs::write(at("net/tcp6"), tcp6).unwrap();
         assert_eq!(found().unwrap()[&10_248], "a process that cannot be seen");

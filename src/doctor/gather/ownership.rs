@@ -1,11 +1,7 @@
 //! Facts of other kubelets and their pods.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-
-use nix::sys::socket::getsockopt;
-use nix::sys::socket::sockopt::PeerCredentials;
 
 use super::super::facts::{OwnershipFacts, RuntimeAnswer, RuntimeFacts, Seen, Unseen};
 use crate::cgroup::{CgroupSettings, Cgroups};
@@ -35,6 +31,7 @@ const ENABLED: &str = "etc/systemd/system/multi-user.target.wants/kubelet.servic
 pub(super) fn ownership(
     root: &Path,
     config: &Config,
+    daemon: Option<i32>,
     runtime: &RuntimeFacts,
     pods: Option<BTreeSet<PodRef>>,
     is_root: bool,
@@ -47,21 +44,20 @@ pub(super) fn ownership(
     // Before the store: a running daemon records a pod before it makes anything of it.
     let remains =
         if is_root { remains(root, config, runtime) } else { Err(only_root("what pods have here")) };
-    let store = Store::read(&dirs.store()).unwrap_or_default();
-    // What hostlet's own pods have must not be taken for that of others.
-    let (recorded, remains) = match recorded_pods(&dirs.own_pods(), &store) {
+    let read = Store::read(&dirs.store()).map_err(|error| error_chain(&error)).and_then(|store| {
+        recorded_pods(&dirs.own_pods(), &store).map_err(|error| error_chain(&error))
+    });
+    let (recorded, remains) = match read {
         Ok(recorded) => (recorded.into_keys().collect(), remains),
-        Err(error) => (HashSet::new(), remains.and(Err(Unseen(error_chain(&error))))),
+        // What hostlet's own pods have must not be taken for that of others.
+        Err(error) => (HashSet::new(), remains.and(Err(Unseen(error)))),
     };
     let socket = &config.runtime.runtime_socket;
     let history = history(&KnownClaim::read(&dirs.claim()), socket, &recorded);
-    let daemon = UnixStream::connect(&config.socket).ok();
-    // A copy of this program may be called kubelet.
-    let own = daemon.as_ref().and_then(|daemon| getsockopt(daemon, PeerCredentials).ok());
     let kubelets = if is_root {
         other_kubelets(&root.join("proc"), socket).map_err(|error| Unseen(error.to_string())).map(
             |mut found| {
-                found.retain(|other| own.is_none_or(|own| *other != OtherKubelet::Process(own.pid())));
+                found.retain(|other| daemon.is_none_or(|daemon| *other != OtherKubelet::Process(daemon)));
                 // Afterwards these sockets are hostlet's own.
                 if history == History::FirstStart {
                     found.extend(kubelet_listener(&config.root_dir));
@@ -83,7 +79,6 @@ pub(super) fn ownership(
         remains,
         unrunnable: Ok(Vec::new()),
         pods,
-        daemon_runs: daemon.is_some(),
         is_kubelet_enabled: !is_kubelet && root.join(ENABLED).symlink_metadata().is_ok(),
     }
 }
@@ -132,11 +127,32 @@ mod tests {
         let runtime =
             RuntimeFacts { answer: RuntimeAnswer::NoSocket, containerd_file: None, has_containerd: false };
         let seen = || {
-            let found = ownership(root.path(), &config, &runtime, None, false);
+            let found = ownership(root.path(), &config, None, &runtime, None, false);
             (found.is_kubelet_enabled, found.leftovers)
         };
         assert_eq!(seen(), (true, vec![at("kubelet/pki")]));
         symlink("hostlet", at("usr/bin/kubelet")).unwrap();
         assert_eq!(seen(), (false, Vec::new()));
+    }
+
+    #[test]
+    fn whose_files_these_are_is_unknown_without_the_record() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |path: &str| root.path().join(path);
+        fs::create_dir_all(at("kubelet/pods/u/volumes")).unwrap();
+        fs::create_dir_all(at("kubelet/hostlet")).unwrap();
+        let logs = format!("podLogsDir: {}\n", at("logs").display());
+        let head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+        fs::write(at("config.yaml"), format!("{head}{logs}")).unwrap();
+        let mut flags = KubeletFlags::default();
+        flags.process.root_dir = at("kubelet");
+        flags.process.config = Some(at("config.yaml"));
+        let config = load(&flags, "node1").unwrap().config;
+        let runtime =
+            RuntimeFacts { answer: RuntimeAnswer::NoSocket, containerd_file: None, has_containerd: false };
+        let remains = || ownership(root.path(), &config, None, &runtime, None, true).remains;
+        assert_eq!(remains().unwrap().len(), 1);
+        fs::write(at("kubelet/hostlet/store.redb"), "damaged").unwrap();
+        assert!(remains().unwrap_err().to_string().contains("cannot be read"));
     }
 }

@@ -13,8 +13,8 @@ use tokio::time::timeout;
 
 use super::super::facts::{RuntimeAnswer, RuntimeFacts, RuntimeSettings, Unseen};
 use super::super::toml_config::{ImageSettings, disabled_cri, image_settings};
-use super::Place;
 use super::machine::text;
+use super::{Place, listener};
 use crate::config::Config;
 use crate::cri::{CriClient, CriError, ImageService, RuntimeService, containerd_settings};
 use crate::ownership::{running_pods, runtime_pods};
@@ -143,7 +143,7 @@ async fn settings(
 /// The effective configuration of the containerd that listens on a socket, printed by its own program; `None` if it cannot be
 /// found, for instance because systemd listens in its place.
 async fn dump(proc: &Path, socket: &Path) -> Option<String> {
-    let pid = UnixStream::connect(socket).await.ok()?.peer_cred().ok()?.pid()?;
+    let pid = listener(socket).await?;
     let process = proc.join(pid.to_string());
     let program = fs::read_link(process.join("exe")).ok()?;
     if program.file_name()? != "containerd" {
