@@ -44,9 +44,9 @@ pub(super) fn ownership(
     // Before the store: a running daemon records a pod before it makes anything of it.
     let remains =
         if is_root { remains(root, config, runtime) } else { Err(only_root("what pods have here")) };
-    let read = Store::read(&dirs.store()).map_err(|error| error_chain(&error)).and_then(|store| {
-        recorded_pods(&dirs.own_pods(), &store).map_err(|error| error_chain(&error))
-    });
+    let read = Store::read(&dirs.store())
+        .map_err(|error| error_chain(&error))
+        .and_then(|store| recorded_pods(&dirs.own_pods(), &store).map_err(|error| error_chain(&error)));
     let (recorded, remains) = match read {
         Ok(recorded) => (recorded.into_keys().collect(), remains),
         // What hostlet's own pods have must not be taken for that of others.
