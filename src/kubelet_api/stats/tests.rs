@@ -503,9 +503,7 @@ async fn the_image_of_a_sandbox_is_asked_for_once() {
 async fn before_the_runtime_answers_there_are_no_statistics() {
     for path in ["/stats/summary", "/metrics/resource", "/metrics/cadvisor"] {
         let request = Request::builder().uri(path).body(Body::empty()).unwrap();
-        let stats = Stats::default();
-        let router = routes(stats);
-        let answer = router.oneshot(request).await.unwrap();
+        let answer = routes(Stats::default()).oneshot(request).await.unwrap();
         assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE, "{path}");
     }
 }

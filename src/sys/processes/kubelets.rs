@@ -19,8 +19,8 @@ pub struct KubeletProcess {
     pub cwd: PathBuf,
 }
 
-/// The kubelets below `proc`, which is `/proc` outside tests, except this process, whatever its program is called. One in another mount namespace belongs to another node in a container
-/// (kind) and is skipped. Blocking.
+/// The kubelets below `proc`, which is `/proc` outside tests, except this process, whatever its program is called. One in another
+/// mount namespace belongs to another node in a container (kind) and is skipped. Blocking.
 pub fn kubelets(proc: &Path) -> Result<Vec<KubeletProcess>, SysError> {
     let unread = |source: std::io::Error| SysError::ReadProc {
         path: proc.to_owned(),
