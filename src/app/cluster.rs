@@ -270,7 +270,7 @@ impl Cluster {
             clock.clone(),
             outputs.node,
         );
-        let status = status.after(FormerDevices::new(inputs.store));
+        let status = status.with_former_devices(FormerDevices::new(inputs.store));
         let status = status.with_heartbeat(tasks.heartbeat("node status"));
         tasks.spawn(Stage::Node, "node status", |cancel| status.run(cancel));
         let lease = LeaseTask::new(node_client, inputs.settings, node, clock);

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use super::user_namespaces::remove_mappings;
 use crate::sys::{Mounts, SysError, is_missing, real_path};
@@ -82,12 +82,9 @@ pub fn remove_pod_dir(root: &Path, uid: &PodUid, mounts: &dyn Mounts) -> Result<
     remove_empty(&dir)
 }
 
-/// The directory of a pod; `None` if its UID, which for a pod of the runtime is any text, cannot be the name of one.
+/// The directory of a pod; `None` if its UID cannot be the name of one.
 pub(super) fn pod_dir(root: &Path, uid: &PodUid) -> Option<PathBuf> {
-    let mut parts = Path::new(uid.as_str()).components();
-    let is_name =
-        matches!((parts.next(), parts.next()), (Some(Component::Normal(name)), None) if name == uid.as_str());
-    is_name.then(|| root.join("pods").join(uid.as_str()))
+    uid.is_file_name().then(|| root.join("pods").join(uid.as_str()))
 }
 
 fn entries(dir: &Path) -> Result<Vec<PathBuf>, PodDirError> {

@@ -170,7 +170,7 @@ fn resolve(
     } else if let Some(secret) = &source.secret_key_ref {
         key_value(&ObjectRef::secret(&secret.name, pod.namespace), &secret.key, secret.optional, sources)
     } else if let Some(field) = &source.resource_field_ref {
-        // Ephemeral containers have no other one of their name, but may select their own amounts.
+        // An ephemeral container cannot be named, but selects its own amounts by default.
         let container = match field.container_name.as_deref().filter(|name| !name.is_empty()) {
             Some(name) => container_named(pod.spec, name)?,
             None => container,

@@ -88,7 +88,7 @@ impl StatusTask {
     }
 
     /// Sets the devices that a former kubelet may have advertised to zero.
-    pub fn after(mut self, former_devices: FormerDevices) -> Self {
+    pub fn with_former_devices(mut self, former_devices: FormerDevices) -> Self {
         self.former_devices = former_devices;
         self
     }

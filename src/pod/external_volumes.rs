@@ -10,7 +10,7 @@ use crate::types::PodRef;
 pub struct ExternalVolume {
     /// Where it is mounted.
     pub dir: PathBuf,
-    /// Work that blocks on the same of these blocks together: the path or the server.
+    /// The path or the server. All volumes on one server block together.
     pub unit: PathBuf,
 }
 

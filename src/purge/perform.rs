@@ -16,7 +16,7 @@ use crate::housekeeping::{Family, IptablesError, remove_iptables_chains};
 use crate::log::LogLayout;
 use crate::sys::{Mounts, SysError, file_work, remove_tree, unshare_dir};
 use crate::types::{ContainerId, PodRef, PodUid, error_chain};
-use crate::volume;
+use crate::volume::{self, VolumeThreads};
 
 /// Grace period of a container whose own is unknown, in seconds: the API's default.
 const GRACE_SECONDS: i64 = 30;
@@ -133,25 +133,28 @@ impl Purger {
 
     /// Removes volumes, directories, logs and cgroups of these pods.
     async fn clean(&self, gone: HashSet<PodUid>) -> Vec<PurgeError> {
+        let leftover = |what, uid: &PodUid, why| PurgeError::Leftover { what, uid: uid.clone(), why };
+        let (mut failed, mut kept) = (Vec::new(), HashSet::new());
+        let threads = VolumeThreads::default();
+        for uid in &gone {
+            if let Err(error) = volume::tear_down(&self.root_dir, uid, &self.mounts, &threads).await {
+                failed.push(leftover("volumes", uid, error_chain(&error)));
+                kept.insert(uid.clone());
+            }
+        }
         let listed = self.runtime.list_containers(None).await.unwrap_or_default();
         let running: HashSet<ContainerId> = listed.into_iter().map(|container| container.id).collect();
         let (root, logs) = (self.root_dir.clone(), self.logs.clone());
         let (cgroups, mounts) = (self.cgroups.clone(), self.mounts.clone());
         let work = move || {
-            let mut failed = Vec::new();
             for uid in &gone {
-                let mut note =
-                    |what, why: String| failed.push(PurgeError::Leftover { what, uid: uid.clone(), why });
-                match volume::tear_down(&root, uid, &*mounts) {
-                    Err(error) => note("volumes", error_chain(&error)),
-                    Ok(()) => {
-                        if let Err(error) = remove_pod_dir(&root, uid, &*mounts) {
-                            note("directory", error_chain(&error));
-                        }
-                    }
+                // What is in its directory is still in use.
+                let removed = if kept.contains(uid) { Ok(()) } else { remove_pod_dir(&root, uid, &*mounts) };
+                if let Err(error) = removed {
+                    failed.push(leftover("directory", uid, error_chain(&error)));
                 }
                 if let Some(Err(error)) = cgroups.as_ref().map(|cgroups| cgroups.remove_pod(uid)) {
-                    note("cgroup", error_chain(&error));
+                    failed.push(leftover("cgroup", uid, error_chain(&error)));
                 }
             }
             if !gone.is_empty() {

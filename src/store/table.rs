@@ -96,9 +96,9 @@ impl Table {
         match self {
             // Without its row, a pod whose manifest breaks is lost.
             Self::AdmittedPods => Pace::Soon,
+            Self::RequestedStarts | Self::PreStops | Self::Restarts | Self::EndedByShutdown => Pace::Soon,
             // Losing its removal sets what others advertise to zero once more. It changes once.
             Self::FormerDevices => Pace::Soon,
-            Self::RequestedStarts | Self::PreStops | Self::Restarts | Self::EndedByShutdown => Pace::Soon,
             // The caller waits for the write of an intent. Losing the latest record makes pods pull again.
             Self::PullIntents | Self::PulledImages => Pace::Soon,
             // Losing the latest change makes a container that has just become ready unready for the time of a probe. They rarely change.

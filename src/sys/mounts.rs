@@ -13,7 +13,7 @@ use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use rustix::mount::{FsOpenFlags, fsconfig_set_flag, fsopen};
 
-use super::{Inside, SysError};
+use super::{Inside, SysError, filesystem_usage};
 
 /// The program that mounts what needs a helper.
 const MOUNT: &str = "mount";
@@ -39,6 +39,11 @@ impl Mount {
     /// Whether its filesystem is not served by this kernel alone, so that accessing it may block as long as others do not respond.
     pub fn is_remote(&self) -> bool {
         REMOTE.iter().any(|remote| self.filesystem.starts_with(remote))
+    }
+
+    /// Whether it is of NFS.
+    pub fn is_nfs(&self) -> bool {
+        matches!(self.filesystem.as_str(), "nfs" | "nfs4")
     }
 }
 
@@ -82,6 +87,13 @@ impl MountTable {
     /// The mounts at or below `dir`.
     pub fn within<'a>(&'a self, dir: &'a Path) -> impl Iterator<Item = &'a Mount> {
         self.0.iter().filter(move |mount| mount.point.starts_with(dir))
+    }
+
+    /// The mounts below the mount at `point` that have to be unmounted before it. Those of NFS below NFS do not: the kernel mounts the
+    /// exports below an export when they are accessed, and unmounts them with it.
+    pub fn inside<'a>(&'a self, point: &'a Path) -> impl Iterator<Item = &'a Mount> {
+        let is_nfs = self.at(point).last().is_some_and(Mount::is_nfs);
+        self.within(point).filter(move |mount| mount.point != point && !(is_nfs && mount.is_nfs()))
     }
 }
 
@@ -175,6 +187,9 @@ pub trait Mounts: Send + Sync + 'static {
 
     /// The same, and what its filesystem waits for of its server fails, for all mounts of it (`umount -f`).
     fn force_unmount(&self, path: &Path) -> Result<(), SysError>;
+
+    /// Returns once the server of the filesystem at `path` responds, whatever it answers.
+    fn wait_for_server(&self, path: &Path);
 }
 
 /// Whether the kernel can keep the content of a tmpfs out of swap: Linux 6.3 and later, outside of user namespaces.
@@ -247,6 +262,11 @@ impl Mounts for KernelMounts {
     fn force_unmount(&self, path: &Path) -> Result<(), SysError> {
         unmount(path, MntFlags::MNT_FORCE)
     }
+
+    fn wait_for_server(&self, path: &Path) {
+        // The kernel does not know how full a remote filesystem is.
+        let _ = filesystem_usage(path);
+    }
 }
 
 fn unmount(path: &Path, flags: MntFlags) -> Result<(), SysError> {
@@ -282,6 +302,23 @@ mod tests {
         assert_eq!(table.within(Path::new("/")).count(), 4);
         let is_shared = |path: &str| table.of(Path::new(path)).unwrap().is_shared;
         assert!(is_shared("/lib") && !is_shared("/lib/pods/u/volumes/a/b"), "the topmost mount counts");
+    }
+
+    #[test]
+    fn exports_below_an_export_are_unmounted_with_it() {
+        let table = MountTable::parse(
+            b"25 1 0:40 / /export rw - nfs4 server:/ rw\n\
+            26 25 0:41 / /export/home rw - nfs4 server:/home rw\n\
+            27 26 0:42 / /export/home/tmp rw - tmpfs tmpfs rw\n\
+            28 1 254:0 / /data rw - ext4 /dev/vda rw\n\
+            29 28 0:43 / /data/nfs rw - nfs server:/ rw\n",
+        );
+        let inside = |point: &str| -> Vec<PathBuf> {
+            table.inside(Path::new(point)).map(|mount| mount.point.clone()).collect()
+        };
+        assert_eq!(inside("/export"), [Path::new("/export/home/tmp")]);
+        assert_eq!(inside("/data"), [Path::new("/data/nfs")]);
+        assert!(inside("/data/nfs").is_empty() && inside("/nowhere").is_empty());
     }
 
     #[test]

@@ -53,6 +53,14 @@ string_id! {
     /// The UID of a pod: from the API server, or derived from a manifest's content for a static pod.
     PodUid
 }
+
+impl PodUid {
+    /// Whether it can be the name of a directory. That of a pod which is known only from the runtime is any text.
+    pub fn is_file_name(&self) -> bool {
+        !matches!(self.as_str(), "" | "." | "..") && !self.as_str().contains(['/', '\0'])
+    }
+}
+
 string_id! {
     /// The runtime's identifier of a pod sandbox.
     SandboxId

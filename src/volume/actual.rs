@@ -196,7 +196,7 @@ pub(super) fn leftovers(layout: &PodLayout, mounts: &dyn Mounts) -> Result<Vec<L
         let is_own =
             |mount: &&Mount| kind.is_external() || [TMPFS, HUGETLBFS].contains(&mount.filesystem.as_str());
         let own = mounts.at(&real).filter(is_own).count();
-        let foreign = mounts.within(&real).count() > own;
+        let foreign = mounts.at(&real).count() > own || mounts.inside(&real).next().is_some();
         let meta = layout.meta(kind, &name);
         let meta = if kind.is_external() { Some(meta) } else { metas.take(&meta) };
         found.push(Leftover {

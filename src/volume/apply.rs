@@ -239,10 +239,9 @@ fn check_host_path(path: &Path, path_type: host_path::PathType) -> Result<(), Ho
 }
 
 /// Tears down the volumes of a terminated pod, no matter which daemon set them up. Continues after an error and returns the
-/// first. Missing volumes are no error. Never removes across a mount, and never unmounts foreign mounts. Blocking. `root` is
-/// the daemon's directory.
-pub fn tear_down(root: &Path, uid: &PodUid, mounts: &dyn Mounts) -> Result<(), VolumeError> {
-    // A UID that is no name of a directory, as one from the runtime may be, has no volumes.
+/// first. Missing volumes are no error. Never removes across a mount, and never unmounts foreign mounts. Blocking, briefly once
+/// remote filesystems are unmounted. `root` is the daemon's directory.
+pub(super) fn tear_down(root: &Path, uid: &PodUid, mounts: &dyn Mounts) -> Result<(), VolumeError> {
     let Some(layout) = PodLayout::new(root, uid) else { return Ok(()) };
     // A container's part of a volume, before the volume.
     sub_path::clean(&layout, mounts).map_err(|error| VolumeError::Look(error.into()))?;

@@ -1,4 +1,4 @@
-//! Errors of setting up and tearing down volumes. No logic.
+//! Errors of setting up and tearing down volumes.
 
 use std::fmt;
 use std::io::ErrorKind;

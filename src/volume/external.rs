@@ -20,7 +20,7 @@ pub(super) struct External {
     pub(super) name: String,
     /// What is mounted: a path of this host, or `server:/path`.
     pub(super) source: String,
-    /// Work that blocks on the same of these blocks together: the path or the server.
+    /// The path or the server. All volumes on one server block together.
     pub(super) unit: PathBuf,
     /// Mount options without those of hostlet, sorted.
     pub(super) options: Vec<String>,

@@ -209,6 +209,21 @@ fn what_a_container_wrote_below_a_mount_that_it_did_not_see_is_kept() {
 }
 
 #[test]
+fn exports_below_an_export_are_unmounted_with_it() {
+    let host = Host::new();
+    let dir = host.at("volumes/kubernetes.io~nfs/pv-1");
+    let mount_with = |filesystem| {
+        host.mount(&nfs(), UID).unwrap();
+        host.mounts.add(&dir.canonicalize().unwrap().join("home"), filesystem);
+        tear_down(host.root.path(), &UID.into(), &host.mounts)
+    };
+    mount_with("nfs4").unwrap();
+    assert!(host.mounts.points().is_empty() && !dir.exists());
+    let error = crate::types::error_chain(&mount_with("tmpfs").unwrap_err());
+    assert!(error.contains("pv-1 has something mounted in it") && dir.exists(), "{error}");
+}
+
+#[test]
 fn volumes_of_plugins_that_hostlet_does_not_have_are_found() {
     use crate::volume::unknown_plugins;
     let host = Host::new();

@@ -86,9 +86,7 @@ pub(super) struct PodLayout {
 impl PodLayout {
     /// The directories of a pod below the daemon's `root`; `None` if the UID is not a valid directory name.
     pub(super) fn new(root: &Path, uid: &PodUid) -> Option<Self> {
-        let uid = uid.as_str();
-        let is_name = !matches!(uid, "" | "." | "..") && !uid.contains(['/', '\0']);
-        is_name.then(|| Self { dir: root.join("pods").join(uid) })
+        uid.is_file_name().then(|| Self { dir: root.join("pods").join(uid.as_str()) })
     }
 
     /// The directory of its volumes, with one directory for each plugin.

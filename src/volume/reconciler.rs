@@ -18,9 +18,9 @@ use super::error::{VolumeError, VolumeProblem};
 use super::layout::{Kind, PodLayout};
 use super::metrics::{PodShare, VolumeMetrics};
 use super::remembered::remember;
-use super::remote::{find, unmount_all};
 use super::sources::Sources;
 use super::task::NodeLabels;
+use super::teardown::tear_down;
 use super::threads::VolumeThreads;
 use crate::objects::ObjectSource;
 use crate::pod::{AdmittedPod, ExternalVolume, ExternalVolumes};
@@ -258,15 +258,8 @@ impl VolumeReconciler {
         self.subject = None;
         self.sources = Sources::new(self.shared.objects.clone());
         self.retry = None;
-        let (layout, shared) = (self.layout.clone(), self.shared.clone());
-        let find = move || find(&layout, &*shared.mounts);
-        // The panic itself is logged by the panic hook.
-        let found = file_work(find).await.map_err(|_| VolumeError::Ended)?;
-        let found = found.map_err(|error| VolumeError::Look(error.into()))?;
-        unmount_all(found, &self.uid, &self.shared.threads, &self.shared.mounts).await?;
-        let (shared, uid) = (self.shared.clone(), self.uid.clone());
-        let down = move || apply::tear_down(&shared.root, &uid, &*shared.mounts);
-        file_work(down).await.unwrap_or(Err(VolumeError::Ended))
+        let Shared { root, mounts, threads, .. } = &*self.shared;
+        tear_down(root, &self.uid, mounts, threads).await
     }
 
     /// When the volumes are processed without a change: a token is due, or something failed.

@@ -429,11 +429,29 @@ async fn an_nfs_volume_of_a_dead_server_is_unmounted_by_force() {
 }
 
 #[tokio::test]
+async fn an_nfs_volume_that_is_in_use_by_who_waits_for_its_server_is_unmounted_by_force() {
+    let (paths, unmounts) = (PathWork::new(SHORT), PathWork::new(SHORT));
+    let room = impatient(VolumeThreads { paths, unmounts, ..VolumeThreads::default() });
+    let volumes = room.set_up(&pod(nfs())).await;
+    let path = volumes.mounted["d"].host_path.canonicalize().unwrap();
+    let _lost = room.host.mounts.lose([path.clone()]);
+    room.volumes.mount_part(part(UID, path.clone())).await.unwrap_err();
+    assert!(room.host.mounts.is_accessed(&path), "the daemon's own thread");
+    let retried = async { while room.volumes.tear_down(&UID.into()).await.is_err() {} };
+    tokio::time::timeout(PATIENCE, retried).await.unwrap();
+    assert!(room.host.mounts.forced().contains(&path));
+    assert!(room.host.mounts.points().is_empty() && !path.exists());
+}
+
+#[tokio::test]
 async fn a_volume_that_responds_is_not_unmounted_by_force() {
     let room = Room::new();
     let volumes = room.set_up(&pod(nfs())).await;
     let path = volumes.mounted["d"].host_path.clone();
     room.volumes.mount_part(part(UID, path.clone())).await.unwrap();
+    room.host.mounts.set_busy(true);
+    room.volumes.tear_down(&UID.into()).await.unwrap_err();
+    room.host.mounts.set_busy(false);
     room.volumes.tear_down(&UID.into()).await.unwrap();
     assert!(room.host.mounts.points().is_empty() && room.host.mounts.forced().is_empty() && !path.exists());
 }

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use tempfile::TempDir;
 
 use super::desired::NodeAmounts;
 use crate::pod::AdmittedPod;
-use crate::sys::{Inside, Mount, MountCall, MountTable, Mounts, Origin, SysError};
+use crate::sys::{Inside, Mount, MountCall, MountTable, Mounts, Origin, SysError, real_path};
 
 /// A node with 4 cores, 8 GiB of memory and 100 GiB of disk.
 pub(super) const NODE: NodeAmounts =
@@ -34,6 +35,8 @@ struct Inner {
     busy: bool,
     lost: Vec<PathBuf>,
     forced: Vec<PathBuf>,
+    /// Paths that somebody accesses and that do not respond.
+    accessed: Vec<PathBuf>,
 }
 
 /// Paths that do not respond, until it is dropped.
@@ -58,11 +61,49 @@ impl FakeMounts {
         self.with(|inner| inner.forced.clone())
     }
 
-    /// Waits as long as the path does not respond.
-    fn access(&self, path: &Path) {
+    /// Uses what is at the path, as long as that does not respond. Fails if it is unmounted by force meanwhile.
+    fn access(&self, path: &Path) -> io::Result<()> {
+        self.with(|inner| inner.accessed.push(path.to_owned()));
+        let is_lost = self.wait(path);
+        self.with(|inner| {
+            let at = inner.accessed.iter().position(|other| other == path).unwrap();
+            inner.accessed.remove(at);
+        });
+        if is_lost { Err(io::Error::from_raw_os_error(nix::libc::EIO)) } else { Ok(()) }
+    }
+
+    /// Waits as long as the path does not respond. Returns whether it still does not.
+    fn wait(&self, path: &Path) -> bool {
         let (inner, changed) = &*self.0;
         let is_in = |paths: &[PathBuf]| paths.iter().any(|other| path.starts_with(other));
-        changed.wait_while(&mut inner.lock(), |inner| is_in(&inner.lost) && !is_in(&inner.forced));
+        let mut inner = inner.lock();
+        changed.wait_while(&mut inner, |inner| is_in(&inner.lost) && !is_in(&inner.forced));
+        is_in(&inner.lost)
+    }
+
+    /// Whether somebody uses what is mounted there.
+    pub(super) fn is_accessed(&self, point: &Path) -> bool {
+        self.with(|inner| inner.accessed.iter().any(|path| path.starts_with(point)))
+    }
+
+    /// Removes the topmost mount at `point`, with the exports below one of NFS, unless it is in use.
+    fn remove(&self, dir: &Path, point: &Path) -> Result<(), SysError> {
+        let is_accessed = self.is_accessed(point);
+        let unmounted = self.with(|inner| {
+            let last = inner.mounts.iter().rposition(|mount| mount.point == point);
+            let removed = last.filter(|_| !inner.busy && !is_accessed).map(|at| inner.mounts.remove(at));
+            if removed.as_ref().is_some_and(Mount::is_nfs) {
+                inner.mounts.retain(|mount| !(mount.is_nfs() && mount.point.starts_with(point)));
+            }
+            removed
+        });
+        if unmounted.is_none() {
+            return Err(busy(dir));
+        }
+        if dir.is_dir() {
+            clear(dir);
+        }
+        Ok(())
     }
 
     /// Adds a foreign mount.
@@ -128,7 +169,8 @@ impl Mounts for FakeMounts {
     }
 
     fn bind(&self, opened: &Inside, target: &Path) -> Result<(), SysError> {
-        self.access(&fs::read_link(format!("/proc/self/fd/{}", opened.as_fd().as_raw_fd())).unwrap());
+        let accessed = fs::read_link(format!("/proc/self/fd/{}", opened.as_fd().as_raw_fd())).unwrap();
+        self.access(&accessed).map_err(|source| SysError::Bind { path: target.to_owned(), source })?;
         let point = target.canonicalize().unwrap();
         self.with(|inner| {
             inner.mounts.push(Mount {
@@ -142,12 +184,13 @@ impl Mounts for FakeMounts {
     }
 
     fn mount(&self, call: &MountCall) -> Result<(), SysError> {
-        self.access(Path::new(&call.source));
+        let failed = |source| SysError::RunMount { path: call.target.clone(), source };
+        self.access(Path::new(&call.source)).map_err(failed)?;
         let point = call.target.canonicalize().unwrap();
         self.with(|inner| {
             inner.calls.push(call.clone());
             if inner.busy {
-                let source = std::io::Error::from_raw_os_error(nix::libc::EBUSY);
+                let source = io::Error::from_raw_os_error(nix::libc::EBUSY);
                 return Err(SysError::RunMount { path: point, source });
             }
             if !call.options.iter().any(|option| option == "remount") {
@@ -161,34 +204,34 @@ impl Mounts for FakeMounts {
 
     fn unmount(&self, dir: &Path) -> Result<(), SysError> {
         let point = dir.canonicalize().unwrap();
-        self.access(&point);
-        let unmounted = self.with(|inner| {
-            let last = inner.mounts.iter().rposition(|mount| mount.point == point);
-            last.filter(|_| !inner.busy).map(|at| inner.mounts.remove(at))
-        });
-        match unmounted {
-            Some(_) => {
-                if dir.is_dir() {
-                    clear(dir);
-                }
-                Ok(())
-            }
-            None => {
-                let source = std::io::Error::from_raw_os_error(nix::libc::EBUSY);
-                Err(SysError::Unmount { path: dir.to_owned(), source })
+        if !self.is_accessed(&point) {
+            // As the last unmount of a filesystem, which writes what is not written yet.
+            self.wait(&point);
+            if !self.points().contains(&point) {
+                return Ok(());
             }
         }
+        self.remove(dir, &point)
     }
 
     fn force_unmount(&self, dir: &Path) -> Result<(), SysError> {
         let point = dir.canonicalize().unwrap();
-        self.with(|inner| {
-            inner.mounts.retain(|mount| mount.point != point);
-            inner.forced.push(point);
-        });
+        let is_accessed = self.is_accessed(&point);
+        self.with(|inner| inner.forced.push(point.clone()));
+        // Its users get their errors, and only then it is not in use any more.
+        let unmounted = if is_accessed { Err(busy(dir)) } else { self.remove(dir, &point) };
         self.0.1.notify_all();
-        Ok(())
+        unmounted
     }
+
+    fn wait_for_server(&self, path: &Path) {
+        let _ = self.access(&real_path(path));
+    }
+}
+
+fn busy(dir: &Path) -> SysError {
+    let source = io::Error::from_raw_os_error(nix::libc::EBUSY);
+    SysError::Unmount { path: dir.to_owned(), source }
 }
 
 /// The daemon's directory with that of one pod.

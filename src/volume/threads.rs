@@ -10,7 +10,7 @@ const UNMOUNT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The threads by purpose.
 #[derive(Clone, Debug)]
-pub(super) struct VolumeThreads {
+pub struct VolumeThreads {
     /// For paths that pods name, on this host or a server.
     pub(super) paths: PathWork,
     /// For volumes on this host, whose files are given to a group. That takes hours if there are millions.

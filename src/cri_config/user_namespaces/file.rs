@@ -102,5 +102,5 @@ pub(super) fn write(root: &Path, uid: &PodUid, range: IdRange) -> Result<(), Map
 
 /// Removes the file of a pod. Blocking. Idempotent.
 pub(in crate::cri_config) fn remove_mappings(root: &Path, uid: &PodUid) -> Result<(), PodDirError> {
-    pod_dir(root, uid).map_or(Ok(()), |_| remove_file(&path(root, uid)))
+    pod_dir(root, uid).map_or(Ok(()), |dir| remove_file(&dir.join(MAPPINGS_FILE)))
 }

@@ -28,7 +28,7 @@ pub(in crate::node) async fn attempt(
 ) -> Result<Registered, RequestError> {
     let error = match within(limit, nodes.create(&PostParams::default(), &Wire(initial.clone()))).await {
         Ok(Wire(node)) => {
-            former_devices.are_gone();
+            former_devices.forget();
             return Ok(Registered::Created(node));
         }
         Err(error) => error,
@@ -58,6 +58,6 @@ pub(in crate::node) async fn attempt(
         Wire(node) = within(limit, nodes.patch_status(name, &parameters, &Patch::Strategic(patch))).await?;
         tracing::info!(node = name, "set the extended resources of a former kubelet to zero");
     }
-    former_devices.are_gone();
+    former_devices.forget();
     Ok(Registered::Adopted(node))
 }

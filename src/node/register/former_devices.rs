@@ -27,7 +27,7 @@ impl FormerDevices {
     }
 
     /// Records that the Node was registered.
-    pub(super) fn are_gone(&self) {
-        self.0.retain(Table::FormerDevices, |_| false);
+    pub(super) fn forget(&self) {
+        self.0.remove(Table::FormerDevices, KEY);
     }
 }

@@ -17,7 +17,7 @@ pub(super) struct ConditionContent {
 }
 
 /// Upstream's content of a pressure condition, and the event about its change. Without pressure the reason is upstream's, for
-/// programs, but the message does not praise what nobody looked at.
+/// programs, but the message claims nothing that was not observed.
 fn pressure_content(pressure: Pressure, holds: bool) -> (ConditionContent, &'static str) {
     let (reason, message, event) = match (pressure, holds) {
         (Pressure::Memory, true) => (

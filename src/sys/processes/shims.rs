@@ -234,13 +234,15 @@ mod tests {
             Ok(())
         }
 
+        fn unmount(&self, _: &Path) -> Result<(), SysError> {
+            Ok(())
+        }
+
         fn force_unmount(&self, _: &Path) -> Result<(), SysError> {
             Ok(())
         }
 
-        fn unmount(&self, _: &Path) -> Result<(), SysError> {
-            Ok(())
-        }
+        fn wait_for_server(&self, _: &Path) {}
     }
 
     fn words(line: &str) -> Vec<String> {
