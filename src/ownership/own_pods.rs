@@ -167,8 +167,7 @@ impl OwnPods {
 
 /// The file of a pod; `None` if its UID is no name of a file, and so none of a directory either.
 fn path_of(dir: &Path, uid: &PodUid) -> Option<PathBuf> {
-    let is_name = !matches!(uid.as_str(), "" | "." | "..") && !uid.as_str().contains(['/', '\0']);
-    is_name.then(|| dir.join(uid.as_str()))
+    uid.is_file_name().then(|| dir.join(uid.as_str()))
 }
 
 /// The pods that the record in `dir`, or the store, proves to be hostlet's. A file or a row that cannot be read proves it, too.
