@@ -107,7 +107,7 @@ async fn a_refused_first_start_is_never_ready() {
     let host = FakeHost::start().unwrap();
     fs::create_dir_all(host.directory().join("kubelet/pods/of-others/volumes")).unwrap();
     let (mut manager, path) = Manager::listen(&host).unwrap();
-    let ended = host.run_supervised_until_it_ends(&[("NOTIFY_SOCKET", &path)]).await.unwrap();
+    let ended = host.run_supervised_until_it_ends(&[("NOTIFY_SOCKET", &*path)]).await.unwrap();
     assert_eq!(ended.code(), Some(78), "{}", host.log());
     assert_eq!((manager.count("READY=1"), manager.count("STOPPING=1")), (0, 1));
 }
