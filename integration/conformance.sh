@@ -12,30 +12,12 @@ set -euo pipefail
 here=$(dirname "${BASH_SOURCE[0]}")
 # shellcheck source=integration/lib/common.sh
 . "$here/lib/common.sh"
-# shellcheck source=integration/lib/suites.sh
-. "$here/lib/suites.sh"
-# shellcheck source=integration/lib/images.sh
-. "$here/lib/images.sh"
-# shellcheck source=integration/lib/e2e_images.sh
-. "$here/lib/e2e_images.sh"
+# shellcheck source=integration/lib/kubernetes_tests.sh
+. "$here/lib/kubernetes_tests.sh"
 
 need_root "$@"
 caller_dir=$PWD
-say "installing and building what is missing"
-install_packages
-cd "$TOP"
-# A failed run prints what failed; backtraces would hide that.
-export RUST_BACKTRACE=0
-# The specs use features that older containerds lack.
-build_containerd2 "$(go_program)"
-PATH=$(containerd2_dir):$PATH
-# The tests first: they take longest.
-build_kubernetes ginkgo "${E2E_IMAGE_PROGRAMS[@]}" e2e.test "${CLUSTER_PROGRAMS[@]}"
-[ "${HOSTLET_TEST_KUBELET:-hostlet}" = hostlet ] || build_kubernetes kubelet
-install_rust
-as_builder cargo build --workspace --locked --quiet
-target=$(as_builder cargo metadata --no-deps --format-version 1 | jq -r .target_directory)
-export HOSTLET_BIN=${HOSTLET_BIN:-$target/debug/hostlet}
+build_kubernetes_tests ginkgo e2e.test "${CLUSTER_PROGRAMS[@]}"
 # DIRECTORY and PATH are relative to it.
 cd "$caller_dir"
 exec "$target/debug/conformance" --known "$TOP/integration/conformance_failures.txt" "$@"

@@ -15,12 +15,8 @@ set -euo pipefail
 here=$(dirname "${BASH_SOURCE[0]}")
 # shellcheck source=integration/lib/common.sh
 . "$here/lib/common.sh"
-# shellcheck source=integration/lib/suites.sh
-. "$here/lib/suites.sh"
-# shellcheck source=integration/lib/images.sh
-. "$here/lib/images.sh"
-# shellcheck source=integration/lib/e2e_images.sh
-. "$here/lib/e2e_images.sh"
+# shellcheck source=integration/lib/kubernetes_tests.sh
+. "$here/lib/kubernetes_tests.sh"
 # shellcheck source=integration/lib/registry.sh
 . "$here/lib/registry.sh"
 # shellcheck source=integration/lib/cgroup.sh
@@ -32,22 +28,8 @@ here=$(dirname "${BASH_SOURCE[0]}")
 
 need_root "$@"
 caller_dir=$PWD
-say "installing and building what is missing"
-install_packages
-cd "$TOP"
-# A failed run prints what failed; backtraces would hide that.
-export RUST_BACKTRACE=0
-go=$(go_program) || die "the tests are built with Go (https://go.dev/dl/)"
-build_containerd2 "$go"
-PATH=$(containerd2_dir):$PATH
-# The tests first: they take longest.
-build_kubernetes e2e_node.test ginkgo "${E2E_IMAGE_PROGRAMS[@]}"
-[ "${HOSTLET_TEST_KUBELET:-hostlet}" = hostlet ] || build_kubernetes kubelet
+build_kubernetes_tests e2e_node.test ginkgo
 registry_program >/dev/null
-install_rust
-as_builder cargo build --workspace --locked --quiet
-target=$(as_builder cargo metadata --no-deps --format-version 1 | jq -r .target_directory)
-export HOSTLET_BIN=${HOSTLET_BIN:-$target/debug/hostlet}
 
 # Specs of runtime classes name it.
 export HOSTLET_TEST_HANDLER=test-handler

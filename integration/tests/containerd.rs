@@ -15,6 +15,8 @@ mod commands;
 mod exec;
 #[path = "containerd/explain.rs"]
 mod explain;
+#[path = "containerd/hanging_filesystem.rs"]
+mod hanging_filesystem;
 #[path = "containerd/harness.rs"]
 mod harness;
 #[path = "containerd/image_volumes.rs"]

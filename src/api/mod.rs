@@ -35,3 +35,4 @@ pub use kubeconfig_files::{
 pub use objects::{Objects, Wire};
 pub use pool::{Connections, LaneCounts, Purpose};
 pub use proxy::{ProxyEnvironment, ProxyError};
+pub use resolver::tcp_dialer;

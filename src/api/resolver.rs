@@ -6,9 +6,13 @@ use std::net::SocketAddr;
 use std::task::{Context, Poll};
 
 use futures::future::BoxFuture;
+use http::Uri;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::dns::Name;
-use tower::Service;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tower::util::BoxService;
+use tower::{BoxError, Service, ServiceExt};
 
 use crate::sys::NameLookups;
 
@@ -17,6 +21,11 @@ const OWNER: &str = "daemon";
 
 /// Makes TCP connections to names and addresses.
 pub(super) type TcpConnector = HttpConnector<Resolver>;
+
+/// A connector for others than the API server's client.
+pub fn tcp_dialer() -> BoxService<Uri, TokioIo<TcpStream>, BoxError> {
+    Resolver::default().connector().map_err(BoxError::from).boxed()
+}
 
 /// Resolves names. Clones share the lookups.
 #[derive(Clone, Debug, Default)]
@@ -53,7 +62,6 @@ impl Service<Name> for Resolver {
 #[cfg(test)]
 mod tests {
     use tokio::net::TcpListener;
-    use tower::ServiceExt;
 
     use super::*;
 

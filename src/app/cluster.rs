@@ -312,3 +312,94 @@ fn of_node(name: &str, event: NodeEvent) -> EventRecord {
         message: event.message,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::num::NonZeroU32;
+    use std::time::Duration;
+
+    use axum::Router;
+    use axum::body::Bytes;
+    use http::{Method, Request, Uri};
+    use parking_lot::Mutex;
+    use tempfile::TempDir;
+    use tokio::net::TcpListener;
+    use tokio::task::JoinSet;
+    use tokio::time::{sleep, timeout};
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+
+    /// How many requests a client may make at once. At one per second, what is beyond that waits for a hundred seconds.
+    const BURST: u32 = 100;
+
+    /// The number of requests by the last part of their path.
+    type Seen = Arc<Mutex<BTreeMap<String, u32>>>;
+
+    /// A server that answers with what it gets.
+    fn echo(seen: Seen) -> Router {
+        Router::new().fallback(move |method: Method, uri: Uri, body: Bytes| {
+            let kind = uri.path().rsplit('/').next().unwrap_or_default().to_owned();
+            *seen.lock().entry(kind).or_default() += 1;
+            let answer = if method == Method::POST { body } else { Bytes::from_static(b"{}") };
+            std::future::ready(answer)
+        })
+    }
+
+    async fn get(client: Client, path: &str) {
+        client.request_text(Request::get(path).body(Vec::new()).unwrap()).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn pods_reviews_and_events_have_limits_of_their_own_and_the_node_has_none() {
+        let (dir, seen, mut tasks) = (TempDir::new().unwrap(), Seen::default(), JoinSet::new());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = format!("http://{}", listener.local_addr().unwrap());
+        let router = echo(seen.clone());
+        tasks.spawn(async move { axum::serve(listener, router).await.unwrap() });
+        let kubeconfig = dir.path().join("kubeconfig");
+        let text = format!(
+            "clusters: [{{name: a, cluster: {{server: '{server}'}}}}]\nusers: [{{name: u, user: {{token: t}}}}]\n\
+             contexts: [{{name: c, context: {{cluster: a, user: u}}}}]\ncurrent-context: c\n"
+        );
+        std::fs::write(&kubeconfig, text).unwrap();
+        let limit = Some((NonZeroU32::MIN, NonZeroU32::new(BURST).unwrap()));
+        let joined = Joined {
+            kubeconfig,
+            bootstrap_kubeconfig: None,
+            cert_dir: dir.path().to_owned(),
+            rotate_certificates: false,
+            requests: limit,
+            events: limit,
+            publish_resource_slices: false,
+        };
+        let cluster = Cluster::new(&joined, "node1").unwrap();
+        let (events, cancel) = (cluster.pod_events(), CancellationToken::new());
+        let Cluster { keeper, client, node_client, reviews, sink, .. } = cluster;
+        tasks.spawn(keeper.run(cancel.clone()));
+        tasks.spawn(sink.run(QuietPeriod::default(), cancel));
+
+        for n in 0..=BURST {
+            let pod = PodRef::new("default", &format!("p{n}"), &format!("u{n}"));
+            events(&pod, None, &PodEvent::warning("Failed", "no"));
+        }
+        for (client, path) in [(client, "/pods"), (reviews, "/reviews")] {
+            for _ in 0..BURST {
+                get(client.clone(), path).await;
+            }
+            tasks.spawn(get(client, path));
+        }
+        let all_events = async {
+            while seen.lock().get("events") != Some(&BURST) {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(Duration::from_secs(60), all_events).await.unwrap();
+        for _ in 0..=BURST {
+            get(node_client.clone(), "/node").await;
+        }
+        let expected = [("events", BURST), ("node", BURST + 1), ("pods", BURST), ("reviews", BURST)];
+        assert_eq!(*seen.lock(), expected.map(|(kind, count)| (kind.to_owned(), count)).into());
+    }
+}

@@ -17,7 +17,7 @@ use super::reload::Reload;
 use super::runtime::{RuntimeSide, wait_for_runtime};
 use super::startup::{StartupError, adjust_host, prepare};
 use super::tasks::{Stage, TaskEnded, Tasks};
-use crate::api::ConnectError;
+use crate::api::{ConnectError, tcp_dialer};
 use crate::config::Config;
 use crate::housekeeping::trim_heap_regularly;
 use crate::kubelet_api::ListenError;
@@ -78,8 +78,10 @@ pub async fn run(config: Config, reload: Reload, cancel: CancellationToken) -> R
     let (store, writer) = Store::open(dirs.store()).await;
     let metrics = Metrics::default();
     store.register(&metrics);
-    let traces =
-        config.traces.as_ref().map(|traces| TraceExporter::start(traces, &config.node_name, &metrics));
+    let traces = config
+        .traces
+        .as_ref()
+        .map(|traces| TraceExporter::start(traces, &config.node_name, tcp_dialer(), &metrics));
     let mut tasks = Tasks::new(cancel.clone());
     let own = OwnPods::new(dirs.own_pods(), &store);
     let records = Records { store, own };

@@ -60,6 +60,7 @@ impl Parts {
         ControlServer {
             node: config.node_name.clone(),
             status_cache: self.status_cache.clone(),
+            desired_pods: self.desired_pods.clone(),
             rejected: self.rejected.clone(),
             source: self.manifests.clone(),
             api: self.api.clone(),

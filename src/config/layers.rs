@@ -136,8 +136,10 @@ enum DocumentKind {
 pub(super) enum Decoding {
     /// Errors.
     Strict,
-    /// Warnings, as for the kubelet, which decodes leniently whatever it cannot decode strictly.
+    /// Warnings, as for the kubelet, which decodes its file leniently if it cannot decode it strictly.
     Lenient,
+    /// Unknown ones are warnings, duplicate ones errors, as in the kubelet's drop-ins, which it merges without knowing their fields.
+    DropIn,
 }
 
 impl Stack {
@@ -179,9 +181,13 @@ impl Stack {
             };
             seen.push(kind);
             let Document { mut value, lines, duplicates } = document;
-            let is_lenient = kind == DocumentKind::Kubelet && decoding == Decoding::Lenient;
+            let (may_repeat, may_be_unknown) = match (kind, decoding) {
+                (DocumentKind::Kubelet, Decoding::Lenient) => (true, true),
+                (DocumentKind::Kubelet, Decoding::DropIn) => (false, true),
+                (DocumentKind::Kubelet, Decoding::Strict) | (DocumentKind::Hostlet, _) => (false, false),
+            };
             let duplicates = duplicates.into_iter();
-            if is_lenient {
+            if may_repeat {
                 tolerated.extend(duplicates.map(|duplicate| ConfigWarning {
                     at: at_line(&at, Some(duplicate.line)),
                     path: None,
@@ -196,7 +202,7 @@ impl Stack {
             let layer = Layer { at: at.clone(), lines, value, replaces: false };
             for error in check(&layer, kind) {
                 match error {
-                    ConfigError::UnknownField { at, path, nearest } if is_lenient => {
+                    ConfigError::UnknownField { at, path, nearest } if may_be_unknown => {
                         tolerated.push(unknown_field(at, path, nearest));
                     }
                     error => errors.push(error),

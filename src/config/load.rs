@@ -42,14 +42,15 @@ const KUBEADM_CONFIG: &str = "/var/lib/kubelet/config.yaml";
 pub fn load(flags: &KubeletFlags, hostname: &str) -> Result<Loaded, ConfigErrors> {
     let (files, mut errors) = read_files(&flags.process);
     errors.extend(process_breaches(&flags.process));
-    let decoding = match flags.process.config.as_deref() {
-        _ if flags.is_called_kubelet => Decoding::Lenient,
-        Some(file) if file == Path::new(KUBEADM_CONFIG) => Decoding::Lenient,
-        Some(_) | None => Decoding::Strict,
+    let is_kubeadms = flags.process.config.as_deref() == Some(Path::new(KUBEADM_CONFIG));
+    let (of_main, of_drop_ins) = match flags.is_called_kubelet || is_kubeadms {
+        true => (Decoding::Lenient, Decoding::DropIn),
+        false => (Decoding::Strict, Decoding::Strict),
     };
     let mut stack = Stack::default();
     let mut tolerated = Vec::new();
-    for file in &files {
+    let main = files.main.iter().map(|file| (file, of_main));
+    for (file, decoding) in main.chain(files.drop_ins.iter().map(|file| (file, of_drop_ins))) {
         match stack.add_file(file, decoding) {
             Ok(found) => tolerated.extend(found),
             Err(found) => errors.extend(found),
@@ -97,7 +98,7 @@ pub fn load(flags: &KubeletFlags, hostname: &str) -> Result<Loaded, ConfigErrors
 pub fn control_socket(flags: &KubeletFlags) -> PathBuf {
     let (files, _) = read_files(&flags.process);
     let mut stack = Stack::default();
-    for file in &files {
+    for file in files.main.iter().chain(&files.drop_ins) {
         let _ = stack.add_file(file, Decoding::Lenient);
     }
     let document = stack.hostlet.merged();
@@ -105,20 +106,21 @@ pub fn control_socket(flags: &KubeletFlags) -> PathBuf {
     PathBuf::from(configured.unwrap_or(hostlet::DEFAULT_SOCKET))
 }
 
-fn read_files(flags: &ProcessFlags) -> (Vec<TextFile>, Vec<ConfigError>) {
-    let mut files = Vec::new();
-    let mut errors = Vec::new();
-    match flags.config.as_deref().map(read_text) {
-        Some(Ok(file)) => files.push(file),
-        Some(Err(error)) => errors.push(error),
-        None => {}
-    }
-    if let Some(directory) = &flags.config_dir {
-        let (drop_ins, failures) = read_drop_ins(directory);
-        files.extend(drop_ins);
-        errors.extend(failures);
-    }
-    (files, errors)
+/// The files of a configuration.
+struct Files {
+    /// That of `--config`.
+    main: Option<TextFile>,
+    /// Those in `--config-dir`, in their order.
+    drop_ins: Vec<TextFile>,
+}
+
+fn read_files(flags: &ProcessFlags) -> (Files, Vec<ConfigError>) {
+    let (drop_ins, mut errors) = flags.config_dir.as_deref().map(read_drop_ins).unwrap_or_default();
+    let main = flags.config.as_deref().map(read_text).transpose().unwrap_or_else(|error| {
+        errors.insert(0, error);
+        None
+    });
+    (Files { main, drop_ins }, errors)
 }
 
 /// Errors of the process flags.

@@ -368,6 +368,10 @@ fn a_kubelet_takes_fields_that_it_does_not_know_or_that_are_set_twice() {
              (did you mean \"maxPods\"?)",
         ]
     );
+    // The kubelet decodes drop-ins strictly, without knowing which fields there are.
+    let twice = Host::new(&[("d/10.conf", &format!("{HEAD}maxPods: 5\nzzz: 1\nmaxPods: 6\n"))]);
+    let error = twice.load_called("kubelet", &["--config-dir=DIR/d"]).unwrap_err();
+    assert!(error.contains("maxPods") && !error.contains("zzz"), "{error}");
     let wrong = Host::new(&[("a.yaml", &format!("{HEAD}maxPods: many\n"))]);
     assert!(wrong.load_called("kubelet", &["--config=DIR/a.yaml"]).is_err(), "a wrong value stays one");
     let own =

@@ -25,6 +25,7 @@ mod sub_path;
 #[cfg(test)]
 pub(crate) mod testing;
 mod user_namespaces;
+mod volume_groups;
 
 pub use config::{container_config, share_processes};
 pub use dirs::{PodDirError, pod_dirs, remove_pod_dir};
@@ -48,3 +49,4 @@ pub use user_namespaces::{
     IdRange, MappingError, RangeError, SubordinateIds, SubordinateIdsError, UserNamespaceError,
     UserNamespaces, isolate_users, share_users,
 };
+pub use volume_groups::{join_groups, join_sandbox_groups};

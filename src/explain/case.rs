@@ -12,7 +12,7 @@ use crate::pod::view::PodView;
 use crate::pod::{ContainerKind, PodContainer};
 use crate::probe::FailingProbe;
 use crate::source::{ManifestOrigin, ManifestProblem};
-use crate::status::{Activity, Doing, ImagePull};
+use crate::status::{Activity, ContainerKill, Doing, ImagePull};
 
 /// The reason of a pod that was evicted.
 pub(super) const EVICTED: &str = "Evicted";
@@ -20,6 +20,8 @@ pub(super) const EVICTED: &str = "Evicted";
 /// This node's decision about a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Disposition {
+    /// It was not decided yet whether it may run.
+    Undecided,
     /// It should run.
     Desired,
     /// It should run, but an earlier pod of the same name has not terminated yet.
@@ -73,17 +75,6 @@ pub struct PullSoFar {
     pub pulls: usize,
 }
 
-/// A container that hostlet stopped.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ContainerKill {
-    /// Its name.
-    pub container: String,
-    /// When its stop began.
-    pub at: Timestamp,
-    /// Why, as its event says.
-    pub why: String,
-}
-
 /// The input of an explanation.
 #[derive(Clone, Debug)]
 pub struct ExplainInput<'a> {
@@ -113,8 +104,6 @@ pub struct ExplainInput<'a> {
     pub shutdown: Option<Timestamp>,
     /// Its failing probes.
     pub failing_probes: Vec<FailingProbe>,
-    /// The containers of it that hostlet stopped, oldest first, as far as that is still known.
-    pub kills: Vec<ContainerKill>,
     /// The last log line of failed containers, by name.
     pub log_ends: BTreeMap<String, String>,
     /// The credential providers for its images that failed when they were asked last, with their errors.
@@ -166,6 +155,11 @@ impl ExplainInput<'_> {
     /// Start of the worker's current step.
     pub(super) fn active_since(&self) -> Option<Timestamp> {
         self.doing.map(|doing| doing.since)
+    }
+
+    /// The stops of its containers since hostlet started.
+    pub(super) fn kills(&self) -> &[ContainerKill] {
+        self.doing.map(|doing| doing.kills.as_slice()).unwrap_or_default()
     }
 
     /// When a container's failed step is retried: with the worker's next sync after the back-off.

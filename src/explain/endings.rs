@@ -6,9 +6,10 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ContainerStateTerminated;
 use nix::sys::signal::Signal;
 
-use super::case::{ContainerKill, ExplainInput};
+use super::case::ExplainInput;
 use super::causes::{OF_CONTAINER, find, innermost_message, of_log_end};
 use super::explanation::one_line;
+use crate::status::ContainerKill;
 
 /// Maximum length of a quoted message in characters; the log has the rest.
 const MAX_QUOTED: usize = 300;
@@ -24,7 +25,7 @@ pub(super) fn how_it_ended(case: &ExplainInput<'_>, name: &str, ended: &Containe
             None => "cannot be started".to_owned(),
         };
     }
-    let how = match (ended.reason.as_deref(), kill_of(case, name, ended), ended.exit_code) {
+    let how = match (ended.reason.as_deref(), kill_of(case, ended), ended.exit_code) {
         (Some("OOMKilled"), _, 0 | 137) => "was killed because it used more memory than its limit".to_owned(),
         (Some("OOMKilled"), _, code) => {
             format!(
@@ -38,7 +39,7 @@ pub(super) fn how_it_ended(case: &ExplainInput<'_>, name: &str, ended: &Containe
         (_, Some(kill), code) => {
             format!("was stopped by hostlet (exit code {code}): {}", kill.why.trim_end_matches('.'))
         }
-        (_, None, 0) => "ended by itself with exit code 0, which is success".to_owned(),
+        (_, None, 0) => "ended with exit code 0, which is success".to_owned(),
         (_, None, 126) => "ended with exit code 126: its command cannot be executed".to_owned(),
         (_, None, 127) => "ended with exit code 127: its command was not found".to_owned(),
         (_, None, 137) => "was killed (exit code 137, SIGKILL), and not for its memory limit".to_owned(),
@@ -71,7 +72,7 @@ pub(super) fn remedy_of_end(
     }
     let words =
         if message.trim().is_empty() { case.log_ends.get(name).map_or("", String::as_str) } else { message };
-    let known = match (ended.reason.as_deref(), kill_of(case, name, ended), ended.exit_code) {
+    let known = match (ended.reason.as_deref(), kill_of(case, ended), ended.exit_code) {
         (Some("OOMKilled"), _, _) => {
             Some(format!("raise resources.limits.memory of container {name}, or have it use less"))
         }
@@ -106,17 +107,13 @@ pub(super) fn remedy_of_end(
 /// What is said of a container that something terminated.
 const NO_RECORD: &str = "hostlet has no record of stopping it, but remembers that only until it restarts";
 
-/// The stop by hostlet that a container ended with, if one is known. Times of a status are whole seconds.
-fn kill_of<'c>(
-    case: &'c ExplainInput<'_>,
-    name: &str,
-    ended: &ContainerStateTerminated,
-) -> Option<&'c ContainerKill> {
-    let earliest = ended.started_at.as_ref().map_or(Timestamp::MIN, |time| time.0);
+/// The stop by hostlet that a container ended with, if one is known; it may also have ended just before. Times of a status are whole
+/// seconds.
+fn kill_of<'c>(case: &'c ExplainInput<'_>, ended: &ContainerStateTerminated) -> Option<&'c ContainerKill> {
+    let (_, id) = ended.container_id.as_deref()?.split_once("://")?;
     let finished = ended.finished_at.as_ref().map_or(Timestamp::MAX, |time| time.0);
     let latest = finished.saturating_add(Duration::from_secs(1)).unwrap_or(Timestamp::MAX);
-    let is_of_it = |kill: &&ContainerKill| kill.container == name && (earliest..=latest).contains(&kill.at);
-    case.kills.iter().rfind(is_of_it)
+    case.kills().iter().find(|kill| kill.id.as_str() == id && kill.at <= latest)
 }
 
 /// What to do about a container that hostlet stopped; `None` if only its log may help.

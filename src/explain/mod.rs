@@ -19,7 +19,7 @@ mod waits_tests;
 #[cfg(test)]
 mod walk_tests;
 
-pub use case::{ContainerKill, Disposition, ExplainInput, HungCall, NodeProblem, PullSoFar};
+pub use case::{Disposition, ExplainInput, HungCall, NodeProblem, PullSoFar};
 pub use explanation::{Explanation, Verdict};
 pub use names::{PodName, matches_pod_name, nearest_names, not_read_yet, unknown};
 pub use pod::explain;

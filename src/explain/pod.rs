@@ -144,16 +144,20 @@ fn with_runtime(case: &ExplainInput<'_>, mut found: Explanation) -> Explanation 
     };
     let Some(runtime_problem) = runtime_problem else { return found };
     match found.verdict {
-        Verdict::Wrong | Verdict::UnderWay if case.disposition != Disposition::Rejected => {
-            let mut also = vec![format!("Before that: {}.", found.sentence.trim_end_matches('.'))];
-            also.append(&mut found.also);
-            Explanation { also, ..runtime_problem }
-        }
+        Verdict::Wrong | Verdict::UnderWay => match case.disposition {
+            Disposition::Rejected => found,
+            Disposition::Undecided => runtime_problem,
+            Disposition::Desired | Disposition::WaitingForPredecessor | Disposition::Removed => {
+                let mut also = vec![format!("Before that: {}.", found.sentence.trim_end_matches('.'))];
+                also.append(&mut found.also);
+                Explanation { also, ..runtime_problem }
+            }
+        },
         Verdict::Fine => {
             found.also.push(format!("This is the last observed state. {}.", runtime_problem.sentence));
             found
         }
-        Verdict::Wrong | Verdict::UnderWay | Verdict::Completed | Verdict::Unknown => found,
+        Verdict::Completed | Verdict::Unknown => found,
     }
 }
 
@@ -229,6 +233,12 @@ fn not_started(case: &ExplainInput<'_>) -> Option<Explanation> {
         let wait =
             "wait; the earlier pod has its terminationGracePeriodSeconds to stop, see `hostlet timeline`";
         return Some(Explanation::under_way(sentence).at("waiting for the predecessor").do_this(wait));
+    }
+    if case.disposition == Disposition::Undecided {
+        let sentence = "hostlet has not decided yet whether the pod may run on this node";
+        let wait = "wait; it decides once the container runtime has answered, the Node was read from the API server if there \
+                    is one, and the pods that are preempted for this one have terminated";
+        return Some(Explanation::under_way(sentence).at("admission").do_this(wait));
     }
     if case.status.is_some() {
         return None;

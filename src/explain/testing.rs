@@ -7,9 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use serde_json::{Value, json};
 
-use super::{
-    ContainerKill, Disposition, ExplainInput, Explanation, HungCall, NodeProblem, PullSoFar, Verdict, explain,
-};
+use super::{Disposition, ExplainInput, Explanation, HungCall, NodeProblem, PullSoFar, Verdict, explain};
 use crate::pod::testing;
 use crate::probe::FailingProbe;
 use crate::source::{ManifestOrigin, ManifestProblem};
@@ -35,7 +33,6 @@ pub(super) struct Facts {
     pub(super) node_problem: Option<NodeProblem>,
     pub(super) shutdown: Option<Timestamp>,
     pub(super) failing_probes: Vec<FailingProbe>,
-    pub(super) kills: Vec<ContainerKill>,
     pub(super) log_ends: BTreeMap<String, String>,
     pub(super) provider_failures: BTreeMap<String, String>,
     pub(super) preload_dir: Option<PathBuf>,
@@ -56,6 +53,7 @@ impl Facts {
                 retries: BTreeMap::new(),
                 missing_secrets: Vec::new(),
                 next_work: None,
+                kills: Vec::new(),
             },
             terminating_since: None,
             running: Vec::new(),
@@ -65,7 +63,6 @@ impl Facts {
             node_problem: None,
             shutdown: None,
             failing_probes: Vec::new(),
-            kills: Vec::new(),
             log_ends: BTreeMap::new(),
             provider_failures: BTreeMap::new(),
             preload_dir: None,
@@ -135,7 +132,6 @@ impl Facts {
             node_problem: self.node_problem.clone(),
             shutdown: self.shutdown,
             failing_probes: self.failing_probes.clone(),
-            kills: self.kills.clone(),
             log_ends: self.log_ends.clone(),
             provider_failures: self.provider_failures.clone(),
             preload_dir: self.preload_dir.as_deref(),

@@ -479,6 +479,16 @@ fn without_a_runtime_nothing_starts_and_the_state_may_be_outdated() {
         explanation.also[0].contains("Before that: The pod's sandbox cannot be created: x."),
         "{explanation:?}"
     );
+    let mut undecided = Facts::new();
+    undecided.disposition = Disposition::Undecided;
+    undecided.says(
+        Verdict::UnderWay,
+        "not decided yet whether the pod may run",
+        "once the container runtime",
+    );
+    undecided.node_problem = failed.node_problem.clone();
+    let explanation = undecided.says(Verdict::Wrong, "hostlet cannot act", "disabled_plugins");
+    assert_eq!(explanation.also, [""; 0], "nothing was before");
     let fine = failed.container(running(), json!({}), 0).says(Verdict::Fine, "The pod runs", "");
     assert!(fine.also[0].contains("the last observed state"), "{fine:?}");
 }

@@ -5,8 +5,9 @@
 use serde_json::json;
 
 use super::testing::{Facts, OWN_FILE, at, problem};
-use super::{ContainerKill, Explanation, Verdict, unknown};
+use super::{Explanation, Verdict, unknown};
 use crate::source::ManifestProblem;
+use crate::status::ContainerKill;
 
 /// Prefixes of runc's errors in containerd 1 and 2.
 const SHIM: &str = "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: ";
@@ -1143,30 +1144,32 @@ fn programs_that_end() {
 #[test]
 fn a_container_that_hostlet_stopped_is_explained_by_the_reason() {
     let liveness = "Container c failed liveness probe, will be restarted";
-    let facts = |code: i32, at_second: i64| {
-        let ended = json!({"exitCode": code, "reason": "Error",
+    let facts = |code: i32, id: &str, at_second: i64| {
+        let ended = json!({"exitCode": code, "reason": "Error", "containerID": "containerd://c1",
             "startedAt": at(100).to_string(), "finishedAt": at(200).to_string()});
         let mut facts = Facts::new().crashed(ended);
-        let kill = |container: &str, second, why: &str| ContainerKill {
+        let kill = |container: &str, id: &str, second, why: &str| ContainerKill {
             container: container.to_owned(),
+            id: id.into(),
             at: at(second),
             why: why.to_owned(),
         };
-        facts.kills = vec![kill("other", 150, "not this one"), kill("c", at_second, liveness)];
+        facts.doing.kills = vec![kill("other", "o", 150, "not this one"), kill("c", id, at_second, liveness)];
         facts
     };
     for code in [0, 2, 137, 143] {
         let stopped = format!("was stopped by hostlet (exit code {code}): {liveness}");
-        facts(code, 195).says(Verdict::Wrong, &stopped, "failureThreshold");
+        facts(code, "c1", 195).says(Verdict::Wrong, &stopped, "failureThreshold");
     }
     // The status has whole seconds.
-    holds(&facts(143, 200).explained(), ("", "was stopped by hostlet", "failureThreshold"));
-    // Stops of the instances before and after it.
-    for second in [90, 202] {
-        holds(&facts(143, second).explained(), ("", "exit code 143, SIGTERM", "no record"));
-    }
-    let mut resized = facts(137, 195);
-    resized.kills[1].why = "Container c resize requires restart".to_owned();
+    holds(&facts(143, "c1", 200).explained(), ("", "was stopped by hostlet", "failureThreshold"));
+    // Its own end, just before hostlet would have stopped it.
+    holds(&facts(143, "c1", 202).explained(), ("", "exit code 143, SIGTERM", "no record"));
+    // A stop of another instance.
+    holds(&facts(143, "c0", 195).explained(), ("", "exit code 143, SIGTERM", "only until it restarts"));
+    holds(&facts(0, "c0", 195).explained(), ("", "Container c ended with exit code 0", "restartPolicy"));
+    let mut resized = facts(137, "c1", 195);
+    resized.doing.kills[1].why = "Container c resize requires restart".to_owned();
     holds(&resized.explained(), ("", "resize requires restart", "read its log"));
 }
 

@@ -197,6 +197,22 @@ async fn changed_definitions_are_no_crashes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn why_a_container_was_stopped_stays_known() {
+    let mut node = Node::new();
+    node.want([pod("p", "u", &["a"])]);
+    node.until("it runs", SOON, |node| is_running(node, "a")).await;
+    let first = node.containers().pop().unwrap().id;
+    node.runtime.add_image("img:2");
+    node.want([edited(&pod("p", "u", &["a"]), |pod| {
+        pod.spec.as_mut().unwrap().containers[0].image = Some("img:2".to_owned());
+    })]);
+    node.until("it is replaced", SOON, |node| node.running("u") == [("a".to_owned(), 1)]).await;
+    let kills = node.doing("u").unwrap().kills;
+    assert_eq!(kills.iter().map(|kill| kill.id.as_str()).collect::<Vec<_>>(), [&*first]);
+    assert!(kills[0].why.contains("definition changed"), "{kills:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn requested_restarts_are_no_crashes() {
     let mut node = Node::new();
     node.want([pod("p", "u", &["a"])]);

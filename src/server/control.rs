@@ -41,6 +41,7 @@ use crate::image::{Arrivals, Images};
 use crate::node::NodeDescriber;
 use crate::pleg::PlegHandle;
 use crate::plugin::PluginList;
+use crate::pod::DesiredPods;
 use crate::probe::FailingProbes;
 use crate::publish::recent::RecentEvents;
 use crate::shutdown::ShutdownView;
@@ -100,6 +101,8 @@ pub struct ControlServer {
     pub node: String,
     /// Statuses of pods.
     pub status_cache: StatusCache,
+    /// The admitted pods.
+    pub desired_pods: watch::Receiver<DesiredPods>,
     /// Rejected pods.
     pub rejected: watch::Receiver<Vec<RejectedPod>>,
     /// State of the manifests.

@@ -1,6 +1,6 @@
 //! `GET /v1/explain?pod=NAME`: collects the facts about pods of a name for their explanation. Decides nothing.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -15,13 +15,12 @@ use tokio_util::sync::CancellationToken;
 use super::{ControlServer, PullsView};
 use crate::cri::{Call, CallSubject, ContainerState};
 use crate::explain::{
-    ContainerKill, Disposition, ExplainInput, Explanation, HungCall, PodName, explain as explained,
-    matches_pod_name, not_read_yet, unknown,
+    Disposition, ExplainInput, Explanation, HungCall, PodName, explain as explained, matches_pod_name,
+    not_read_yet, unknown,
 };
 use crate::log::log_end;
 use crate::pod::view::PodView;
 use crate::pod::{pod_ref, pod_uid};
-use crate::publish::recent::RecentEvent;
 use crate::source::{ManifestOrigin, ManifestProblem};
 use crate::status::{Doing, PodStatusEntry};
 use crate::sys::file_work;
@@ -88,7 +87,7 @@ impl ControlServer {
         explanations
     }
 
-    /// All pods that are desired, rejected, or still terminating.
+    /// All pods that are defined, rejected, or still terminating.
     fn known(&self) -> Vec<KnownPod> {
         let mut reported: HashMap<PodUid, PodStatusEntry> = self
             .status_cache
@@ -97,6 +96,8 @@ impl ControlServer {
             .map(|reported| (reported.pod.reference.uid.clone(), reported))
             .collect();
         let rejected = self.rejected.borrow().clone();
+        let admitted: HashSet<PodUid> =
+            self.desired_pods.borrow().pods.iter().map(|pod| pod.reference.uid.clone()).collect();
         let is_rejected = |uid: &PodUid| rejected.iter().any(|rejected| pod_uid(&rejected.pod) == *uid);
         let mut known: Vec<KnownPod> = Vec::new();
         let manifests: Vec<_> =
@@ -106,7 +107,11 @@ impl ControlServer {
             let uid = pod_uid(&pod);
             if !is_rejected(&uid) {
                 let reported = reported.remove(&uid);
-                known.push(KnownPod { pod, disposition: Disposition::Desired, reported, origin });
+                let disposition = match reported.is_some() || admitted.contains(&uid) {
+                    true => Disposition::Desired,
+                    false => Disposition::Undecided,
+                };
+                known.push(KnownPod { pod, disposition, reported, origin });
             }
         }
         known.extend(rejected.into_iter().map(|rejected| KnownPod {
@@ -169,7 +174,6 @@ impl ControlServer {
             node_problem: self.node_problem(),
             shutdown: self.shutdown.borrow().since,
             failing_probes: self.failing_probes.of(&pod.uid),
-            kills: kills(&self.events.after(0), &pod),
             log_ends,
             provider_failures,
             preload_dir: self.preload.as_ref().map(|(directory, _)| &**directory),
@@ -247,41 +251,5 @@ impl ControlServer {
             logs.into_iter().filter_map(line).collect()
         });
         read.await.unwrap_or_default()
-    }
-}
-
-/// The containers of a pod that hostlet stopped, from its recent events.
-fn kills(events: &[RecentEvent], pod: &PodRef) -> Vec<ContainerKill> {
-    let of_pod = events.iter().filter(|event| {
-        event.reason == "Killing"
-            && event.namespace.as_deref() == Some(&pod.namespace)
-            && event.name == *pod.name
-    });
-    let kill = |event: &RecentEvent| {
-        let container = event.container.clone()?;
-        Some(ContainerKill { container, at: event.last, why: event.message.clone() })
-    };
-    of_pod.filter_map(kill).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::pod::{ContainerKind, ContainerRef};
-    use crate::publish::recent::RecentEvents;
-    use crate::types::{PodEvent, WallClock};
-
-    #[test]
-    fn events_say_which_containers_hostlet_stopped() {
-        let recent = RecentEvents::new(WallClock::system());
-        let sink = recent.of_pods(Arc::new(|_, _, _| {}));
-        let web = PodRef::new("default", "web", "u");
-        let c = ContainerRef { kind: ContainerKind::Main, name: "c".to_owned() };
-        let killing = PodEvent::normal("Killing", "Container c failed liveness probe, will be restarted");
-        sink(&web, Some(&c), &PodEvent::normal("Started", "Started"));
-        sink(&web, Some(&c), &killing);
-        sink(&PodRef::new("default", "other", "v"), Some(&c), &killing);
-        let [kill] = kills(&recent.after(0), &web).try_into().unwrap();
-        assert_eq!((kill.container.as_str(), &*kill.why), ("c", &*killing.message));
     }
 }

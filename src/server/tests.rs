@@ -36,12 +36,12 @@ use crate::node::{self, NodeAddresses, NodeDescriber, NodeInputs, Pressures, Run
 use crate::pleg::{Pleg, PlegHandle};
 use crate::plugin::PluginList;
 use crate::pod::pod_ref;
-use crate::pod::{AdmittedPod, ContainerKind, ContainerRef};
+use crate::pod::{AdmittedPod, ContainerKind, ContainerRef, DesiredPods};
 use crate::probe::FailingProbes;
 use crate::publish::recent::RecentEvents;
 use crate::shutdown::ShutdownView;
-use crate::source::SourceState;
 use crate::source::api::ApiState;
+use crate::source::{ManifestOrigin, SourceState, StaticPod};
 use crate::status::{ImageOwner, ImagePull, LifecycleSummary, PodStatusEntry, StatusCache};
 use crate::store::Store;
 use crate::telemetry::Metrics;
@@ -66,6 +66,8 @@ struct Bench {
     images: Images,
     events: RecentEvents,
     restarts: RestartRequests,
+    source: watch::Sender<SourceState>,
+    desired_pods: watch::Sender<DesiredPods>,
     /// The reported download progress.
     arrived: Arc<Mutex<Option<u64>>>,
     cancel: CancellationToken,
@@ -114,11 +116,13 @@ impl Bench {
             lifecycle: LifecycleSummary::Active,
             has_released: false,
         });
+        let (source, desired_pods) = (watch::Sender::default(), watch::Sender::default());
         let server = ControlServer {
             node: "node1".to_owned(),
             status_cache: status_cache.clone(),
+            desired_pods: desired_pods.subscribe(),
             rejected: watch::channel(Vec::new()).1,
-            source: watch::channel(SourceState::default()).1,
+            source: source.subscribe(),
             api: watch::channel(ApiState::default()).1,
             runtime: watch::channel(None).1,
             pleg: pleg.clone(),
@@ -178,6 +182,8 @@ impl Bench {
             images,
             events,
             restarts,
+            source,
+            desired_pods,
             arrived,
             cancel,
             _tasks: tasks,
@@ -417,6 +423,24 @@ async fn the_node_is_described() {
         assert!(text.contains(part), "{part} not in {text}");
     }
     assert!(!text.contains("apiServer"), "standalone: {text}");
+}
+
+#[tokio::test]
+async fn a_pod_is_not_called_admitted_before_it_is() {
+    let bench = Bench::new().await;
+    let metadata = json!({"name": "new-node1", "namespace": "default", "uid": "uid-2"});
+    let new: Arc<Pod> =
+        Arc::new(serde_json::from_value(json!({"metadata": metadata, "spec": {"containers": []}})).unwrap());
+    let origin = ManifestOrigin::File("/m/new.yaml".into());
+    let defined = Arc::new(StaticPod { pod: new.clone(), origin, unsupported: Vec::new() });
+    bench.source.send_replace(SourceState { ready: true, pods: vec![defined], problems: Vec::new() });
+    let (_, text) = bench.get("/v1/explain?pod=new").await;
+    // As on a first start: the runtime has not answered yet.
+    assert!(text.contains("hostlet cannot act on the pod") && !text.contains("admitted"), "{text}");
+    let pods = vec![AdmittedPod::new(new)];
+    bench.desired_pods.send_replace(DesiredPods { ready: true, pods, ..DesiredPods::default() });
+    let (_, text) = bench.get("/v1/explain?pod=new").await;
+    assert!(text.contains("Before that: The pod was admitted"), "{text}");
 }
 
 #[tokio::test]

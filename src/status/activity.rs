@@ -5,6 +5,11 @@ use std::fmt;
 
 use jiff::Timestamp;
 
+use crate::types::ContainerId;
+
+/// How many instances of a container a status shows: the present one and the one before.
+const SHOWN_INSTANCES: usize = 2;
+
 /// What an image is pulled for. `Display` names it, e.g. `container main`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ImageOwner {
@@ -100,6 +105,19 @@ impl Activity {
     }
 }
 
+/// A stop of a container by hostlet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerKill {
+    /// Its name.
+    pub container: String,
+    /// The instance.
+    pub id: ContainerId,
+    /// When its stop began.
+    pub at: Timestamp,
+    /// Why, as the event says.
+    pub why: String,
+}
+
 /// A worker's activity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Doing {
@@ -115,6 +133,8 @@ pub struct Doing {
     pub missing_secrets: Vec<String>,
     /// The latest time of the next sync; `None` while working.
     pub next_work: Option<Timestamp>,
+    /// The containers that were stopped since the daemon started, oldest first: of each the instances that a status can show.
+    pub kills: Vec<ContainerKill>,
 }
 
 impl Doing {
@@ -127,6 +147,46 @@ impl Doing {
             retries: BTreeMap::new(),
             missing_secrets: Vec::new(),
             next_work: None,
+            kills: Vec::new(),
         }
+    }
+
+    /// Records a stop. A repeated one changes nothing.
+    pub(super) fn killed(&mut self, kill: ContainerKill) {
+        if self.kills.iter().any(|known| known.id == kill.id) {
+            return;
+        }
+        let of_container = |known: &ContainerKill| known.container == kill.container;
+        if self.kills.iter().filter(|known| of_container(known)).count() == SHOWN_INSTANCES
+            && let Some(oldest) = self.kills.iter().position(of_container)
+        {
+            self.kills.remove(oldest);
+        }
+        self.kills.push(kill);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stops_of_the_instances_that_a_status_shows_are_recorded() {
+        let mut doing = Doing::nothing(Timestamp::UNIX_EPOCH);
+        let mut kill = |container: &str, id: &str, why: &str| {
+            doing.killed(ContainerKill {
+                container: container.to_owned(),
+                id: id.into(),
+                at: Timestamp::UNIX_EPOCH,
+                why: why.to_owned(),
+            });
+        };
+        for (container, id, why) in
+            [("b", "b0", "only"), ("a", "a0", "1"), ("a", "a1", "2"), ("a", "a1", "again"), ("a", "a2", "3")]
+        {
+            kill(container, id, why);
+        }
+        let kept: Vec<_> = doing.kills.iter().map(|kill| (kill.id.as_str(), &*kill.why)).collect();
+        assert_eq!(kept, [("b0", "only"), ("a1", "2"), ("a2", "3")]);
     }
 }

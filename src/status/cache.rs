@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use super::LifecycleSummary;
 use super::timeline::Timeline;
-use super::{Activity, Doing, ImagePull};
+use super::{Activity, ContainerKill, Doing, ImagePull};
 use crate::pod::AdmittedPod;
 use crate::types::{PodRef, PodUid};
 
@@ -112,6 +112,12 @@ impl StatusCache {
             doing.pulling.remove(pull);
         }
         self.timeline.pull_ends(pod, pull, now);
+    }
+
+    /// Records that a container of a pod begins to be stopped.
+    pub fn killed(&self, pod: &PodUid, kill: ContainerKill) {
+        let mut all = self.lock_doing();
+        all.entry(pod.clone()).or_insert_with(|| Doing::nothing(kill.at)).killed(kill);
     }
 
     /// Sets the earliest retry of each failed container of a pod.

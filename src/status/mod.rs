@@ -26,7 +26,7 @@ mod terminations;
 mod testing;
 pub mod timeline;
 
-pub use activity::{Activity, Doing, ImageOwner, ImagePull};
+pub use activity::{Activity, ContainerKill, Doing, ImageOwner, ImagePull};
 pub use age::human_duration;
 pub use cache::{PodStatusEntry, StatusCache};
 pub use conditions::{

@@ -65,6 +65,7 @@ async fn ask(url: &StreamUrl, method: Method, headers: HeaderMap) -> Result<Answ
         .body(Empty::<Bytes>::new())
         .map_err(StreamingError::Request)?;
     request.headers_mut().extend(headers);
+    // Runtimes return the address that they listen on (Kubernetes' streaming library), so that no name is looked up.
     let stream = TcpStream::connect((url.host.as_str(), url.port)).await.map_err(StreamingError::Connect)?;
     // Key strokes are small and must not wait for each other.
     stream.set_nodelay(true).map_err(StreamingError::Connect)?;

@@ -15,5 +15,6 @@ pub use init::{LogControl, LogFormat, LogTarget, TelemetryConfig, TelemetryError
 pub use metrics::{DEFAULT_BUCKETS, Figure, Metrics, POD_START_BUCKETS, PlainCounter, Reading};
 pub use prometheus_text::PROMETHEUS_TEXT;
 pub use traces::{
-    Collector, CollectorError, Span, TraceExporter, TraceSettings, in_present_span, record as record_span,
+    Collector, CollectorDialer, CollectorError, Span, TraceExporter, TraceSettings, in_present_span,
+    record as record_span,
 };

@@ -1,7 +1,7 @@
 //! Observes, plans and executes, for all volumes of a pod. Blocking. A volume that fails does not affect the others. Paths that
 //! others named are left to the caller, as their filesystem may block forever.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -40,6 +40,8 @@ pub struct PodVolumes {
     pub shared: Vec<String>,
     /// The ready volumes that are mounts of what outlives the pod, by name.
     pub external: BTreeMap<String, ExternalVolume>,
+    /// The groups that the volumes give to the pod's processes.
+    pub groups: BTreeSet<i64>,
 }
 
 /// Work on a path that others named: on its own thread, as the path may not respond.
@@ -70,6 +72,12 @@ impl Applied {
     /// Nothing but a problem.
     pub(super) fn failed(problem: VolumeProblem) -> Self {
         Self { volumes: PodVolumes { problems: vec![problem], ..PodVolumes::default() }, ..Self::default() }
+    }
+
+    /// The same with these groups of the volumes.
+    pub(super) fn with_groups(mut self, groups: BTreeSet<i64>) -> Self {
+        self.volumes.groups = groups;
+        self
     }
 
     /// The result, with those of the remaining work by volume.

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::apply::{self, Applied, PathResults, PathTask, PodVolumes};
 use super::desired::{Context, NodeAmounts, desired};
 use super::error::{VolumeError, VolumeProblem};
+use super::kinds::claim;
 use super::layout::{Kind, PodLayout};
 use super::metrics::{PodShare, VolumeMetrics};
 use super::remembered::remember;
@@ -236,7 +237,8 @@ impl VolumeReconciler {
             let volumes = subject.pod.host_volumes();
             let desired_volumes =
                 volumes.map(|volume| (volume.name.clone(), desired(volume, &context))).collect();
-            apply::set_up(&layout, desired_volumes, &*shared.mounts, now, rand::random())
+            let applied = apply::set_up(&layout, desired_volumes, &*shared.mounts, now, rand::random());
+            applied.with_groups(claim::groups(&context))
         });
         applied.await.unwrap_or_else(|error| Applied::failed(VolumeProblem::new("", &error)))
     }

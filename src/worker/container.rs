@@ -27,7 +27,7 @@ use crate::cri::wire::{ContainerConfig, ImageSpec};
 use crate::cri::{ContainerState, ContainerStatus, CriError, ImageInfo};
 use crate::cri_config::{
     ConfigError, EnvSources, FilesError, MountSources, MountSupport, container_config, container_mounts,
-    share_processes, share_users, sub_paths,
+    join_groups, share_processes, share_users, sub_paths,
 };
 use crate::gate::Permit;
 use crate::image::ImageError;
@@ -266,6 +266,7 @@ impl ContainerStarter<'_> {
             let mounted = MountSources { volumes, images, parts: &parts };
             let mounts = container_mounts(pod, container, mounted, support, ips, host).await?;
             let mut config = container_config(pod, container, attempt, image, &sources, mounts, host)?;
+            join_groups(&mut config, &volumes.groups);
             share_users(&mut config, &self.sandbox.config);
             if let Some(target) = &target {
                 share_processes(&mut config, target);

@@ -11,8 +11,8 @@ use super::same_cause::is_same_cause;
 use super::{Outcome, Work};
 use crate::pod::{PodEvents, WaitingReason};
 use crate::status::timeline::TimelineStep;
-use crate::status::{Activity, PodFacts, StatusCache, StatusHandle};
-use crate::types::{EventKind, PodEvent, PodRef, WallClock};
+use crate::status::{Activity, ContainerKill, PodFacts, StatusCache, StatusHandle};
+use crate::types::{ContainerId, EventKind, PodEvent, PodRef, WallClock};
 use crate::volume::VolumeProblem;
 
 /// Upstream's reason for any problem of a volume.
@@ -194,6 +194,18 @@ impl Reporter {
     /// Sends an event without suppressing repetitions.
     pub(super) fn announce(&self, container: Option<&str>, event: &PodEvent) {
         self.events.announce(container, event);
+    }
+
+    /// Announces that a container begins to be stopped, and records it.
+    pub(super) fn killing(&self, container: &str, id: &ContainerId, why: &str) {
+        let kill = ContainerKill {
+            container: container.to_owned(),
+            id: id.clone(),
+            at: self.now(),
+            why: why.to_owned(),
+        };
+        self.sinks().status_cache.killed(&self.pod().uid, kill);
+        self.announce(Some(container), &PodEvent::normal("Killing", why.to_owned()));
     }
 
     /// Sends each problem of the pod's volumes as an event.

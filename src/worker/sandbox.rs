@@ -1,5 +1,6 @@
 //! Creates the sandbox that a pod's containers run in. Does not decide when one is needed.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -14,7 +15,8 @@ use crate::cgroup::CgroupError;
 use crate::cri::wire::PodSandboxConfig;
 use crate::cri::{CriError, SandboxStatus};
 use crate::cri_config::{
-    self, ConfigError, DnsWarning, FilesError, IdRange, UserNamespaceError, isolate_users, pod_dns,
+    self, ConfigError, DnsWarning, FilesError, IdRange, UserNamespaceError, isolate_users,
+    join_sandbox_groups, pod_dns,
 };
 use crate::pod::AdmittedPod;
 use crate::pod::resources::tiny_memory_limits;
@@ -68,10 +70,14 @@ pub(super) fn with_memory_limits(pod: &AdmittedPod, error: &CriError) -> String 
 }
 
 impl Sandboxes<'_> {
-    /// Creates a sandbox and reads its status with its addresses.
-    pub(super) async fn create(&mut self, attempt: u32) -> Result<(PodSandbox, SandboxStatus), Retry> {
+    /// Creates a sandbox and reads its status with its addresses. `groups` are those of the pod's volumes.
+    pub(super) async fn create(
+        &mut self,
+        attempt: u32,
+        groups: &BTreeSet<i64>,
+    ) -> Result<(PodSandbox, SandboxStatus), Retry> {
         self.check_network().await?;
-        let config = self.config(attempt).await?;
+        let config = self.config(attempt, groups).await?;
         let handler = self.handler().await?;
         match self.run(config, &handler).await {
             Ok(sandbox) => {
@@ -88,9 +94,17 @@ impl Sandboxes<'_> {
 
     /// The configuration of the sandbox of this attempt. Reports why there is none, and what of the pod's DNS settings it leaves
     /// out.
-    pub(super) async fn config(&mut self, attempt: u32) -> Result<PodSandboxConfig, Retry> {
+    pub(super) async fn config(
+        &mut self,
+        attempt: u32,
+        groups: &BTreeSet<i64>,
+    ) -> Result<PodSandboxConfig, Retry> {
         match self.build_config(attempt).await {
-            Ok((config, warnings)) => {
+            Ok((mut config, warnings)) => {
+                // Upstream adds them to no other sandbox.
+                if self.pod.spec().security_context.is_some() {
+                    join_sandbox_groups(&mut config, groups);
+                }
                 for warning in warnings {
                     self.reporter.event(None, PodEvent::warning(warning.reason, warning.message));
                 }

@@ -86,7 +86,7 @@ impl<'a> Stopping<'a> {
         before: &[CancellationToken],
     ) -> Result<(), CriError> {
         let message = format!("Stopping container {}", container.name);
-        self.announce(&container.name, &message);
+        self.reporter.killing(&container.name, &container.id, &message);
         let hook = self.hook(&container.name, Some(container));
         let stop = |spent| async move {
             for earlier in before {
@@ -102,17 +102,13 @@ impl<'a> Stopping<'a> {
 
     /// Stops one container, after its preStop hook.
     pub(super) async fn container(self, stop: ContainerStop<'_>) -> Result<(), CriError> {
-        self.announce(stop.name, stop.message);
+        self.reporter.killing(stop.name, stop.id, stop.message);
         let ContainerStop { name, id, message: _, grace_seconds } = stop;
         let stop = |spent| async move {
             let grace = grace_seconds.saturating_sub(spent).max(MIN_STOP_SECONDS);
             self.context.runtime.service.stop_container(id, grace).await
         };
         self.after_pre_stop(self.hook(name, None), id, grace_seconds, stop).await
-    }
-
-    fn announce(self, name: &str, message: &str) {
-        self.reporter.announce(Some(name), &PodEvent::normal("Killing", message));
     }
 
     /// A container that has a preStop hook, and its hook: from its spec, or for a pod known only from the runtime from what was

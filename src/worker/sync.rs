@@ -279,7 +279,7 @@ impl PodSync<'_> {
                     return Ok(None);
                 }
                 let volumes = self.require_volumes().await?;
-                let config = self.sandboxes().config(kept_attempt(observed)).await?;
+                let config = self.sandboxes().config(kept_attempt(observed), &volumes.groups).await?;
                 self.state.reporter.facts.setup_error = None;
                 Ok(Some((PodSandbox { id: id.clone(), config, ips: observed.ips.clone() }, volumes)))
             }
@@ -292,7 +292,7 @@ impl PodSync<'_> {
                 let volumes = self.require_volumes().await?;
                 let metrics = &self.context.metrics.starts;
                 metrics.pod(self.has_users());
-                let created = self.sandboxes().create(*attempt).await;
+                let created = self.sandboxes().create(*attempt, &volumes.groups).await;
                 let (sandbox, status) = created.inspect_err(|_| metrics.pod_failed(self.has_users()))?;
                 self.state.reporter.facts.setup_error = None;
                 // Published now, as pulling images may take long.

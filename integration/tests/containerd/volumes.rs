@@ -247,15 +247,15 @@ async fn objects_of_files_serve_a_pod_and_change_with_them() {
     ]);
     let script = format!(
         "cat /data/old; echo; cat /secret/k; echo; stat -c '%a %g' /data/old; echo new > /data/f; \
-         cat /host/f; touch /host/x 2>/dev/null || echo read-only; echo end; {IDLE}"
+         cat /host/f; touch /host/x 2>/dev/null || echo read-only; id -G | grep -ow 4242; echo end; {IDLE}"
     );
     host.write_manifest("web.json", &manifest("web", &script, &volumes)).unwrap();
     wait_for_explanation(&daemon, "web", "configmap \"app\" not found").await;
 
     let volume = |name: &str, source: &str, claim: Value| {
         let spec = json!({source: {"path": disk}, "claimRef": claim});
-        json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec})
-            .to_string()
+        let meta = json!({"name": name, "annotations": {"pv.beta.kubernetes.io/gid": "4242"}});
+        json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": meta, "spec": spec}).to_string()
     };
     let claim = |name: &str, spec: Value| {
         let meta = json!({"name": name});
@@ -285,7 +285,7 @@ async fn objects_of_files_serve_a_pod_and_change_with_them() {
     let pod = wait_until_ready(&daemon, "web").await.unwrap();
     let log = wait_for_log(&host, &pod, "main", "end").await.unwrap();
     let shown: Vec<_> = log.lines().filter_map(|line| line.split(" F ").nth(1)).collect();
-    assert_eq!(shown, ["theirs", "s3cret", "664 3000", "new", "read-only", "end"], "{log}");
+    assert_eq!(shown, ["theirs", "s3cret", "664 3000", "new", "read-only", "4242", "end"], "{log}");
     let dir = pod_dir(&host, &uid(&pod));
     let file = dir.join("volumes/kubernetes.io~configmap/app/k");
     assert_eq!(fs::read_to_string(&file).unwrap(), "one");

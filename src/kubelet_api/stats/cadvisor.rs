@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use super::cadvisor_families::{FAMILIES, FamilyOf, Source};
-use super::exposition::{self, Family, Kind, epoch, number};
+use super::cadvisor_families::{FAMILIES, Source};
+use super::exposition::{self, Family, FamilyOf, Kind, epoch, number};
 use crate::stats::{
     CgroupUsage, Device, DeviceIo, DiskActivity, NetworkDevice, NodeFilesystem, NodeUsage, OtherBytes,
     PodUsage, UnitUsage,

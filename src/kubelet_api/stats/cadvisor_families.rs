@@ -2,8 +2,8 @@
 //! that are missing, with reasons.
 
 use super::cadvisor::Unit;
-use super::exposition::Kind::{self, Counter, Gauge};
-use super::exposition::{epoch, number, seconds};
+use super::exposition::Kind::{Counter, Gauge};
+use super::exposition::{FamilyOf, epoch, number, of, seconds};
 use crate::stats::{CgroupUsage, DeviceIo, DiskActivity, NetworkDevice};
 use crate::sys::FilesystemUsage;
 
@@ -36,19 +36,6 @@ pub(super) enum Source {
 /// A count of a disk.
 type OfDisk = fn(&DiskActivity) -> f64;
 
-/// A family.
-#[derive(Clone, Copy)]
-pub(super) struct FamilyOf {
-    pub(super) name: &'static str,
-    pub(super) help: &'static str,
-    pub(super) kind: Kind,
-    pub(super) source: Source,
-}
-
-const fn of(name: &'static str, kind: Kind, help: &'static str, source: Source) -> FamilyOf {
-    FamilyOf { name, help, kind, source }
-}
-
 /// Microseconds as seconds.
 fn from_micros(micros: u64) -> f64 {
     number(micros) / 1e6
@@ -70,7 +57,7 @@ fn with_quota(usage: &CgroupUsage, value: f64) -> Option<f64> {
 }
 
 /// All families.
-pub(super) const FAMILIES: [FamilyOf; 77] = [
+pub(super) const FAMILIES: [FamilyOf<Source>; 77] = [
     of("container_blkio_device_usage_total", Counter, "Blkio Device bytes usage", Source::Operations),
     of(
         "container_cpu_cfs_burst_periods_total",

@@ -23,6 +23,25 @@ impl Kind {
     }
 }
 
+/// A row of a table of families: what is said of one, and where its values are.
+#[derive(Clone, Copy)]
+pub(super) struct FamilyOf<S> {
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    pub(super) help: &'static str,
+    pub(super) source: S,
+}
+
+/// The row of a family.
+pub(super) const fn of<S: Copy>(
+    name: &'static str,
+    kind: Kind,
+    help: &'static str,
+    source: S,
+) -> FamilyOf<S> {
+    FamilyOf { name, kind, help, source }
+}
+
 /// Samples of one name. Nothing is written of a family without samples.
 pub(super) struct Family<'a> {
     text: &'a mut String,

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use std::{fmt, io};
 
+use http::Uri;
 use hyper_util::rt::TokioIo;
 use opentelemetry::trace::TracerProvider;
 use opentelemetry::{Context, InstrumentationScope, KeyValue};
@@ -17,12 +18,14 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::resource::EnvResourceDetector;
 use opentelemetry_sdk::trace::{Sampler, SdkTracer, SdkTracerProvider, Span, SpanData, SpanProcessor};
-use tokio::net::UnixStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tonic::transport::{Channel, Endpoint};
+use tower::BoxError;
+use tower::util::BoxService;
 
 use super::span::record_with;
 use super::{Collector, TraceSettings};
@@ -43,6 +46,10 @@ const LAST_TIMEOUT: Duration = Duration::from_secs(1);
 const SERVICE: &str = "kubelet";
 /// Who records the spans.
 const SCOPE: &str = "hostlet";
+
+/// Makes a TCP connection to the host and port of a URI. Resolving a name must not take threads that others need: a collector whose name
+/// server does not answer is tried again and again.
+pub type CollectorDialer = BoxService<Uri, TokioIo<TcpStream>, BoxError>;
 
 /// Takes the spans that ended.
 struct Queue {
@@ -87,8 +94,8 @@ pub struct TraceExporter {
 
 impl TraceExporter {
     /// Lets spans be recorded from now on. `host` is the name of this host. Connects with the first span.
-    pub fn start(settings: &TraceSettings, host: &str, metrics: &Metrics) -> Self {
-        let (tracer, exporter) = Self::new(settings, host);
+    pub fn start(settings: &TraceSettings, host: &str, dialer: CollectorDialer, metrics: &Metrics) -> Self {
+        let (tracer, exporter) = Self::new(settings, host, dialer);
         let dropped = exporter.dropped.clone();
         metrics.register_counter(
             "hostlet_trace_spans_dropped",
@@ -99,7 +106,7 @@ impl TraceExporter {
         exporter
     }
 
-    pub(super) fn new(settings: &TraceSettings, host: &str) -> (SdkTracer, Self) {
+    pub(super) fn new(settings: &TraceSettings, host: &str, dialer: CollectorDialer) -> (SdkTracer, Self) {
         let (queue, spans) = mpsc::channel(QUEUE);
         let dropped: Arc<AtomicU64> = Arc::default();
         let rate = f64::from(settings.per_million) / 1_000_000.0;
@@ -116,7 +123,7 @@ impl TraceExporter {
         let exporter = Self {
             spans,
             dropped,
-            client: TraceServiceClient::new(connect(&settings.collector)),
+            client: TraceServiceClient::new(connect(&settings.collector, dialer)),
             resource: ResourceAttributesWithSchema::from(&resource),
             has_failed: false,
         };
@@ -197,9 +204,11 @@ async fn collect(spans: &mut mpsc::Receiver<SpanData>, batch: &mut Vec<SpanData>
 }
 
 /// A connection that is made with the first request, and again after each loss.
-fn connect(collector: &Collector) -> Channel {
+fn connect(collector: &Collector, dialer: CollectorDialer) -> Channel {
     match collector {
-        Collector::Tcp(uri) => Endpoint::from(uri.clone()).connect_timeout(TIMEOUT).connect_lazy(),
+        Collector::Tcp(uri) => {
+            Endpoint::from(uri.clone()).connect_timeout(TIMEOUT).connect_with_connector_lazy(dialer)
+        }
         Collector::Unix(path) => {
             let path = path.clone();
             // The URI is never dialed: the connector connects to the socket.

@@ -1,8 +1,11 @@
 //! Spans arrive at a collector, or are dropped without delaying anybody.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures::stream;
+use http::Uri;
+use hyper_util::rt::TokioIo;
 use opentelemetry::trace::Tracer;
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
     TraceService, TraceServiceServer,
@@ -11,15 +14,16 @@ use opentelemetry_proto::tonic::collector::trace::v1::{
     ExportTraceServiceRequest, ExportTraceServiceResponse,
 };
 use tempfile::TempDir;
-use tokio::net::UnixListener;
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status};
+use tower::{BoxError, ServiceExt, service_fn};
 
-use super::{Collector, TraceExporter, TraceSettings};
+use super::{Collector, CollectorDialer, TraceExporter, TraceSettings};
 
 /// Limit of a wait.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -38,26 +42,48 @@ impl TraceService for Received {
     }
 }
 
+/// Connects to this address, whatever is dialed.
+fn dialer_to(address: SocketAddr) -> CollectorDialer {
+    let dial =
+        move |_: Uri| async move { Ok::<_, BoxError>(TokioIo::new(TcpStream::connect(address).await?)) };
+    service_fn(dial).boxed()
+}
+
+/// A dialer that nothing uses.
+fn unused() -> CollectorDialer {
+    service_fn(|_: Uri| async { Err(BoxError::from("nothing is dialed over TCP")) }).boxed()
+}
+
 struct Bench {
     dir: TempDir,
+    tcp: SocketAddr,
     tasks: JoinSet<()>,
     received: mpsc::Receiver<ExportTraceServiceRequest>,
     cancel: CancellationToken,
 }
 
 impl Bench {
-    fn new() -> Self {
+    /// A collector at a Unix socket and at a port.
+    async fn new() -> Self {
         let dir = TempDir::new().unwrap();
         let (sender, received) = mpsc::channel(16);
-        let listener = UnixListener::bind(dir.path().join("otel")).unwrap();
-        let server = Server::builder().add_service(TraceServiceServer::new(Received(sender)));
+        let unix = UnixListener::bind(dir.path().join("otel")).unwrap();
+        let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = tcp.local_addr().unwrap();
         let mut tasks = JoinSet::new();
-        let incoming = stream::unfold(listener, |listener| async move {
+        let server = || Server::builder().add_service(TraceServiceServer::new(Received(sender.clone())));
+        let (on_unix, on_tcp) = (server(), server());
+        let incoming = stream::unfold(unix, |listener| async move {
             let accepted = listener.accept().await.map(|(connection, _)| connection);
             Some((accepted, listener))
         });
-        tasks.spawn(async move { server.serve_with_incoming(incoming).await.unwrap() });
-        Self { dir, tasks, received, cancel: CancellationToken::new() }
+        tasks.spawn(async move { on_unix.serve_with_incoming(incoming).await.unwrap() });
+        let incoming = stream::unfold(tcp, |listener| async move {
+            let accepted = listener.accept().await.map(|(connection, _)| connection);
+            Some((accepted, listener))
+        });
+        tasks.spawn(async move { on_tcp.serve_with_incoming(incoming).await.unwrap() });
+        Self { dir, tcp: address, tasks, received, cancel: CancellationToken::new() }
     }
 
     fn settings(&self, per_million: u32) -> TraceSettings {
@@ -78,8 +104,8 @@ impl Bench {
 
 #[tokio::test]
 async fn spans_are_sent_together_and_the_last_ones_when_the_daemon_ends() {
-    let mut bench = Bench::new();
-    let (tracer, exporter) = TraceExporter::new(&bench.settings(1_000_000), "host1");
+    let mut bench = Bench::new().await;
+    let (tracer, exporter) = TraceExporter::new(&bench.settings(1_000_000), "host1", unused());
     for name in ["a", "b"] {
         drop(tracer.start(name));
     }
@@ -93,9 +119,20 @@ async fn spans_are_sent_together_and_the_last_ones_when_the_daemon_ends() {
 }
 
 #[tokio::test]
+async fn the_name_of_a_collector_is_resolved_by_the_given_dialer() {
+    let mut bench = Bench::new().await;
+    let collector = "collector.invalid:4317".parse().unwrap();
+    let settings = TraceSettings { collector, per_million: 1_000_000 };
+    let (tracer, exporter) = TraceExporter::new(&settings, "host1", dialer_to(bench.tcp));
+    drop(tracer.start("a"));
+    bench.tasks.spawn(exporter.run(bench.cancel.clone()));
+    assert_eq!(bench.next().await.0, ["a"]);
+}
+
+#[tokio::test]
 async fn nothing_is_recorded_of_traces_that_are_not_sampled() {
-    let bench = Bench::new();
-    let (tracer, mut exporter) = TraceExporter::new(&bench.settings(0), "host1");
+    let bench = Bench::new().await;
+    let (tracer, mut exporter) = TraceExporter::new(&bench.settings(0), "host1", unused());
     drop(tracer.start("a"));
     assert!(exporter.spans.try_recv().is_err());
 }
@@ -104,7 +141,7 @@ async fn nothing_is_recorded_of_traces_that_are_not_sampled() {
 async fn without_a_collector_spans_are_dropped_and_counted() {
     let missing = Collector::Unix("/nonexistent/otel".into());
     let (tracer, exporter) =
-        TraceExporter::new(&TraceSettings { collector: missing, per_million: 1_000_000 }, "host1");
+        TraceExporter::new(&TraceSettings { collector: missing, per_million: 1_000_000 }, "host1", unused());
     let dropped = exporter.dropped.clone();
     let count = || dropped.load(std::sync::atomic::Ordering::Relaxed);
     for _ in 0..3000 {

@@ -9,6 +9,6 @@ mod settings;
 mod span;
 
 pub use collector::{Collector, CollectorError};
-pub use exporter::TraceExporter;
+pub use exporter::{CollectorDialer, TraceExporter};
 pub use settings::TraceSettings;
 pub use span::{Span, in_present_span, record};

@@ -1,5 +1,7 @@
 //! Volumes behind PersistentVolumeClaims: those of the types hostPath, local and nfs. Pure.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::core::v1::{
     LocalVolumeSource, PersistentVolume, PersistentVolumeClaimVolumeSource, PersistentVolumeSpec,
 };
@@ -46,6 +48,18 @@ pub(in crate::volume) fn desired(
     }
 }
 
+/// The groups that the annotations of PersistentVolumes give to the pod's processes. As upstream, what is no number gives none.
+pub(in crate::volume) fn groups(context: &Context<'_>) -> BTreeSet<i64> {
+    let volumes = context.pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let claims = volumes.filter_map(|volume| volume.persistent_volume_claim.as_ref());
+    let group = |claim: &PersistentVolumeClaimVolumeSource| {
+        let state = context.snapshot.claims.get(&claim.claim_name)?;
+        let ClaimState::Bound(volume) = state else { return None };
+        volume.metadata.annotations.as_ref()?.get(GROUP)?.parse().ok()
+    };
+    claims.filter_map(group).collect()
+}
+
 fn behind(name: &str, volume: &PersistentVolume, read_only: bool, context: &Context<'_>) -> DesiredVolume {
     let none = PersistentVolumeSpec::default();
     let spec = volume.spec.as_ref().unwrap_or(&none);
@@ -64,13 +78,6 @@ fn behind(name: &str, volume: &PersistentVolume, read_only: bool, context: &Cont
     let is_known = spec.host_path.is_some() || spec.local.is_some() || spec.nfs.is_some();
     if is_known && !is_here {
         return failed(VolumeStep::NodeAffinity, "no matching NodeSelectorTerms".to_owned());
-    }
-    // Without it the pod would run and could not access its files.
-    if volume.metadata.annotations.iter().flatten().any(|(key, _)| key == GROUP) {
-        let cause = format!(
-            "hostlet does not support the annotation {GROUP}; remove it, and set securityContext.supplementalGroups of the pod"
-        );
-        return failed(VolumeStep::SetUp, cause);
     }
     let external = External {
         kind: Kind::Nfs,

@@ -46,16 +46,25 @@ fn problem(spec: Value) -> String {
 }
 
 #[test]
-fn a_group_by_annotation_is_rejected_with_a_remedy() {
-    let ClaimState::Bound(volume) = bound(json!({"hostPath": {"path": "/srv"}})) else { panic!() };
-    let mut volume = (*volume).clone();
-    volume.metadata.annotations = Some([(GROUP.to_owned(), "2000".to_owned())].into());
-    match of(Pod::new(json!({})), ClaimState::Bound(Arc::new(volume)), false) {
-        DesiredVolume::Invalid(problem) => {
-            assert!(problem.to_string().contains("supplementalGroups"), "{problem}")
-        }
-        other => panic!("{other:?}"),
-    }
+fn annotations_give_the_pods_processes_their_groups() {
+    let with = |group: &str| {
+        let ClaimState::Bound(volume) = bound(json!({"nfs": {"server": "s", "path": "/"}})) else { panic!() };
+        let mut volume = (*volume).clone();
+        volume.metadata.annotations = Some([(GROUP.to_owned(), group.to_owned())].into());
+        ClaimState::Bound(Arc::new(volume))
+    };
+    let volume = |claim: &str| json!({"name": claim, "persistentVolumeClaim": {"claimName": claim}});
+    let all = ["a", "b", "same", "none", "no-number", "pending"];
+    let pod = Pod::new(json!({"volumes": all.map(volume)}))
+        .claims("a", with("2000"))
+        .claims("b", with("1000"))
+        .claims("same", with("2000"))
+        .claims("none", bound(json!({"hostPath": {"path": "/srv"}})))
+        .claims("no-number", with("2000,3000"))
+        .claims("pending", ClaimState::Pending)
+        .claims("of-another-pod", with("4000"));
+    assert_eq!(groups(&pod.context()), [1000, 2000].into());
+    assert!(matches!(of(Pod::new(json!({})), with("2000"), false), DesiredVolume::External(_)));
 }
 
 #[test]

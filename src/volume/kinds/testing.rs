@@ -58,14 +58,17 @@ impl Pod {
         let mut volume = source;
         volume["name"] = json!("v");
         let volume: api::Volume = serde_json::from_value(volume).unwrap();
-        let context = Context {
+        desired(&volume, &self.context())
+    }
+
+    pub(super) fn context(&self) -> Context<'_> {
+        Context {
             pod: &self.pod,
             memory_limit: self.memory_limit,
             node: &NODE,
             labels: &self.labels,
             snapshot: &self.snapshot,
-        };
-        desired(&volume, &context)
+        }
     }
 
     /// The files of that volume.
