@@ -1,5 +1,6 @@
 //! Gathers the facts of a host. Thin: reads and asks, decides nothing, changes nothing.
 
+mod configuration;
 mod credentials;
 mod machine;
 mod network;
@@ -12,8 +13,8 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use tokio::net::UnixStream;
 
-use super::facts::{Configuration, Facts, wanted_ports};
-use crate::config::{ConfigErrors, KubeletFlags, Loaded, load};
+use super::facts::{Facts, wanted_ports};
+use crate::config::{ConfigErrors, KubeletFlags};
 use crate::ownership::History;
 use crate::sys::root_check;
 
@@ -30,23 +31,7 @@ pub struct Place {
 
 /// Gathers everything. Fails only if not even the defaults are a configuration.
 pub async fn gather(place: &Place) -> Result<Facts, ConfigErrors> {
-    let loaded = load(&place.flags, &place.hostname);
-    let (loaded, errors) = match loaded {
-        Ok(loaded) => (loaded, Vec::new()),
-        Err(errors) => {
-            let mut flags = KubeletFlags::default();
-            flags.process.root_dir.clone_from(&place.flags.process.root_dir);
-            (load(&flags, &place.hostname)?, errors.to_string().lines().map(str::to_owned).collect())
-        }
-    };
-    let Loaded { config, warnings, .. } = loaded;
-    let missing_manifests = config.sources.static_pod_path.clone().filter(|path| !path.exists());
-    let configuration = Configuration {
-        file: place.flags.process.config.clone(),
-        errors,
-        warnings: warnings.iter().map(ToString::to_string).collect(),
-        missing_manifests,
-    };
+    let (config, configuration) = configuration::configuration(place)?;
     let mut asked = runtime::ask(place, &config).await;
     let is_root = root_check().is_ok();
     // It may be a copy of this program that is called kubelet.
