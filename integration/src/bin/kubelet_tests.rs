@@ -1,7 +1,7 @@
 //! Runs Kubernetes' own tests of a kubelet (`test/e2e_node`) on a host with containerd; the suite starts an API server and the kubelet
 //! under test itself, in places that nobody can choose. `integration/kubelet_tests.sh` builds what it needs, gives it these places in
 //! namespaces of its own, and runs it there. `--judge DIRECTORY` only judges the report of specs that ran elsewhere: in a virtual machine
-//! (`integration/vm/kubelet_tests.sh`).
+//! (`integration/vm/e2e_node.sh`).
 
 use std::env;
 use std::fs;
