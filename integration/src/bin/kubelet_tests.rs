@@ -7,8 +7,10 @@ use std::env;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
+use hostlet_integration::FakeLogind;
 use hostlet_integration::cluster::{Agent, E2eImages, kubernetes_program};
 use hostlet_integration::ginkgo::{Options, Suite, oom_scores};
 use hostlet_integration::real::RealHost;
@@ -20,6 +22,8 @@ const SPECS: &str = "!(Feature: containsAny OffByDefault)";
 const BY_DEFAULT: &str = "NodeConformance && !Serial && !Slow && !Disruptive";
 /// How many run at once. They mostly wait.
 const PARALLEL: usize = 8;
+/// What logind would delay a shutdown for: more than any spec asks of it, so that no configuration of it is written.
+const DELAY: Duration = Duration::from_hours(1);
 /// The stand-ins for systemd's programs, in the source tree.
 const SYSTEMD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/kubelet_tests");
 
@@ -35,8 +39,15 @@ async fn main() -> Result<()> {
     symlink(host.socket(), "/run/containerd/containerd.sock").context("linking containerd's socket")?;
     let images = E2eImages::serve(&host).await?;
     images.pull(&host).await?;
-    let outcome = suite(&host, &options)?.run(&options);
-    drop(images);
+    let logind = FakeLogind::start(DELAY).await?;
+    if Agent::chosen()? == Agent::Hostlet {
+        // The stock kubelet believes whoever sends a signal.
+        logind.obey_signals()?;
+    }
+    let mut suite = suite(&host, &options)?;
+    suite.ginkgo.env("DBUS_SYSTEM_BUS_ADDRESS", logind.address());
+    let outcome = suite.run(&options);
+    drop((images, logind));
     outcome
 }
 
