@@ -168,8 +168,8 @@ impl FakeLogind {
         let signals = MessageIterator::for_match_rule(&*rule, &listener, None).context("listening")?;
         thread::spawn(move || {
             for signal in signals.flatten() {
-                let is_own =
-                    signal.header().sender().map(|name| name.as_str()) == connection.unique_name().map(|name| name.as_str());
+                let is_own = signal.header().sender().map(|name| name.as_str())
+                    == connection.unique_name().map(|name| name.as_str());
                 let Ok(is_preparing) = signal.body().deserialize::<bool>() else { continue };
                 if !is_own && prepare(&connection, &state, is_preparing).is_err() {
                     return;
