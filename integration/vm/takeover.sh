@@ -78,16 +78,13 @@ spec:
 YAML
 }
 
-# What must be the same with every kubelet: the pods with their containers, and since when they are ready.
+# What must be the same with every kubelet: the pod with its containers, and since when it is ready.
 keeper_state() {
-  local pod
-  for pod in keeper static-vm; do
-    kubeadm_kubectl get pod "$pod" -o json | jq -r '[.metadata.name, .metadata.uid, .status.phase, .status.podIP, .status.startTime,
-      (.status.conditions[] | select(.type == "Ready") | .status, .lastTransitionTime),
-      (.status.initContainerStatuses // [] | .[] | .containerID, .restartCount),
-      (.status.containerStatuses[] | .containerID, .restartCount)] | join(" ")'
-  done
-  node_containers
+  kubeadm_kubectl get pod keeper -o json | jq -r '[.metadata.uid, .status.phase, .status.podIP, .status.startTime,
+    (.status.conditions[] | select(.type == "Ready") | .status, .lastTransitionTime),
+    (.status.initContainerStatuses[] | .containerID, .restartCount),
+    (.status.containerStatuses[] | .containerID, .restartCount)] | join(" ")'
+  node_containers | grep '^keeper '
 }
 
 # A file of the container of the pod keeper. usage: keeper_file PATH
@@ -100,10 +97,13 @@ keeper_file() {
 keeper_is_kept() {
   # Two rounds of the node's status and of the probes.
   sleep 25
-  same "the pods with $1" "$2" "$(keeper_state)"
+  same "the pod with $1" "$2" "$(keeper_state)"
   same "the volumes with $1" "once disk memory $3" \
     "$(for file in /disk/once /disk/word /memory/word /word/word; do keeper_file "$file"; done | xargs)"
-  kubeadm_kubectl wait --for=condition=Ready node/vm --timeout=60s >/dev/null || vm_fail "the node is not ready with $1"
+  # A static pod starts again: its UID, a hash, is another one with another kubelet.
+  kubeadm_kubectl wait --for=condition=Ready node/vm pod/static-vm --timeout=60s >/dev/null ||
+    vm_fail "the node or the static pod is not ready with $1"
+  same "the containers of the static pod with $1" 2 "$(node_containers | grep -c '^static-vm ')"
 }
 
 # Changes the Secret, which a kubelet that has the pod's volumes shows. usage: keeper_is_told WORD

@@ -4,7 +4,7 @@
 NODE_KUBECONFIG=/etc/kubernetes/kubelet.conf
 
 # Starts it once with the permission to take over the pods of the runtime, which the stock kubelet started: those that the API server
-# or a manifest names keep running, and the stock kubelet left no others. A later start is no first one.
+# names keep running, static pods start again, and the stock kubelet left no others. A later start is no first one.
 # usage: take_over SYSTEMCTL      The command that restarts a unit
 take_over() {
   directory=/run/systemd/system/kubelet.service.d
