@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Tests the deb and hostlet as a systemd service in virtual machines: installation, restarts, upgrades, reboots, power cuts, the
-# watchdog, cgroup v2, a shutdown, removal, kubeadm join. Uses QEMU, with KVM where that works. One VM is made and hostlet is
-# installed in it; each scenario goes on with a copy of that. They have no network, except that of the cluster to join.
+# watchdog, cgroup v2, a shutdown, removal, kubeadm join, the place of a stock kubelet, Kubernetes' own tests. Uses QEMU, with KVM where
+# that works. One VM is made and hostlet is installed in it; each scenario goes on with a copy of that. They have no network, except that of
+# the cluster to join.
 #
 # usage: sudo integration/vm.sh [SCENARIO...]     all scenarios, or these
 #        sudo integration/vm.sh --quick           some of them, within a few minutes
@@ -9,7 +10,8 @@
 #
 # HOSTLET_BIN=PATH takes a hostlet that is built already, HOSTLET_PACKAGES=DIR debs: those of revision 1 in DIR/1, of 2 in DIR/2.
 # HOSTLET_VM_SUITE names the Debian release in the VM (default: that of this host's C library). HOSTLET_VM_POWER_CUTS is the
-# number of power cuts (10).
+# number of power cuts (10). HOSTLET_TEST_KUBELET=stock runs the scenario e2e_node with the stock kubelet, for comparison;
+# HOSTLET_VM_FOCUS is a regular expression that selects other specs for it.
 set -euo pipefail
 
 here=$(dirname "${BASH_SOURCE[0]}")
@@ -19,6 +21,8 @@ here=$(dirname "${BASH_SOURCE[0]}")
 . "$here/lib/packages.sh"
 # shellcheck source=integration/lib/images.sh
 . "$here/lib/images.sh"
+# shellcheck source=integration/lib/e2e_images.sh
+. "$here/lib/e2e_images.sh"
 # shellcheck source=integration/lib/containerd.sh
 . "$here/lib/containerd.sh"
 # shellcheck source=integration/lib/containerd2.sh
@@ -41,12 +45,22 @@ here=$(dirname "${BASH_SOURCE[0]}")
 . "$here/vm/node.sh"
 # shellcheck source=integration/vm/kubeadm.sh
 . "$here/vm/kubeadm.sh"
+# shellcheck source=integration/vm/takeover.sh
+. "$here/vm/takeover.sh"
 # shellcheck source=integration/vm/confinement.sh
 . "$here/vm/confinement.sh"
+# shellcheck source=integration/vm/e2e_node.sh
+. "$here/vm/e2e_node.sh"
 # shellcheck source=integration/vm/scenarios.sh
 . "$here/vm/scenarios.sh"
 
 QUICK=(install watchdog cgroups purge)
+
+# Builds all of the workspace at once, like the tests: another selection of packages would need another build.
+build_workspace() {
+  note "hostlet: cargo build"
+  (cd "$TOP" && as_builder cargo build --workspace --all-targets --locked --quiet) || die "hostlet did not build"
+}
 
 # Makes packages of two revisions, unless HOSTLET_PACKAGES has them.
 find_packages() {
@@ -57,9 +71,7 @@ find_packages() {
     VM_PACKAGES_DIR=$VM_SAVED/packages
     mkdir "$VM_PACKAGES_DIR"
     if [ -z "${HOSTLET_BIN:-}" ] || [ -z "${HOSTLET_MANUAL_BIN:-}" ]; then
-      note "hostlet: cargo build"
-      # All of the workspace at once, like the tests: another selection of packages would need another build.
-      (cd "$TOP" && as_builder cargo build --workspace --all-targets --locked --quiet) || die "hostlet did not build"
+      build_workspace
       export HOSTLET_BIN=${HOSTLET_BIN:-$(target_directory)/debug/hostlet}
       export HOSTLET_MANUAL_BIN=${HOSTLET_MANUAL_BIN:-$(target_directory)/debug/hostlet-manual}
     fi
@@ -78,9 +90,13 @@ find_packages() {
 
 # Makes the VM that scenarios begin with, in a directory of its own: Debian with hostlet installed and the host ready.
 prepare() {
-  local begin=$SECONDS payload=$VM_SAVED/payload
+  local begin payload=$VM_SAVED/payload name
   mkdir "$payload"
   node_payload "$payload"
+  for name in "${scenarios[@]}"; do
+    ! declare -F "payload_$name" >/dev/null || "payload_$name" "$payload"
+  done
+  begin=$SECONDS
   vm_create "$payload"
   vm_boot
   note "the VM booted after $((SECONDS - begin)) s"
@@ -128,12 +144,6 @@ export VM_SAVED
 trap 'vm_destroy; rm -rf "$VM_SAVED"' EXIT
 trap 'exit 130' INT TERM
 find_packages
-if [[ " ${scenarios[*]} " == *" kubeadm "* ]]; then build_kubernetes "${CONTROL_PLANE[@]}" kubectl kubeadm; fi
-if [[ " ${scenarios[*]} " == *" users "* ]]; then
-  go=$(go_program) || die "containerd and runc of the scenario users are built with Go (https://go.dev/dl/)"
-  build_containerd2 "$go"
-  build_runc "$go"
-fi
 vm_build_image
 say "installing hostlet in a VM"
 prepare

@@ -4,7 +4,7 @@
 
 E2E_REGISTRY=registry.k8s.io
 # What building them requires, besides the programs of the tests.
-# shellcheck disable=SC2034  # read by conformance.sh and kubelet_tests.sh
+# shellcheck disable=SC2034  # read by conformance.sh, kubelet_tests.sh and vm/e2e_node.sh
 E2E_IMAGE_PROGRAMS=(agnhost nnp sampledeviceplugin)
 
 # Makes the images, each as an OCI layout in DIRECTORY/NAME/TAG. Their tags are those that the tests name.
@@ -122,6 +122,16 @@ e2e_layouts() {
     printf '%s %s\n' "$name" "$tag"
   done
   rm "$archive" "$archive.digest"
+}
+
+# Makes an archive of an OCI layout, as `ctr images import` reads it.
+# usage: layout_archive LAYOUT REFERENCE ARCHIVE
+layout_archive() {
+  local layout=$1 reference=$2 archive=$3
+  jq -c --arg reference "$reference" '.manifests[0].annotations["io.containerd.image.name"] = $reference' "$layout/index.json" \
+    >"$layout/index"
+  mv "$layout/index" "$layout/index.json"
+  plain_tar -C "$layout" -cf "$archive" .
 }
 
 # Gives the image of an OCI layout a label with its name, which makes it another image than one with the same layers.

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd as StdFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -13,8 +14,8 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use parking_lot::Mutex;
 use tempfile::TempDir;
-use zbus::blocking::Connection;
 use zbus::blocking::connection::Builder;
+use zbus::blocking::{Connection, MessageIterator};
 use zbus::object_server::SignalEmitter;
 use zbus::zvariant::OwnedFd;
 
@@ -22,6 +23,7 @@ use crate::wait::{Look, wait_for};
 
 const SERVICE: &str = "org.freedesktop.login1";
 const PATH: &str = "/org/freedesktop/login1";
+const MANAGER: &str = "org.freedesktop.login1.Manager";
 const SYSTEMD: &str = "org.freedesktop.systemd1";
 const SYSTEMD_PATH: &str = "/org/freedesktop/systemd1";
 
@@ -154,12 +156,31 @@ impl FakeLogind {
 
     /// Sends `PrepareForShutdown`: a shutdown begins, or is cancelled.
     pub fn prepare(&self, is_preparing: bool) -> Result<()> {
-        self.state.lock().is_preparing = is_preparing;
-        let connection = self.connection.as_ref().context("the bus does not run")?;
-        let interface = format!("{SERVICE}.Manager");
-        connection
-            .emit_signal(None::<&str>, PATH, &*interface, "PrepareForShutdown", &(is_preparing,))
-            .context("sending a signal")
+        prepare(self.connection()?, &self.state, is_preparing)
+    }
+
+    /// Makes what anybody sends as `PrepareForShutdown` true, as long as the bus runs. Kubernetes' tests send it in logind's place, whose
+    /// state hostlet asks for.
+    pub fn obey_signals(&self) -> Result<()> {
+        let (connection, state) = (self.connection()?.clone(), self.state.clone());
+        let listener = Builder::address(self.address().as_str())?.build().context("connecting to the bus")?;
+        let rule = format!("type='signal',path='{PATH}',interface='{MANAGER}',member='PrepareForShutdown'");
+        let signals = MessageIterator::for_match_rule(&*rule, &listener, None).context("listening")?;
+        thread::spawn(move || {
+            for signal in signals.flatten() {
+                let is_own = signal.header().sender().map(|name| name.as_str())
+                    == connection.unique_name().map(|name| name.as_str());
+                let Ok(is_preparing) = signal.body().deserialize::<bool>() else { continue };
+                if !is_own && prepare(&connection, &state, is_preparing).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(())
+    }
+
+    fn connection(&self) -> Result<&Connection> {
+        self.connection.as_ref().context("the bus does not run")
     }
 
     /// Changes the state without a signal, as a reboot does.
@@ -203,6 +224,14 @@ impl Drop for FakeLogind {
         // A bus that is gone already needs no end.
         let _ = self.crash_bus();
     }
+}
+
+/// Sends `PrepareForShutdown`, for a state that has begun.
+fn prepare(connection: &Connection, state: &Mutex<State>, is_preparing: bool) -> Result<()> {
+    state.lock().is_preparing = is_preparing;
+    connection
+        .emit_signal(None::<&str>, PATH, MANAGER, "PrepareForShutdown", &(is_preparing,))
+        .context("sending a signal")
 }
 
 struct Manager(Arc<Mutex<State>>);

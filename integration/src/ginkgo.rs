@@ -1,4 +1,5 @@
-//! Runs Kubernetes' own tests under ginkgo, their framework, and judges its report beside a list of known failures.
+//! Runs Kubernetes' own tests under ginkgo, their framework, and judges its report, or one of a run elsewhere, beside a list of known
+//! failures.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -15,6 +16,8 @@ const MISSING: [&str; 6] =
     ["claims", "device plugins", "eviction", "image garbage collection", "resource managers", "swap"];
 /// In `ginkgo`'s notation.
 const TIME_LIMIT: &str = "3h";
+/// ginkgo's report in the directory of the reports.
+const REPORT: &str = "report.json";
 
 /// A spec that is expected to fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,15 +48,17 @@ pub struct Options {
     processes: usize,
     /// The directory of the reports, which exists.
     pub report: PathBuf,
+    /// Whether the report is there already, of specs that ran elsewhere.
+    pub is_made: bool,
 }
 
 impl Options {
-    /// Reads the command line. The reports are in the directory `report` of temporary files, unless it names another one; this many specs
-    /// run at once, unless it gives another number.
+    /// Reads the command line. The reports are in the directory `report` of temporary files, unless it names another one, or one with a
+    /// report to judge; this many specs run at once, unless it gives another number.
     pub fn read(report: &str, processes: usize) -> Result<Self> {
         let (mut known, mut focus, mut skip) = (None, None, None);
         let mut report = std::env::temp_dir().join(report);
-        let mut processes = processes;
+        let (mut processes, mut is_made) = (processes, false);
         let mut args = std::env::args().skip(1);
         while let Some(arg) = args.next() {
             let value = args.next().with_context(|| format!("{arg} needs a value"))?;
@@ -62,6 +67,7 @@ impl Options {
                 "--focus" => focus = Some(value),
                 "--skip" => skip = Some(value),
                 "--report" => report = value.into(),
+                "--judge" => (report, is_made) = (value.into(), true),
                 "--procs" => {
                     processes = value.parse().with_context(|| format!("--procs {value}: not a number"))?;
                 }
@@ -74,12 +80,26 @@ impl Options {
         // ginkgo runs the tests in another directory.
         let report = std::path::absolute(report).context("the directory of the report")?;
         fs::create_dir_all(&report).with_context(|| format!("creating {}", report.display()))?;
-        Ok(Self { known, focus, skip, processes, report })
+        Ok(Self { known, focus, skip, processes, report, is_made })
     }
 
     /// Whether the command line selects specs by their names.
     pub fn has_focus(&self) -> bool {
         self.focus.is_some()
+    }
+
+    /// Judges the report, prints a summary, and fails unless each spec passed that has to.
+    #[allow(clippy::print_stdout, reason = "the summary is the output of the programs that run a suite")]
+    pub fn judge(&self) -> Result<()> {
+        let agent = Agent::chosen()?;
+        let file = self.report.join(REPORT);
+        let report = fs::read_to_string(&file)
+            .with_context(|| format!("the tests made no report, {}; see their log there", file.display()))?;
+        let known: Vec<Known> = self.known.iter().filter(|known| known.concerns(agent)).cloned().collect();
+        let outcome = judge(&read_report(&report)?, &known);
+        print!("{}", outcome.summary(known.len(), &self.report));
+        ensure!(outcome.is_good(), "not every spec did what it has to");
+        Ok(())
     }
 }
 
@@ -111,16 +131,15 @@ pub struct Suite {
 }
 
 impl Suite {
-    /// Runs the specs, prints a summary, and fails unless each of them passed that has to.
-    #[allow(clippy::print_stdout, reason = "the summary is the output of the programs that run a suite")]
+    /// Runs the specs and judges their report.
+    #[allow(clippy::print_stdout, reason = "what runs is the output of the programs that run a suite")]
     pub fn run(mut self, options: &Options) -> Result<()> {
-        let agent = Agent::chosen()?;
-        let (json, log) = ("report.json", options.report.join("tests.log"));
-        let file = options.report.join(json);
+        let log = options.report.join("tests.log");
+        let file = options.report.join(REPORT);
         if file.exists() {
             fs::remove_file(&file).context("removing an old report")?;
         }
-        println!("running the specs with {agent:?}; their log: {}", log.display());
+        println!("running the specs with {:?}; their log: {}", Agent::chosen()?, log.display());
         let output = File::create(&log).with_context(|| format!("creating {}", log.display()))?;
         let second = output.try_clone().context("a second handle of a log")?;
         let command = &mut self.ginkgo;
@@ -133,17 +152,11 @@ impl Suite {
             "--silence-skips",
         ]);
         command.arg(format!("--output-dir={}", options.report.display()));
-        command.arg(format!("--json-report={json}")).arg("--junit-report=junit.xml");
+        command.arg(format!("--json-report={REPORT}")).arg("--junit-report=junit.xml");
         command.arg(&self.program).arg("--").args(&self.arguments);
         // It fails if a spec does; the report says more.
         command.stdout(output).stderr(second).status().with_context(|| format!("{command:?}"))?;
-        let report = fs::read_to_string(&file)
-            .with_context(|| format!("the tests made no report; see {}", log.display()))?;
-        let known: Vec<Known> = options.known.iter().filter(|known| known.concerns(agent)).cloned().collect();
-        let outcome = judge(&read_report(&report)?, &known);
-        print!("{}", outcome.summary(known.len(), &options.report));
-        ensure!(outcome.is_good(), "not every spec did what it has to");
-        Ok(())
+        options.judge()
     }
 }
 
@@ -401,6 +414,25 @@ mod tests {
             "LeafNodeType": "SynchronizedBeforeSuite", "State": "failed", "Failure": {"Message": "no nodes"}}]}]"#;
         let outcome = judge(&read_report(text).unwrap(), &[]);
         assert_eq!(outcome.failed[0].to_string(), "[SynchronizedBeforeSuite]\n    failed: no nodes");
+    }
+
+    #[test]
+    fn a_report_of_specs_that_ran_elsewhere_is_judged() {
+        let directory = tempfile::tempdir().unwrap();
+        let known = read_known("[sig-node] Pods b\n  here: a kernel\n").unwrap();
+        let report = directory.path().to_owned();
+        let options = Options { known, focus: None, skip: None, processes: 1, report, is_made: true };
+        assert!(options.judge().unwrap_err().to_string().contains("made no report"));
+        let write = |specs: [(&str, &str); 2]| {
+            let specs = specs.map(|(name, state)| {
+                json!({"ContainerHierarchyTexts": ["[sig-node] Pods"], "LeafNodeText": name, "LeafNodeType": "It", "State": state})
+            });
+            fs::write(directory.path().join(REPORT), json!([{"SpecReports": specs}]).to_string()).unwrap();
+        };
+        write([("a", "passed"), ("b", "failed")]);
+        options.judge().unwrap();
+        write([("a", "failed"), ("b", "passed")]);
+        options.judge().unwrap_err();
     }
 
     #[test]

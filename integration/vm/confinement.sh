@@ -65,6 +65,17 @@ pod_uid() { vm "hostlet pods $1 -o json | jq -r '.items[0].metadata.uid'"; }
 # The first of the host's IDs that a pod has, as hostlet recorded it. usage: first_id NAME
 first_id() { vm "jq -r '.uidMappings[0].hostId' /var/lib/kubelet/pods/$(pod_uid "$1")/userns"; }
 
+payload_users() { current_runtime "$1"; }
+
+# Collects a current containerd and runc. usage: current_runtime DIRECTORY
+current_runtime() {
+  local go
+  go=$(go_program) || die "containerd 2 and a current runc are built with Go (https://go.dev/dl/)"
+  build_containerd2 "$go"
+  build_runc "$go"
+  cp -r "$(containerd2_dir)" "$(runc_dir)/runc" "$1/"
+}
+
 # Replaces Debian's containerd and runc by current ones, and boots a kernel that maps the IDs of every volume.
 use_current_runtime() {
   vm "systemctl disable -q --now containerd.service hostlet.service; install -m 755 /payload/containerd-*/* /usr/bin/ &&

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# A control plane outside of the VM, in a network namespace that the VM reaches through QEMU's user network, and `kubeadm join` of
-# hostlet in the package hostlet-kubelet. Sourced after node.sh, kubernetes.sh, pki.sh and control_plane.sh.
+# A control plane outside of the VM, in a network namespace that the VM reaches through QEMU's user network, and `kubeadm join`; the
+# scenario of it with hostlet in the package hostlet-kubelet. Sourced after node.sh, kubernetes.sh, pki.sh and control_plane.sh.
 
 # Outside of QEMU's own network, 10.0.2.0/24.
 KUBEADM_ADDRESS=10.77.0.1
@@ -41,6 +41,11 @@ kubeadm_start() {
   KUBEADM_PIDS+=($!)
 }
 
+payload_kubeadm() {
+  build_kubernetes "${CONTROL_PLANE[@]}" kubectl kubeadm
+  cp "$(kubernetes_program kubeadm)" "$1/"
+}
+
 before_kubeadm() {
   local kubeadm
   kubeadm=$(kubernetes_program kubeadm)
@@ -76,7 +81,8 @@ before_kubeadm() {
 
 after_kubeadm() {
   local pid
-  for pid in "${KUBEADM_PIDS[@]}"; do kill "$pid" 2>/dev/null || true; done
+  # Without etcd, the API server would take minutes to stop.
+  for pid in "${KUBEADM_PIDS[@]}"; do kill -KILL "$pid" 2>/dev/null || true; done
   for pid in "${KUBEADM_PIDS[@]}"; do wait "$pid" 2>/dev/null || true; done
   [ -z "${VM_NETNS:-}" ] || ip netns del "$VM_NETNS"
   [ -z "${KUBEADM_DIR:-}" ] || rm -rf "$KUBEADM_DIR"
@@ -105,13 +111,14 @@ spec:
 YAML
 }
 
-scenario_kubeadm() {
-  local hash before
+# Installs kubeadm and joins the VM to the control plane, as a user does once its kubelet is installed.
+kubeadm_join() {
+  local hash
   # The saved VM's clock stood still, and certificates have times.
-  vm "date -s @$(date +%s) && ip link set eth0 up && ip addr add 10.0.2.15/24 dev eth0 && ip route add default via 10.0.2.2 &&
-    sysctl -q net.ipv4.ip_forward=1" >/dev/null
-  vm "install -m 755 /payload/kubeadm /usr/bin/kubeadm && apt-get install -y -qq /payload/1/hostlet-kubelet_*.deb" >/dev/null
-  # What the package kubeadm has.
+  vm "date -s @$(date +%s) && sysctl -q net.ipv4.ip_forward=1" >/dev/null
+  node_network
+  vm "install -m 755 /payload/kubeadm /usr/bin/kubeadm"
+  # What the package kubeadm has besides.
   vm "mkdir -p /usr/lib/systemd/system/kubelet.service.d && cat >/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf <<'INI'
 [Service]
 Environment=\"KUBELET_KUBECONFIG_ARGS=--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf --kubeconfig=/etc/kubernetes/kubelet.conf\"
@@ -125,8 +132,14 @@ systemctl daemon-reload"
   hash=$(openssl x509 -in "$KUBEADM_DIR/pki/ca.crt" -pubkey -noout | openssl pkey -pubin -outform der | sha256sum | cut -d' ' -f1)
   VM_RUN_LIMIT=300 vm "kubeadm join $KUBEADM_ADDRESS:6443 --token $BOOTSTRAP_TOKEN --discovery-token-ca-cert-hash sha256:$hash"
   wait_until 120 "the node is ready" kubeadm_kubectl wait --for=condition=Ready node/vm --timeout=2s || vm_fail "the node did not join"
-  same "the version" "v$KUBERNETES_VERSION" "$(kubeadm_kubectl get node vm -o 'jsonpath={.status.nodeInfo.kubeletVersion}')"
   wait_until 60 "a service account for pods" kubeadm_kubectl get serviceaccount default || vm_fail "no service account"
+}
+
+scenario_kubeadm() {
+  local before
+  vm "apt-get install -y -qq /payload/1/hostlet-kubelet_*.deb" >/dev/null
+  kubeadm_join
+  same "the version" "v$KUBERNETES_VERSION" "$(kubeadm_kubectl get node vm -o 'jsonpath={.status.nodeInfo.kubeletVersion}')"
   secret_pod >"$KUBEADM_DIR/pod.yaml"
   kubeadm_kubectl apply -f "$KUBEADM_DIR/pod.yaml" >/dev/null
   wait_until 120 "the pod is ready" kubeadm_kubectl wait --for=condition=Ready pod/reader --timeout=2s || vm_fail "the pod is not ready"

@@ -26,7 +26,7 @@ vm_create() {
   [ -n "$VM_IMAGE" ] || die "vm_build_image first"
   VM_DIR=$(mktemp -d "${TMPDIR:-/tmp}/hostlet-vm.XXXXXX")
   qemu-img create -q -f qcow2 -F raw -b "$VM_IMAGE/root.img" "$VM_DIR/root.qcow2"
-  mke2fs -q -t ext4 -d "$1" "$VM_DIR/payload.img" 512M >/dev/null
+  mke2fs -q -t ext4 -d "$1" "$VM_DIR/payload.img" "$(($(du -sm "$1" | cut -f1) * 11 / 10 + 64))M" >/dev/null
   vm_open_pipes
 }
 
@@ -142,6 +142,10 @@ vm_put() {
   new=$(dirname "$2")/.$(basename "$2")
   vm "mkdir -p '$(dirname "$2")' && base64 -d >'$new' <<<'$(base64 -w 0 "$1")' && mv '$new' '$2'"
 }
+
+# Copies a file out of the VM.
+# usage: vm_get PATH FILE
+vm_get() { vm "gzip -c '$1' | base64 -w 0" | base64 -d | gzip -d >"$2"; }
 
 # The identity of the present boot.
 vm_boot_id() { vm_try 2 "cat /proc/sys/kernel/random/boot_id"; }

@@ -3,13 +3,12 @@
 
 MANIFESTS=/etc/hostlet/manifests
 
-# Collects what the VM gets on its second disk: packages of two revisions, an image, and what single scenarios need.
+# Collects what the VM gets on its second disk for every scenario: packages of two revisions, and an image. payload_NAME adds what the
+# scenario NAME needs besides.
 node_payload() {
   local dir=$1 revision
   build_images "$dir/images"
   rm -f "$dir"/images/*.digest "$dir/images/.lock" "$dir/images/pause.tar"
-  ! kubernetes_program kubeadm >/dev/null || cp "$(kubernetes_program kubeadm)" "$dir/"
-  ! [ -x "$(runc_dir)/runc" ] || cp -r "$(containerd2_dir)" "$(runc_dir)/runc" "$dir/"
   for revision in 1 2; do
     mkdir "$dir/$revision"
     cp "$VM_PACKAGES_DIR/$revision"/*.deb "$dir/$revision/"
@@ -21,6 +20,18 @@ node_install() {
   vm "apt-get install -y -qq /payload/1/hostlet_*.deb"
   vm "hostlet doctor --fix"
   vm "cp /payload/images/busybox.tar /usr/share/hostlet/images/"
+}
+
+# Gives the VM its address in QEMU's user network and a default route, for programs that look for the address of the host.
+node_network() {
+  vm "ip link set eth0 up && ip addr add 10.0.2.15/24 dev eth0 && ip route add default via 10.0.2.2" >/dev/null
+}
+
+# Has containerd use systemd's cgroups, as the Kubernetes documentation recommends.
+# usage: node_systemd_cgroups [UNIT...]      the units to restart with it
+node_systemd_cgroups() {
+  vm "containerd config default | sed 's/SystemdCgroup = false/SystemdCgroup = true/; s,/opt/cni/bin,/usr/lib/cni,' \
+    >/etc/containerd/config.toml && systemctl restart containerd.service $*"
 }
 
 # Adds lines to the KubeletConfiguration of the package.

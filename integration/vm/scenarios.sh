@@ -21,8 +21,10 @@ shutdown   a reboot ends the pods in order of their priority, and waits for them
 purge      apt remove leaves pods running, apt purge ends and deletes them, and nothing of a stock kubelet's
 power      power cuts while pods start: everything comes back once
 kubeadm    kubeadm join, with the package hostlet-kubelet, to a control plane outside of the VM; a pod with a Secret
+takeover   hostlet-kubelet takes the place of the stock kubelet of a node and gives it back: the same containers and volumes
 disk       a full disk, freed again
 memory     pods that allocate without limit do not kill the daemon
+e2e_node   Kubernetes' own tests of a kubelet: the specs that need systemd, cgroup v2 or a current runc, or restart containerd
 LIST
 }
 
@@ -215,9 +217,7 @@ scenario_cgroups() {
     "$(vm "cd /sys/fs/cgroup/kubepods/pod* && echo \$(cat memory.max) \$(find . -mindepth 1 -maxdepth 1 -type d | wc -l)")"
   vm "rm $MANIFESTS/whole.yaml"
   vm_until 60 "the pod is gone" "[ -z \"\$(hostlet pods -o json | jq -r '.items[]')\" ]"
-  # The systemd driver, which the Kubernetes documentation recommends.
-  vm "containerd config default | sed 's/SystemdCgroup = false/SystemdCgroup = true/; s,/opt/cni/bin,/usr/lib/cni,' \
-    >/etc/containerd/config.toml && systemctl restart containerd.service hostlet.service"
+  node_systemd_cgroups hostlet.service
   sleeper best | node_manifest best
   sleeper burst '{requests: {cpu: 100m, memory: 32Mi}, limits: {memory: 64Mi}}' | node_manifest burst
   sleeper whole '{requests: {cpu: 200m, memory: 64Mi}, limits: {cpu: 200m, memory: 64Mi}}' | node_manifest whole

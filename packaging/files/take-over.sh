@@ -8,8 +8,8 @@ PERMISSION=/run/systemd/system/kubelet.service.d/zz-hostlet-take-over.conf
 REMOVED=/var/lib/hostlet/kubelet-removed
 
 # Starts it with the permission to take over the pods of the runtime, which the stock kubelet started: those that the API server
-# or a manifest names keep running, and the stock kubelet left no others. Once it has, no start is a first one, and the permission is
-# needed no more. Until then it stays, for systemd's next tries and for a person's.
+# names keep running, static pods start again, and the stock kubelet left no others. Once it has, no start is a first one, and the
+# permission is needed no more. Until then it stays, for systemd's next tries and for a person's.
 # usage: take_over SYSTEMCTL      The command that restarts a unit
 take_over() {
   command=$(unit_command kubelet.service)

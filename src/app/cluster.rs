@@ -376,8 +376,8 @@ mod tests {
         };
         let cluster = Cluster::new(&joined, "node1").unwrap();
         let (events, cancel) = (cluster.pod_events(), CancellationToken::new());
-        let Cluster { keeper, client, node_client, reviews, sink, .. } = cluster;
-        tasks.spawn(keeper.run(cancel.clone()));
+        let Cluster { credentials, client, node_client, reviews, sink, .. } = cluster;
+        tasks.spawn(credentials.run(cancel.clone()));
         tasks.spawn(sink.run(QuietPeriod::default(), cancel));
 
         for n in 0..=BURST {

@@ -1,5 +1,5 @@
-//! The identity of static pods: namespace, name, UID and annotations, equal to the stock kubelet's for equal content, so that
-//! running pods survive a switch to hostlet. No I/O.
+//! The identity of static pods: namespace, name, UID and annotations. All are the stock kubelet's, but for a UID that is made of the
+//! content: there it is the hash of how a version of it prints its own structures. No I/O.
 
 use std::path::Path;
 

@@ -1,13 +1,16 @@
 //! Runs Kubernetes' own tests of a kubelet (`test/e2e_node`) on a host with containerd; the suite starts an API server and the kubelet
 //! under test itself, in places that nobody can choose. `integration/kubelet_tests.sh` builds what it needs, gives it these places in
-//! namespaces of its own, and runs it there.
+//! namespaces of its own, and runs it there. `--judge DIRECTORY` only judges the report of specs that ran elsewhere: in a virtual machine
+//! (`integration/vm/e2e_node.sh`).
 
 use std::env;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
+use hostlet_integration::FakeLogind;
 use hostlet_integration::cluster::{Agent, E2eImages, kubernetes_program};
 use hostlet_integration::ginkgo::{Options, Suite, oom_scores};
 use hostlet_integration::real::RealHost;
@@ -19,20 +22,32 @@ const SPECS: &str = "!(Feature: containsAny OffByDefault)";
 const BY_DEFAULT: &str = "NodeConformance && !Serial && !Slow && !Disruptive";
 /// How many run at once. They mostly wait.
 const PARALLEL: usize = 8;
+/// What logind would delay a shutdown for: more than any spec asks of it, so that no configuration of it is written.
+const DELAY: Duration = Duration::from_hours(1);
 /// The stand-ins for systemd's programs, in the source tree.
 const SYSTEMD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/kubelet_tests");
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
     let options = Options::read("hostlet-kubelet-tests", PARALLEL)?;
+    if options.is_made {
+        return options.judge();
+    }
     let host = RealHost::start().await?;
     // Where cAdvisor, which is part of the stock kubelet, looks for it whatever its endpoint; nothing else is in this /run.
     fs::create_dir_all("/run/containerd").context("creating /run/containerd")?;
     symlink(host.socket(), "/run/containerd/containerd.sock").context("linking containerd's socket")?;
     let images = E2eImages::serve(&host).await?;
     images.pull(&host).await?;
-    let outcome = suite(&host, &options)?.run(&options);
-    drop(images);
+    let logind = FakeLogind::start(DELAY).await?;
+    if Agent::chosen()? == Agent::Hostlet {
+        // The stock kubelet believes whoever sends a signal.
+        logind.obey_signals()?;
+    }
+    let mut suite = suite(&host, &options)?;
+    suite.ginkgo.env("DBUS_SYSTEM_BUS_ADDRESS", logind.address());
+    let outcome = suite.run(&options);
+    drop((images, logind));
     outcome
 }
 
