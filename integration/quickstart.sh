@@ -6,8 +6,9 @@
 #        sudo integration/quickstart.sh --down      remove everything that these created (installed packages stay)
 #
 # It runs its own containerd (root, state, socket, network, cgroup), so that the host's is neither needed nor touched.
-# HOSTLET_BIN=PATH uses a hostlet that is already built. The control plane is built with Go (the first time takes about
-# ten minutes) or taken from KUBEBUILDER_ASSETS; with HOSTLET_TEST_KUBELET=stock its node is a stock kubelet.
+# hostlet is built with the profile "quickstart" of Cargo.toml, which compiles fast, for trying it out. HOSTLET_BIN=PATH uses one that
+# is already built, such as a release (cargo build --release). The control plane is built with Go (the first time takes about ten
+# minutes) or taken from KUBEBUILDER_ASSETS; with HOSTLET_TEST_KUBELET=stock its node is a stock kubelet.
 set -euo pipefail
 
 here=$(dirname "${BASH_SOURCE[0]}")
@@ -35,7 +36,11 @@ here=$(dirname "${BASH_SOURCE[0]}")
 . "$here/lib/control_plane.sh"
 # shellcheck source=integration/lib/quickstart_cluster.sh
 . "$here/lib/quickstart_cluster.sh"
+# shellcheck source=integration/lib/build_progress.sh
+. "$here/lib/build_progress.sh"
 
+# Of both ways: install, build, start, wait for the pod.
+STAGES=4
 NAME=hostlet-quickstart
 STATE=/var/lib/$NAME
 RUN=/run/$NAME
@@ -93,9 +98,9 @@ build_hostlet() {
     note "hostlet: using $HOSTLET_BIN"
     return
   fi
-  note "hostlet: cargo build --release (the first time takes some minutes)"
-  (cd "$TOP" && as_builder cargo build --release --locked --quiet --bin hostlet) || die "hostlet did not build"
-  HOSTLET_BIN=$(cd "$TOP" && as_builder cargo metadata --no-deps --format-version 1 | jq -r .target_directory)/release/hostlet
+  note "hostlet: cargo build --profile quickstart (some minutes the first time; not the optimized build of the packages)"
+  build_with_progress hostlet quickstart || die "hostlet did not build"
+  HOSTLET_BIN=$(cd "$TOP" && as_builder cargo metadata --no-deps --format-version 1 | jq -r .target_directory)/quickstart/hostlet
 }
 
 start_containerd() {
@@ -244,9 +249,9 @@ show_next() {
 up_cluster() {
   need_root "$@"
   ! [ -e "$STATE" ] || has_cluster || die "a quickstart without a cluster exists: $here/quickstart.sh --down removes it"
-  say "installing what is missing"
+  stage "installing what is missing"
   install_packages
-  say "building"
+  stage "building"
   note_before
   build_kubernetes "${CONTROL_PLANE[@]}" kube-proxy kubectl
   if [ "${HOSTLET_TEST_KUBELET:-hostlet}" = stock ]; then
@@ -258,7 +263,7 @@ up_cluster() {
     build_hostlet
   fi
   build_images "$STATE/images"
-  say "starting"
+  stage "starting"
   ON_NODE=(nsenter --net="/run/netns/$NAME")
   make_cluster_network
   start_control_plane
@@ -266,6 +271,7 @@ up_cluster() {
   import_images "$CONTAINERD_SOCKET" "$STATE/images"
   [ "$(cgroup_driver)" = systemd ] || make_cgroup "$CGROUP"
   start_hostlet
+  stage "waiting for a deployment"
   show_deployment
   show_next_in_cluster
 }
@@ -273,15 +279,15 @@ up_cluster() {
 up() {
   need_root "$@"
   ! has_cluster || die "a quickstart with a cluster exists: $here/quickstart.sh --down removes it"
-  say "installing what is missing"
+  stage "installing what is missing"
   install_packages
   [ -n "${HOSTLET_BIN:-}" ] || install_rust
-  say "building"
+  stage "building"
   note_before
   build_hostlet
   build_images "$STATE/images"
   note "images: $PAUSE_IMAGE and $BUSYBOX_IMAGE"
-  say "starting"
+  stage "starting"
   start_containerd
   import_images "$CONTAINERD_SOCKET" "$STATE/images"
   start_hostlet
@@ -291,6 +297,7 @@ up() {
     put "$MANIFESTS/web.yaml" "$(cat "$here/samples/web.yaml")"
     note "manifest: wrote $MANIFESTS/web.yaml"
   fi
+  stage "waiting for the pod"
   show_web
   show_next
 }

@@ -46,6 +46,8 @@ else
   as_builder env "$steps" timeout "$SUITE_SECONDS" cargo test --no-fail-fast "${tests[@]}"
 fi
 
+as_builder "$here/release.sh" || failed+=("the release")
+
 say "tests on fakes and on a real containerd"
 # The daemon on fakes, then on the containerd that is installed.
 for suite in fake_cri containerd; do run_suite "$suite" ""; done
