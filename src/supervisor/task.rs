@@ -110,7 +110,7 @@ impl Supervisor {
         let period = self.notifier.watchdog().map(|limit| limit / FEEDS);
         let mut next_feed = period.map(|_| Instant::now());
         // The line is due after a change, and not more often than once a pause.
-        let (mut earliest, mut due) = (Instant::now(), Some(Instant::now()));
+        let (mut earliest, mut due) = (Instant::now(), is_ready.then(Instant::now));
         let mut is_stopping = false;
         let started = self.started;
         loop {
