@@ -141,7 +141,7 @@ scenario_takeover() {
   keeper_is_kept hostlet "$before" open-sesame
   same "since when the node is ready" "$node" \
     "$(kubeadm_kubectl get node vm -o 'jsonpath={.status.conditions[?(@.type=="Ready")].lastTransitionTime}')"
-  vm "! systemctl is-active hostlet.service"
+  vm "! systemctl is-active hostlet.service" >/dev/null
   keeper_is_told told-by-hostlet
   # A later start needs no permission any more.
   vm "systemctl restart kubelet.service"

@@ -492,6 +492,7 @@ mod on_made_up_mounts {
             all_memory: protection(12288, 8192),
             burstable_memory: protection(0, 8192),
         };
+        cgroups.protect_all_pods(resources.all_memory).unwrap();
         cgroups.update_qos(&resources).unwrap();
         assert_eq!(read("burstable/cpu.weight"), "79");
         assert_eq!((read("memory.min"), read("memory.low")), ("12288".to_owned(), "8192".to_owned()));

@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::telemetry::Metrics;
-use crate::types::CgroupDriver;
-use crate::types::{PodUid, QosClass};
+use crate::types::{CgroupDriver, MemoryProtection, PodUid, QosClass};
 
 use super::controllers::{self, ControllerSetting};
 use super::hierarchy::{self, Hierarchy, Role};
@@ -126,14 +125,21 @@ impl Cgroups {
         Ok(used.parse().ok())
     }
 
-    /// Gives the class cgroups what their pods have: the burstable class their CPU weight relative to guaranteed pods, and all
-    /// their protected memory, because protection counts only below a protected parent.
+    /// Protects the memory of all pods, because protection counts only below a protected parent.
+    pub fn protect_all_pods(&self, memory: MemoryProtection) -> Result<(), CgroupError> {
+        if !self.settings.per_qos {
+            return Ok(());
+        }
+        self.apply(&self.all_pods(), &[ControllerSetting::Protection(memory)])
+    }
+
+    /// Gives the class cgroups what their pods have: the burstable class their CPU weight relative to guaranteed pods, and their
+    /// protected memory.
     pub fn update_qos(&self, resources: &ClassResources) -> Result<(), CgroupError> {
         if !self.settings.per_qos {
             return Ok(());
         }
         self.metrics.timed(Operation::Update, || {
-            self.apply(&self.all_pods(), &[ControllerSetting::Protection(resources.all_memory)])?;
             self.apply(&self.layout.qos(QosClass::Burstable), &controllers::of_burstable(resources))
         })
     }

@@ -46,7 +46,7 @@ pub struct HostJanitor {
     pub cgroups: Option<Arc<Cgroups>>,
     /// Protection of memory; `None` without the feature gate `MemoryQoS`.
     pub memory_qos: Option<MemoryQos>,
-    /// Shows the protected memory.
+    /// Protects the memory of all pods, and shows it.
     pub protected_memory: ProtectedMemory,
     /// The limit of all pods together; `None` without one, or without `cgroups`.
     pub pods_limit: Option<Arc<PodsLimit>>,
@@ -118,9 +118,10 @@ impl Janitor for HostJanitor {
         let Some(cgroups) = self.cgroups.clone() else { return };
         let resources = class_resources(&active, self.memory_qos.as_ref());
         self.protected_memory.set(&resources);
-        let limit = self.pods_limit.clone();
+        let (limit, protected) = (self.pods_limit.clone(), self.protected_memory.clone());
         let update = move || {
-            if let Err(error) = cgroups.update_qos(&resources) {
+            let protect = protected.protect(&cgroups, resources.all_memory);
+            if let Err(error) = protect.and_then(|()| cgroups.update_qos(&resources)) {
                 tracing::warn!(error = error_chain(&error), "cannot update the cgroups of QoS classes");
             }
             if let Some(limit) = limit {

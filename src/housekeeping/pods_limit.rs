@@ -11,12 +11,15 @@ use crate::telemetry::Changed;
 use crate::types::error_chain;
 use crate::types::resources::{CPU, MEMORY, PID};
 
-/// Applies the limit of all pods. The kernel may reject it while they use more, so every housekeeping applies it again.
+/// Applies the limit of all pods. The kernel may reject it while they use more, so housekeeping tries again. An accepted one is set
+/// again only when it changes: what an administrator writes there in between is left alone, as upstream.
 pub struct PodsLimit {
     cgroups: Arc<Cgroups>,
     /// The node, whose huge pages and memory may change.
     node: Mutex<OwnNodeWatch>,
     events: NodeEvents,
+    /// The last one that was accepted.
+    accepted: Mutex<Option<AllPods>>,
     /// Why the last attempt failed; `None` if it succeeded.
     last: Mutex<Changed<Option<String>>>,
 }
@@ -24,13 +27,17 @@ pub struct PodsLimit {
 impl PodsLimit {
     /// Does not set the limit before the first call of `apply`.
     pub fn new(cgroups: Arc<Cgroups>, node: OwnNodeWatch, events: NodeEvents) -> Self {
-        Self { cgroups, node: Mutex::new(node), events, last: Mutex::default() }
+        Self { cgroups, node: Mutex::new(node), events, accepted: Mutex::default(), last: Mutex::default() }
     }
 
     /// Sets the limit, and reports a changed result. Blocking.
     pub fn apply(&self) {
         let all = all_pods(&self.node.lock().now());
+        if self.accepted.lock().as_ref() == Some(&all) {
+            return;
+        }
         let failure = self.cgroups.limit_all_pods(&all).err().map(|error| error_chain(&error));
+        *self.accepted.lock() = failure.is_none().then_some(all);
         let is_news = self.last.lock().see(failure.clone());
         match failure {
             _ if !is_news => {}
@@ -132,5 +139,8 @@ mod tests {
         machine.send_modify(|machine| machine.huge_pages = [(2 << 20, 8 << 20)].into());
         limit.apply();
         assert_eq!(fs::read_to_string(&huge).unwrap(), (8 << 20).to_string(), "pages may be added");
+        fs::write(&memory, "4096").unwrap();
+        limit.apply();
+        assert_eq!(fs::read_to_string(&memory).unwrap(), "4096", "an administrator's, while nothing changes");
     }
 }
