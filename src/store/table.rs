@@ -54,7 +54,8 @@ pub(super) enum Pace {
 }
 
 impl Table {
-    pub(super) const ALL: [Self; 16] = [
+    /// All tables.
+    pub const ALL: [Self; 16] = [
         Self::AdmittedPods,
         Self::OwnPods,
         Self::FormerDevices,
