@@ -15,8 +15,7 @@ use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use hostlet::api::fake::{ApiFault, ApiRule};
-use hostlet::cri::ExecOutput;
-use hostlet::cri::fake::{Exec, OnTerm, Pull, Script};
+use hostlet::cri::fake::{OnTerm, Pull, Script};
 use hostlet::store::{Store, Table};
 use hostlet_integration::fake_cri::FakeHost;
 use hostlet_integration::{FakeApiServer, FakeLogind, Look, program, wait_for};
@@ -88,8 +87,6 @@ async fn write_store() -> Result<Vec<u8>> {
     runtime.script("crash", Script::exits(Duration::ZERO, 1));
     runtime.script("done", Script::exits(Duration::ZERO, 0));
     runtime.script("deaf", Script::forever().on_term(OnTerm::Ignores));
-    let output = ExecOutput { stdout: Vec::new(), stderr: Vec::new(), exit_code: 0 };
-    runtime.script_exec(&["wait"], Exec { takes: FOREVER, output });
     let broken = Some("no route to registry.local".to_owned());
     runtime.script_pull("registry.local/broken:1", Pull { latency: Duration::ZERO, error: broken });
     runtime.script_pull("registry.local/slow:1", Pull { latency: FOREVER, error: None });
@@ -106,17 +103,16 @@ async fn write_store() -> Result<Vec<u8>> {
     critical("once", json!({"restartPolicy": "Never", "containers": twice}))?;
     critical("pulled", container("main", "registry.local/app:1", json!({})))?;
     critical("broken", container("main", "registry.local/broken:1", json!({})))?;
-    critical("hooked", container("main", "busybox:1", json!({"lifecycle": {"preStop": by("wait")}})))?;
-    critical("restarting", container("deaf", "busybox:1", json!({})))?;
+    // Its hook has run; the container ignores that it is to stop.
+    critical("restarting", container("deaf", "busybox:1", json!({"lifecycle": {"preStop": by("say")}})))?;
     let ended = container("deaf", "busybox:1", json!({}));
     give(&server, "ended", 0, &ended)?;
     let agent = json!({"priority": CRITICAL, "containers": [{"name": "main", "image": "busybox:1"}]});
     host.write_manifest("agent.json", &manifest_with("agent", agent))?;
-    for name in ["web", "classy", "pulled", "hooked", "restarting", "ended"] {
+    for name in ["web", "classy", "pulled", "restarting", "ended"] {
         daemon.wait_for_api_pod(name, SOON, is_ready).await?;
     }
     daemon.wait_for_pod("agent", SOON, is_ready).await?;
-    server.api().delete(&format!("{PODS}/hooked"), Some(i64::try_from(FOREVER.as_secs())?));
     daemon.cli(&["restart", "restarting"])?;
     wait_for_rows(&host, |table| ![Table::PullIntents, Table::EndedByShutdown].contains(&table)).await?;
     // Pulls are serial, so only after the others.
@@ -159,6 +155,14 @@ async fn is_continued(store: &[u8]) -> Result<()> {
     for name in ["web", "classy", "pulled"] {
         daemon.wait_for_api_pod(name, SOON, is_ready).await?;
     }
+    // All of them are worked on, whatever they waited for.
+    for name in ["crashing", "once", "broken", "pulling", "restarting"] {
+        wait_for(&format!("the sandbox of {name}"), SOON, async || {
+            let is_made = !sandboxes(&host, name).is_empty();
+            Ok(if is_made { Look::Done(()) } else { Look::NotYet("no sandbox".to_owned()) })
+        })
+        .await?;
+    }
     let said = complaints(&daemon)?;
     assert!(!said.contains("The store: "), "{said}");
     let environment = environment(&host, "web");
@@ -175,7 +179,7 @@ async fn is_continued(store: &[u8]) -> Result<()> {
         Ok(if is_zero { Look::Done(()) } else { Look::NotYet(format!("{capacity:?}")) })
     })
     .await?;
-    for name in ["web", "classy", "crashing", "once", "pulled", "hooked", "restarting"] {
+    for name in ["web", "classy", "crashing", "once", "pulled", "broken", "pulling", "restarting"] {
         wait_for(&format!("the end of {name}"), SOON, async || {
             let left = sandboxes(&host, name);
             Ok(if left.is_empty() { Look::Done(()) } else { Look::NotYet(format!("{left:?}")) })
