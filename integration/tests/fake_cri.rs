@@ -57,5 +57,7 @@ mod supervisor;
 mod support;
 #[path = "fake_cri/traces.rs"]
 mod traces;
+#[path = "fake_cri/upgrade.rs"]
+mod upgrade;
 #[path = "fake_cri/url.rs"]
 mod url;

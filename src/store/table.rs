@@ -52,7 +52,12 @@ pub(super) enum Pace {
 }
 
 impl Table {
+<<<<<<< HEAD
     pub(super) const ALL: [Self; 15] = [
+=======
+    /// All tables.
+    pub const ALL: [Self; 16] = [
+>>>>>>> papers
         Self::AdmittedPods,
         Self::FormerDevices,
         Self::RequestedStarts,

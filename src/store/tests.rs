@@ -6,6 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use redb::{Database, ReadableDatabase, TableDefinition};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -133,7 +134,7 @@ async fn a_file_that_is_no_store_is_set_aside_and_replaced() {
         }
         fs::write(path, bytes).unwrap();
     };
-    is_set_aside("another version", version, "version").await;
+    is_set_aside("another version", version, "file format version <= 3, found 77").await;
     let open = |path: &Path| fs::set_permissions(path, Permissions::from_mode(0o666)).unwrap();
     is_set_aside("writable by all", open, "others may write it").await;
     let link = |path: &Path| {
@@ -151,6 +152,29 @@ async fn a_file_that_is_no_store_is_set_aside_and_replaced() {
         nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).unwrap();
     };
     is_set_aside("a pipe", fifo, "not a regular file").await;
+}
+
+#[tokio::test]
+async fn the_tables_of_a_newer_version_are_left_alone() {
+    const NEWER: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("admitted-pods/2");
+    let directory = tempfile::tempdir().unwrap();
+    let path = at(&directory);
+    prepare(&path).await;
+    let database = Database::open(&path).unwrap();
+    let writing = database.begin_write().unwrap();
+    writing.open_table(NEWER).unwrap().insert("a", &b"newer"[..]).unwrap();
+    writing.commit().unwrap();
+    drop(database);
+
+    let (store, mut writer) = Store::open(path.clone()).await;
+    assert_eq!((rows(&store), store.trouble().borrow().clone()), (row("a", 1), None));
+    store.put(PODS, "a", &2);
+    assert!(writer.write());
+    drop(writer);
+
+    let reading = Database::open(&path).unwrap().begin_read().unwrap();
+    let kept = reading.open_table(NEWER).unwrap().get("a").unwrap();
+    assert_eq!(kept.unwrap().value(), b"newer");
 }
 
 #[tokio::test]

@@ -58,7 +58,11 @@ struct Launch<'a> {
 impl FakeHost {
     /// Creates a host whose runtime responds.
     pub fn start() -> Result<Self> {
-        let node = format!("fake-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        Self::named(format!("fake-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    /// The same with this name of the node, for one test at a time.
+    pub fn named(node: String) -> Result<Self> {
         // The daemon compares the times that the runtime reports with its own clock.
         let cri = FakeCri::start(FakeRuntime::starting_at(Timestamp::now()))?;
         let directory = tempfile::tempdir().context("making a directory for a host")?;
