@@ -52,12 +52,8 @@ pub(super) enum Pace {
 }
 
 impl Table {
-<<<<<<< HEAD
-    pub(super) const ALL: [Self; 15] = [
-=======
     /// All tables.
-    pub const ALL: [Self; 16] = [
->>>>>>> papers
+    pub const ALL: [Self; 15] = [
         Self::AdmittedPods,
         Self::FormerDevices,
         Self::RequestedStarts,
