@@ -4,12 +4,14 @@
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
-use nix::libc::{ENOENT, ENOSYS, S_IFDIR};
+use nix::libc::{ENOENT, ENOSYS, O_NONBLOCK, S_IFDIR};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use parking_lot::{Condvar, Mutex};
 
@@ -51,7 +53,8 @@ pub struct HangingFilesystem {
 impl HangingFilesystem {
     /// Mounts it on a directory. Answers at first.
     pub fn mount(at: &Path) -> Result<Self> {
-        let device = File::options().read(true).write(true).open("/dev/fuse").context("opening /dev/fuse")?;
+        let device = File::options().read(true).write(true).custom_flags(O_NONBLOCK).open("/dev/fuse");
+        let device = device.context("opening /dev/fuse")?;
         let options = format!("fd={},rootmode=40000,user_id=0,group_id=0,allow_other", device.as_raw_fd());
         let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
         mount(Some("hanging"), at, Some("fuse.hanging"), flags, Some(options.as_str()))
@@ -87,15 +90,21 @@ impl Drop for HangingFilesystem {
 fn serve(mut device: File, gate: &Gate) {
     let mut request = vec![0; LARGEST];
     loop {
-        let length = match device.read(&mut request) {
-            Ok(length) => length,
-            Err(error) if [ErrorKind::Interrupted, ErrorKind::NotFound].contains(&error.kind()) => continue,
-            Err(_) => return,
-        };
+        // What hangs is not even read: a request that the server has taken can no longer be killed with whoever made it, as requests to
+        // a server of NFS can. So no read may be under way when the filesystem begins to hang.
         {
             let mut hangs = gate.hangs.lock();
             gate.changed.wait_while(&mut hangs, |hangs| *hangs);
         }
+        let length = match device.read(&mut request) {
+            Ok(length) => length,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                thread::sleep(Duration::from_millis(2));
+                continue;
+            }
+            Err(error) if [ErrorKind::Interrupted, ErrorKind::NotFound].contains(&error.kind()) => continue,
+            Err(_) => return,
+        };
         if let Some(answer) = request.get(..length.min(HEADER)).and_then(answer) {
             // Whoever asked may have been killed.
             let _ = device.write_all(&answer);
