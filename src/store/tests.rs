@@ -172,7 +172,8 @@ async fn the_tables_of_a_newer_version_are_left_alone() {
     assert!(writer.write());
     drop(writer);
 
-    let reading = Database::open(&path).unwrap().begin_read().unwrap();
+    let database = Database::open(&path).unwrap();
+    let reading = database.begin_read().unwrap();
     let kept = reading.open_table(NEWER).unwrap().get("a").unwrap();
     assert_eq!(kept.unwrap().value(), b"newer");
 }
