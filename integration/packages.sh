@@ -12,6 +12,8 @@ set -euo pipefail
 here=$(dirname "${BASH_SOURCE[0]}")
 # shellcheck source=integration/lib/common.sh
 . "$here/lib/common.sh"
+# shellcheck source=integration/lib/shell_test.sh
+. "$here/lib/shell_test.sh"
 # shellcheck source=integration/lib/packages.sh
 . "$here/lib/packages.sh"
 # shellcheck source=integration/lib/roots.sh
@@ -55,27 +57,11 @@ for revision in 1 2; do build --revision "$revision" --out "$WORK/$revision" >"$
 }; done
 make_roots
 
-passed=0
-failures=()
-# Runs a test in a shell of its own, with its output shown only if it fails.
+# Runs a test, if it is wanted.
 # usage: run NAME COMMAND [ARG...]
 run() {
-  local name=$1 code=0
-  shift
-  wanted "$name" || return 0
-  (
-    set -e
-    "$@"
-  ) >"$WORK/output" 2>&1 &
-  wait $! || code=$?
-  if [ "$code" -eq 0 ]; then
-    printf 'ok      %s\n' "$name"
-    passed=$((passed + 1))
-  else
-    printf 'FAILED  %s\n' "$name"
-    sed 's/^/        /' "$WORK/output"
-    failures+=("$name")
-  fi
+  wanted "$1" || return 0
+  shell_test "$@"
   drop_roots
 }
 

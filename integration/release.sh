@@ -8,6 +8,8 @@ set -euo pipefail
 here=$(dirname "${BASH_SOURCE[0]}")
 # shellcheck source=integration/lib/common.sh
 . "$here/lib/common.sh"
+# shellcheck source=integration/lib/shell_test.sh
+. "$here/lib/shell_test.sh"
 # shellcheck source=packaging/lib/origin.sh
 . "$here/../packaging/lib/origin.sh"
 
@@ -244,23 +246,10 @@ test_a_commit_during_the_builds() {
   untagged "another commit was checked out meanwhile"
 }
 
-failures=0
 make_ready_tree
 for name in $(declare -F | sed -n 's/^declare -f \(test_.*\)/\1/p'); do
   rm -rf "$WORK/out" "$WORK/again"
   fresh_copy
-  code=0
-  (
-    set -e
-    "$name"
-  ) >"$WORK/output" 2>&1 &
-  wait $! || code=$?
-  if [ "$code" -eq 0 ]; then
-    printf 'ok      %s\n' "${name#test_}"
-  else
-    printf 'FAILED  %s\n' "${name#test_}"
-    sed 's/^/        /' "$WORK/output"
-    failures=$((failures + 1))
-  fi
+  shell_test "${name#test_}" "$name"
 done
-[ "$failures" -eq 0 ] || die "tests of a release failed: $failures"
+[ "${#failures[@]}" -eq 0 ] || die "tests of a release failed: ${failures[*]}"

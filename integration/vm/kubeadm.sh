@@ -88,14 +88,21 @@ after_kubeadm() {
   [ -z "${KUBEADM_DIR:-}" ] || rm -rf "$KUBEADM_DIR"
 }
 
-# A pod that the scheduler binds, with a Secret and the token of its service account.
-secret_pod() {
+# The Secret of the pods, as a document before theirs.
+word_secret() {
   cat <<'YAML'
 apiVersion: v1
 kind: Secret
 metadata: {name: word, namespace: default}
 stringData: {word: open-sesame}
 ---
+YAML
+}
+
+# A pod that the scheduler binds, with a Secret and the token of its service account.
+secret_pod() {
+  word_secret
+  cat <<'YAML'
 apiVersion: v1
 kind: Pod
 metadata: {name: reader, namespace: default}

@@ -42,12 +42,8 @@ UNIT
 
 # A pod that keeps a word of its own in each kind of volume, with a Secret.
 keeper_pod() {
+  word_secret
   cat <<'YAML'
-apiVersion: v1
-kind: Secret
-metadata: {name: word, namespace: default}
-stringData: {word: open-sesame}
----
 apiVersion: v1
 kind: Pod
 metadata: {name: keeper, namespace: default}
@@ -106,8 +102,8 @@ keeper_is_kept() {
   same "the containers of the static pod with $1" 2 "$(node_containers | grep -c '^static-vm ')"
 }
 
-# Changes the Secret, which a kubelet that has the pod's volumes shows. usage: keeper_is_told WORD
-keeper_is_told() {
+# Changes the Secret, and waits until the pod sees that: its kubelet has the volumes in hand. usage: keeper_sees_secret WORD
+keeper_sees_secret() {
   local end=$((SECONDS + 240))
   kubeadm_kubectl patch secret word -p "{\"stringData\": {\"word\": \"$1\"}}" >/dev/null
   until [ "$(keeper_file /word/word)" = "$1" ]; do
@@ -142,15 +138,15 @@ scenario_takeover() {
   same "since when the node is ready" "$node" \
     "$(kubeadm_kubectl get node vm -o 'jsonpath={.status.conditions[?(@.type=="Ready")].lastTransitionTime}')"
   vm "! systemctl is-active hostlet.service" >/dev/null
-  keeper_is_told told-by-hostlet
+  keeper_sees_secret changed-under-hostlet
   # A later start needs no permission any more.
   vm "systemctl restart kubelet.service"
-  keeper_is_kept "hostlet after a restart" "$before" told-by-hostlet
+  keeper_is_kept "hostlet after a restart" "$before" changed-under-hostlet
 
   vm "apt-get install -y -qq /payload/stock/kubelet.deb && systemctl enable -q kubelet.service && systemctl restart kubelet.service" >/dev/null
   same "the stock kubelet's program" /usr/bin/kubelet "$(kubelet_program)"
-  keeper_is_kept "the stock kubelet again" "$before" told-by-hostlet
-  keeper_is_told told-by-stock
+  keeper_is_kept "the stock kubelet again" "$before" changed-under-hostlet
+  keeper_sees_secret changed-under-stock
   vm "rm /etc/kubernetes/manifests/static.yaml"
   kubeadm_kubectl delete pod keeper --timeout=60s >/dev/null
   vm_until 120 "nothing of the pods is left" "[ -z \"\$(ctr -n k8s.io tasks ls -q)\" ] && [ -z \"\$(ls /var/lib/kubelet/pods)\" ] &&
