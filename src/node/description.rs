@@ -13,9 +13,9 @@ use tokio::time::Instant;
 use super::register::labels;
 use super::status::{set_heartbeats, update};
 use super::{HostFacts, NodeFacts, NodeInputs, NodeSettings, RuntimeFacts};
-use crate::config::Threshold;
 use crate::cri::Version;
 use crate::types::Quantity;
+use crate::types::settings::Threshold;
 
 /// What a node is, as its own kubelet sees it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

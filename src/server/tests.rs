@@ -24,7 +24,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::ControlServer;
 use crate::api::Connections;
-use crate::config::ImageVerification;
 use crate::container_logs::ContainerLogs;
 use crate::cri::fake::{FakeRuntime, Pull};
 use crate::cri::wire::{ContainerConfig, ContainerMetadata, ImageSpec, PodSandboxConfig, PodSandboxMetadata};
@@ -45,6 +44,7 @@ use crate::source::{ManifestOrigin, SourceState, StaticPod};
 use crate::status::{ImageOwner, ImagePull, LifecycleSummary, PodStatusEntry, StatusCache};
 use crate::store::Store;
 use crate::telemetry::Metrics;
+use crate::types::settings::ImageVerification;
 use crate::types::{
     CONTAINER_NAME_LABEL, ContainerId, POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL, PodEvent, PodRef,
     WallClock,

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::de::value::StrDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
-use crate::config::GoDuration;
+use crate::types::GoDuration;
 use crate::types::Quantity;
 
 /// Reads a field that is unset if its text is empty (Go's zero value).

@@ -9,11 +9,11 @@ use k8s_openapi::apimachinery::pkg::api::resource;
 use serde_json::{Value, json};
 
 use super::{aggregate, set_heartbeats, unreserved, update};
-use crate::config::Threshold;
 use crate::cri::ImageInfo;
 use crate::node::testing::{facts, settings};
 use crate::node::{NodeEvent, NodeFacts, NodeSettings, Pressure};
 use crate::types::Quantity;
+use crate::types::settings::Threshold;
 
 fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
