@@ -4,11 +4,10 @@
 use std::collections::BTreeSet;
 use std::path::{Component, Path};
 
-use super::gates;
-use super::node;
 use super::settings::socket_path;
 use super::static_pod_url::{parse_headers, parse_url};
 use super::wire::{CredentialsVerification, KubeletConfiguration, MemoryReservationPolicy, QuantityText};
+use super::{gates, node};
 use crate::telemetry::Collector;
 use crate::types::{GoDuration, Quantity, without_tag};
 

@@ -31,7 +31,6 @@ use crate::housekeeping::{HostJanitor, ProtectedMemory};
 use crate::image::credentials::Credentials;
 use crate::image::{Images, PullLimits};
 use crate::log::LogLayout;
-use crate::node::NodeAddresses;
 use crate::objects::services::ServiceEnv;
 use crate::objects::{FakeObjects, RuntimeClasses};
 use crate::ownership::OwnPods;
@@ -49,6 +48,7 @@ use crate::status::{
 use crate::store::Store;
 use crate::sys::KernelMounts;
 use crate::telemetry::{Heartbeats, Metrics};
+use crate::types::node::NodeAddresses;
 use crate::types::settings::ImageVerification;
 use crate::types::{CONFIG_SEEN_ANNOTATION, POD_UID_LABEL, PodRef, PodUid, QuietPeriod, WallClock};
 use crate::volume::{NodeAmounts, VolumeSettings, Volumes};

@@ -109,8 +109,9 @@ fn thresholds(settings: &NodeSettings) -> BTreeMap<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::{NodeAddresses, Pressures, testing};
+    use crate::node::testing;
     use crate::pleg;
+    use crate::types::node::{NodeAddresses, Pressures};
 
     fn describer(latest: Option<Node>) -> NodeDescriber {
         let facts = testing::facts();

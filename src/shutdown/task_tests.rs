@@ -13,8 +13,8 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::*;
-use crate::publish::status::PublishProgress;
 use crate::shutdown::testing::FakeLogind;
+use crate::status::PublishProgress;
 use crate::types::CONFIG_SOURCE_ANNOTATION;
 use crate::types::settings::GracefulShutdown;
 

@@ -16,6 +16,7 @@ pub mod json;
 mod labels;
 mod memory_qos;
 pub(crate) mod names;
+pub mod node;
 mod one_line;
 mod platform;
 mod pod_ref;
