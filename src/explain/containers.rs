@@ -24,8 +24,7 @@ const GATES_NOT_READY: &str = "ReadinessGatesNotReady";
 
 /// Explains a pod by its containers.
 pub(super) fn containers(case: &ExplainInput<'_>) -> Explanation {
-    let phase = case.status.and_then(|status| PodPhase::parse(status.phase.as_deref()?));
-    match phase {
+    match case.status.and_then(PodPhase::of) {
         Some(PodPhase::Succeeded) => return completed(case),
         Some(PodPhase::Failed) => return failed(case),
         Some(PodPhase::Pending | PodPhase::Running) | None => {}
