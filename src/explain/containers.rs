@@ -12,7 +12,7 @@ use super::pod::{failed_step, starting, step};
 use super::probes::{probes, startup_gate};
 use crate::pod::{ContainerKind, PodPhase, is_static, restarts_after};
 use crate::status::Activity;
-use crate::status::human_duration;
+use crate::types::human_duration;
 use crate::worker::DEADLINE_EXCEEDED;
 
 /// The reason of a pod that a shutdown of the node ended.

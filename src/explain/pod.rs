@@ -9,8 +9,8 @@ use super::endings::because;
 use super::explanation::{Explanation, Verdict, one_line};
 use super::resize::with_resize;
 use crate::pod::has_ended;
-use crate::status::{Activity, ImagePull, READY_TO_START, cause_in, human_duration};
-use crate::types::human_size;
+use crate::status::{Activity, ImagePull, READY_TO_START, cause_in};
+use crate::types::{human_duration, human_size};
 use crate::worker::DEADLINE_EXCEEDED;
 
 const RUNTIME_LOG: &str = "check the container runtime's log (journalctl -u containerd)";

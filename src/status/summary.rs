@@ -3,9 +3,9 @@
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod, PodStatus};
 
-use super::age::human_duration;
 use crate::pod::view::PodView;
 use crate::pod::{ContainerKind, PodPhase, has_ended};
+use crate::types::human_duration;
 
 /// The cells of a pod's line.
 #[derive(Clone, Debug, PartialEq, Eq)]
