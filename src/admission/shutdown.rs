@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::rejection::Rejection;
 use crate::pod::PodKill;
-use crate::types::PodUid;
+use crate::types::{PodUid, reasons};
 
 /// A shutdown of the node, as far as it affects which pods run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,5 +17,5 @@ pub struct NodeShutdown {
 
 /// Upstream's rejection of a pod that arrives during the shutdown.
 pub(super) fn rejection() -> Rejection {
-    Rejection::new("NodeShutdown", "Pod was rejected as the node is shutting down.")
+    Rejection::new(reasons::NODE_SHUTDOWN, "Pod was rejected as the node is shutting down.")
 }

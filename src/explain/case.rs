@@ -13,9 +13,7 @@ use crate::pod::{ContainerKind, PodContainer};
 use crate::probe::FailingProbe;
 use crate::source::{ManifestOrigin, ManifestProblem};
 use crate::status::{Activity, ContainerKill, Doing, ImagePull};
-
-/// The reason of a pod that was evicted.
-pub(super) const EVICTED: &str = "Evicted";
+use crate::types::reasons;
 
 /// This node's decision about a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,7 +129,7 @@ impl ExplainInput<'_> {
     /// The message of the eviction of this pod, if it was evicted.
     pub(super) fn evicted(&self) -> Option<&str> {
         let status = self.status?;
-        status.message.as_deref().filter(|_| status.reason.as_deref() == Some(EVICTED))
+        status.message.as_deref().filter(|_| status.reason.as_deref() == Some(reasons::EVICTED))
     }
 
     /// `namespace/name`.
