@@ -115,8 +115,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::pod::ManifestOrigin;
     use crate::pod::validation::unsupported;
-    use crate::source::{ManifestOrigin, StaticPod};
+    use crate::source::StaticPod;
 
     #[test]
     fn running_pods_that_hostlet_cannot_run_are_named() {

@@ -9,9 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
 
 use crate::pod::view::PodView;
-use crate::pod::{ContainerKind, PodContainer};
-use crate::probe::FailingProbe;
-use crate::source::{ManifestOrigin, ManifestProblem};
+use crate::pod::{ContainerKind, FailingProbe, ManifestOrigin, ManifestProblem, PodContainer};
 use crate::status::{Activity, ContainerKill, Doing, ImagePull};
 use crate::types::reasons;
 

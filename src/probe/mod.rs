@@ -9,7 +9,6 @@ mod exec;
 mod grpc;
 pub mod http;
 mod http_get;
-mod last;
 mod metrics;
 mod port;
 mod schedule;
@@ -22,7 +21,6 @@ mod tcp;
 mod testing;
 
 pub use http_get::http_get_request;
-pub use last::{FailingProbe, FailingProbes};
 pub use metrics::ProbeMetrics;
 pub use port::PortError;
 pub use task::{ProbeSources, Prober};

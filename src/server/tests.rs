@@ -36,13 +36,11 @@ use crate::node::{self, NodeAddresses, NodeDescriber, NodeInputs, Pressures, Run
 use crate::pleg::{Pleg, PlegHandle};
 use crate::plugin::PluginList;
 use crate::pod::pod_ref;
-use crate::pod::{AdmittedPod, ContainerKind, ContainerRef, DesiredPods};
-use crate::probe::FailingProbes;
-use crate::publish::recent::RecentEvents;
+use crate::pod::{AdmittedPod, ContainerKind, ContainerRef, DesiredPods, FailingProbes, ManifestOrigin};
 use crate::shutdown::ShutdownView;
 use crate::source::api::ApiState;
-use crate::source::{ManifestOrigin, SourceState, StaticPod};
-use crate::status::{ImageOwner, ImagePull, LifecycleSummary, PodStatusEntry, StatusCache};
+use crate::source::{SourceState, StaticPod};
+use crate::status::{ImageOwner, ImagePull, LifecycleSummary, PodStatusEntry, RecentEvents, StatusCache};
 use crate::store::Store;
 use crate::telemetry::Metrics;
 use crate::types::{

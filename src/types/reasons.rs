@@ -1,5 +1,5 @@
 //! The machine-readable reasons that more than one file writes or matches: of pods, of waiting and terminated containers, of conditions and
-//! of events. An interface: users' programs match them, so each is upstream's. A reason with a single place stays there.
+//! of events. An interface: users' programs match them, so each is upstream's, from the named file below `pkg/` of Kubernetes 1.37. A reason with a single place stays there.
 
 /// A pod that exceeds a limit of storage, or is rejected because the node is short of a resource (`kubelet/eviction/helpers.go`).
 pub const EVICTED: &str = "Evicted";
@@ -22,7 +22,7 @@ pub const NODE_PORTS: &str = "NodePorts";
 pub const OUT_OF: &str = "OutOf";
 /// The node has its maximum of pods: [`OUT_OF`] and the resource `pods`.
 pub const OUT_OF_PODS: &str = "OutOfpods";
-/// A field is not supported (`kubelet/lifecycle/predicate.go`).
+/// A field is not supported (`kubelet/lifecycle/handlers.go`).
 pub const POD_FEATURE_UNSUPPORTED: &str = "PodFeatureUnsupported";
 /// The operating system is not this node's (`kubelet/lifecycle/predicate.go`).
 pub const POD_OS_NOT_SUPPORTED: &str = "PodOSNotSupported";
