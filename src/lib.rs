@@ -18,6 +18,7 @@ pub mod eviction;
 pub mod explain;
 pub mod gate;
 pub mod housekeeping;
+pub mod http;
 pub mod image;
 pub mod kubelet_api;
 pub mod lifecycle;

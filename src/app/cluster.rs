@@ -15,11 +15,12 @@ use super::tasks::{Stage, Tasks};
 use crate::api::events::{EventRecord, EventRecorder, EventSink, recorder};
 use crate::api::{
     CertificateReport, CertificateSettings, ClientCertificateTask, ConnectError, Connection, Connections,
-    Credentials, CredentialsSource, CredentialsTask, ProxyEnvironment, Purpose, connect,
+    Credentials, CredentialsSource, CredentialsTask, Purpose, connect,
 };
 use crate::config::{Cluster as Joined, Config};
 use crate::cri::{ImageService, RuntimeService, RuntimeStatus};
 use crate::dra::{Dra, DraSettings, DraTask};
+use crate::http::ProxyEnvironment;
 use crate::node::{
     ApiNodeReader, FormerDevices, LatestNode, LeaseTask, NodeInputs, NodeSettings, RuntimeFacts, StatusTask,
     observe_runtime, watch_node,

@@ -4,10 +4,8 @@
 
 mod answer;
 mod attempt;
-mod dial;
 mod exec;
 mod grpc;
-pub mod http;
 mod http_get;
 mod last;
 mod metrics;
@@ -18,8 +16,6 @@ mod stored;
 mod target;
 mod task;
 mod tcp;
-#[cfg(test)]
-mod testing;
 
 pub use http_get::http_get_request;
 pub use last::{FailingProbe, FailingProbes};

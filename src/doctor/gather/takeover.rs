@@ -10,10 +10,9 @@ use tokio_util::sync::CancellationToken;
 use super::super::facts::{Seen, Unseen};
 use super::Place;
 use crate::admission::{NodeView, unrunnable};
-use crate::api::{
-    Connection, Connections, Credentials, CredentialsSource, ProxyEnvironment, Purpose, connect,
-};
+use crate::api::{Connection, Connections, Credentials, CredentialsSource, Purpose, connect};
 use crate::config::Config;
+use crate::http::ProxyEnvironment;
 use crate::ownership::Unrunnable;
 use crate::source::api::{self, ApiState};
 use crate::source::{self, SourceConfig, SourceState};

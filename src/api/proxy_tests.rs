@@ -14,9 +14,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::api::kubeconfig::of_one_user;
-use crate::api::{
-    Connection, Connections, Credentials, CredentialsSource, ProxyEnvironment, Purpose, connect,
-};
+use crate::api::{Connection, Connections, Credentials, CredentialsSource, Purpose, connect};
+use crate::http::ProxyEnvironment;
 use crate::tls::fake::FakeAuthority;
 use crate::tls::{PrivateKey, certificate_request};
 

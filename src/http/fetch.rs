@@ -16,7 +16,7 @@ use rustls::ClientConfig;
 use tokio::time::timeout;
 
 use super::basic;
-use super::proxy::{Dialer, Proxy, ProxyEnvironment, ProxyError};
+use super::proxy::{Proxy, ProxyDialer, ProxyEnvironment, ProxyError};
 use super::resolver::Resolver;
 use crate::sys::file_work;
 use crate::tls::{TlsError, Trust, client_config};
@@ -124,7 +124,7 @@ impl Fetcher {
         let proxy =
             self.proxies.proxy(url).map_err(|(variable, error)| FetchError::Proxy(variable, error))?;
         let tls = self.tls(url, proxy.as_ref()).await?;
-        let dialer = Dialer::new(self.resolver.connector(), proxy.as_ref(), &tls);
+        let dialer = ProxyDialer::new(self.resolver.connector(), proxy.as_ref(), &tls);
         let connector =
             HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_all_versions();
         // A connection for each request: they are rare, and none can be dead.

@@ -1,4 +1,4 @@
-//! TCP connections of probes, and the texts of their errors, which are those of Go's `net`.
+//! TCP connections of probes and hooks, and the texts of their errors, which are those of Go's `net`.
 //!
 //! Without upstream's SO_LINGER of a second: on Linux it changes nothing about TIME_WAIT, and lets `close` block the thread
 //! (docs/decisions.md).
@@ -14,7 +14,7 @@ use crate::types::PodUid;
 
 /// Why there is no connection. `Display` is Go's text where it has one for the case.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum ConnectError {
+pub enum ConnectError {
     /// The name has no address.
     #[error("dial tcp: lookup {0}: no such host")]
     Lookup(String),
@@ -46,15 +46,15 @@ pub(super) enum ConnectError {
     Handshake(String),
 }
 
-/// Makes connections. Clones share the lookups of names.
+/// Makes connections to pods and what they name. Clones share the lookups of names.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Dialer {
+pub struct PodDialer {
     names: NameLookups,
 }
 
-impl Dialer {
+impl PodDialer {
     /// Connects for a probe or hook of a pod. A lookup that hangs goes on when the future is dropped.
-    pub(super) async fn dial(&self, pod: &PodUid, host: &str, port: u16) -> Result<TcpStream, ConnectError> {
+    pub async fn dial(&self, pod: &PodUid, host: &str, port: u16) -> Result<TcpStream, ConnectError> {
         let failed = |address, error: &io::Error| ConnectError::Dial { address, text: connect_error(error) };
         if let Ok(ip) = host.parse::<IpAddr>() {
             let address = SocketAddr::new(ip, port);
@@ -106,7 +106,7 @@ mod tests {
             let _ = hang.lock().recv();
             Ok(Vec::new())
         });
-        let dialer = Dialer { names };
+        let dialer = PodDialer { names };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .max_blocking_threads(1)
             .enable_all()
@@ -126,7 +126,7 @@ mod tests {
 
     #[tokio::test]
     async fn errors_are_those_of_go() {
-        let dialer = Dialer::default();
+        let dialer = PodDialer::default();
         let dial = async |host: &str, port| dialer.dial(&"uid-1".into(), host, port).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();

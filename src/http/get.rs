@@ -1,4 +1,6 @@
-//! A GET with its redirects and its time limit.
+//! A GET of an address that a pod names, with its redirects and its time limit, as Go's `net/http` makes it for probes and hooks of the
+//! stock kubelet: a connection of its own that ends with the answer, no proxy, no verification of certificates, HTTP/2 if TLS negotiates
+//! it, redirects on the same host, and the texts of Go's errors.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -7,7 +9,7 @@ use rustls::ClientConfig;
 use rustls::client::Resumption;
 use tokio::time::{Instant, timeout_at};
 
-use super::super::dial::{ConnectError, Dialer};
+use super::dial::{ConnectError, PodDialer};
 use super::exchange::{self, Broken, Outgoing, Received};
 use super::headers::{GivenHeaders, referer};
 use super::stream::{Stream, Watched};
@@ -75,13 +77,13 @@ pub enum HttpError {
 /// Makes requests. Cheap to clone; clones share the TLS configuration and lookups of names.
 #[derive(Clone, Debug, Default)]
 pub struct HttpClient {
-    dialer: Dialer,
+    dialer: PodDialer,
     tls: Arc<OnceLock<Arc<ClientConfig>>>,
 }
 
 impl HttpClient {
     /// A client that connects with this dialer.
-    pub(in crate::probe) fn new(dialer: Dialer) -> Self {
+    pub fn new(dialer: PodDialer) -> Self {
         Self { dialer, tls: Arc::default() }
     }
 
@@ -191,7 +193,7 @@ impl HttpClient {
 }
 
 /// A TLS configuration that takes every certificate, for these protocols, and keeps nothing of a connection for the next.
-pub(in crate::probe) fn unverified(protocols: &[&[u8]]) -> Result<ClientConfig, ConnectError> {
+pub fn unverified(protocols: &[&[u8]]) -> Result<ClientConfig, ConnectError> {
     let mut config =
         client_config(Trust::Anybody, None).map_err(|error| ConnectError::Config(error_chain(&error)))?;
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();

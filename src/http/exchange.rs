@@ -56,10 +56,7 @@ pub(super) enum Broken {
 }
 
 /// Awaits `work` while `connection` does its part.
-pub(in crate::probe) async fn alongside<C: Future, W: Future>(
-    mut connection: Pin<&mut Fuse<C>>,
-    work: W,
-) -> W::Output {
+pub async fn alongside<C: Future, W: Future>(mut connection: Pin<&mut Fuse<C>>, work: W) -> W::Output {
     let mut work = pin!(work);
     poll_fn(|cx| {
         // Its own end shows in the work.
@@ -205,10 +202,7 @@ fn head2(error: h2::Error) -> Broken {
 }
 
 /// At most `limit` bytes of a body.
-pub(in crate::probe) async fn read_stream(
-    body: &mut h2::RecvStream,
-    limit: usize,
-) -> Result<Vec<u8>, h2::Error> {
+pub async fn read_stream(body: &mut h2::RecvStream, limit: usize) -> Result<Vec<u8>, h2::Error> {
     let mut read = Vec::new();
     while read.len() < limit
         && let Some(data) = body.data().await

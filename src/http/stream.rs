@@ -13,13 +13,13 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::super::dial::{ConnectError, errno_text};
+use super::dial::{ConnectError, errno_text};
 
 /// What is remembered, in bytes.
 const REMEMBERED: usize = 160;
 
 /// A connection that remembers.
-pub(in crate::probe) struct Watched<T> {
+pub struct Watched<T> {
     inner: T,
     head: Vec<u8>,
     /// The number of the system's error that reading ended with.
@@ -43,29 +43,28 @@ impl<T> Watched<T> {
     }
 
     /// The beginning of what was received.
-    pub(in crate::probe) fn head(&self) -> &[u8] {
+    pub fn head(&self) -> &[u8] {
         &self.head
     }
 }
 
 /// A connection to a server.
-pub(in crate::probe) enum Stream {
+pub enum Stream {
+    /// Without TLS.
     Plain(TcpStream),
+    /// With TLS.
     Tls(Box<TlsStream<Watched<TcpStream>>>),
 }
 
 impl Watched<Stream> {
-    pub(in crate::probe) fn plain(tcp: TcpStream) -> Self {
+    /// Speaks to the server without TLS.
+    pub fn plain(tcp: TcpStream) -> Self {
         let peer = tcp.peer_addr().ok();
         Self::new(Stream::Plain(tcp), peer)
     }
 
     /// Negotiates TLS with a server that is known as `host`.
-    pub(in crate::probe) async fn tls(
-        tcp: TcpStream,
-        host: &str,
-        config: Arc<ClientConfig>,
-    ) -> Result<Self, ConnectError> {
+    pub async fn tls(tcp: TcpStream, host: &str, config: Arc<ClientConfig>) -> Result<Self, ConnectError> {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|error| ConnectError::ServerName(error.to_string()))?;
         // A handshake has several turns, which would wait for each other's acknowledgement.
@@ -87,7 +86,7 @@ impl Watched<Stream> {
     }
 
     /// Whether the TLS handshake chose HTTP/2.
-    pub(in crate::probe) fn is_http2(&self) -> bool {
+    pub fn is_http2(&self) -> bool {
         match &self.inner {
             Stream::Plain(_) => false,
             Stream::Tls(stream) => stream.get_ref().1.alpn_protocol() == Some(b"h2"),
@@ -95,7 +94,7 @@ impl Watched<Stream> {
     }
 
     /// Go's text of the system's error that reading ended with.
-    pub(in crate::probe) fn read_error(&self) -> Option<String> {
+    pub fn read_error(&self) -> Option<String> {
         match &self.inner {
             Stream::Plain(tcp) => self.error_of(tcp),
             Stream::Tls(stream) => {

@@ -9,21 +9,21 @@ use tokio::task::JoinSet;
 
 /// What a server does after its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Then {
+pub(crate) enum Then {
     Close,
     Hang,
 }
 
 /// A server; it ends with this value.
-pub(super) struct Server {
-    pub(super) port: u16,
+pub(crate) struct Server {
+    pub(crate) port: u16,
     requests: Arc<Mutex<Vec<String>>>,
     tasks: JoinSet<()>,
 }
 
 impl Server {
     /// Answers the requests, each on its own connection, in this order; the last answer is repeated.
-    pub(super) async fn answering(answers: Vec<Vec<u8>>, then: Then) -> Self {
+    pub(crate) async fn answering(answers: Vec<Vec<u8>>, then: Then) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let mut server = Self { port, requests: Arc::default(), tasks: JoinSet::new() };
@@ -40,12 +40,12 @@ impl Server {
     }
 
     /// Answers one request each with this text.
-    pub(super) async fn saying(answer: &str) -> Self {
+    pub(crate) async fn saying(answer: &str) -> Self {
         Self::answering(vec![answer.as_bytes().to_vec()], Then::Close).await
     }
 
     /// Handles each connection with this function.
-    pub(super) async fn handling<F: Future<Output = ()> + Send + 'static>(
+    pub(crate) async fn handling<F: Future<Output = ()> + Send + 'static>(
         handle: impl Fn(tokio::net::TcpStream) -> F + Send + 'static,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -62,13 +62,13 @@ impl Server {
     }
 
     /// The requests so far.
-    pub(super) fn requests(&self) -> Vec<String> {
+    pub(crate) fn requests(&self) -> Vec<String> {
         self.requests.lock().clone()
     }
 }
 
 /// Reads one request, answers it, and closes or hangs.
-pub(super) async fn converse(
+pub(crate) async fn converse(
     mut connection: impl AsyncRead + AsyncWrite + Unpin,
     answer: Vec<u8>,
     then: Then,

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use rustls::ServerConfig;
 use tokio_rustls::TlsAcceptor;
 
-use super::super::testing::{Server, Then, converse};
+use super::testing::{Server, Then, converse};
 use super::{HttpAnswer, HttpClient, HttpError, HttpProtocol, HttpRequest};
 use crate::tls::{PrivateKey, certificate_request};
 use crate::types::{HttpScheme, HttpUrl};

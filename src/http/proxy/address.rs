@@ -4,7 +4,7 @@ use std::fmt;
 
 use http::{HeaderValue, Uri};
 
-use crate::api::basic;
+use crate::http::basic;
 
 /// Why a text is no address of a usable proxy. Never quotes the text, which may have a password.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub(super) enum Scheme {
 
 /// A proxy.
 #[derive(Clone, PartialEq, Eq)]
-pub(in crate::api) struct Proxy {
+pub struct Proxy {
     pub(super) scheme: Scheme,
     /// Its address, with scheme and port, without credentials.
     pub(super) uri: Uri,
@@ -57,7 +57,7 @@ impl fmt::Display for Proxy {
 
 impl Proxy {
     /// Parses a URL. Without a scheme, it is `http`, as in Go.
-    pub(in crate::api) fn parse(text: &str) -> Result<Self, ProxyError> {
+    pub fn parse(text: &str) -> Result<Self, ProxyError> {
         let text = text.trim();
         let with_scheme = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
         let uri: Uri = with_scheme.parse().map_err(|_| ProxyError::Url)?;

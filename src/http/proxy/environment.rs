@@ -1,4 +1,4 @@
-//! The proxy for a server: that of its cluster in the kubeconfig, else that of the environment, by the rules of Go's HTTP client.
+//! The proxy for a server that the environment names, by the rules of Go's HTTP client.
 
 use std::fmt;
 
@@ -43,7 +43,7 @@ impl ProxyEnvironment {
     ///
     /// # Errors
     /// The variable that applies is unusable. It is returned by its name in upper case.
-    pub(in crate::api) fn proxy(&self, server: &Uri) -> Result<Option<Proxy>, (Variable, ProxyError)> {
+    pub fn proxy(&self, server: &Uri) -> Result<Option<Proxy>, (Variable, ProxyError)> {
         let is_tls = server.scheme() == Some(&Scheme::HTTPS);
         let (name, text) = if is_tls { ("HTTPS_PROXY", &self.https) } else { ("HTTP_PROXY", &self.http) };
         let port = server.port_u16().unwrap_or(if is_tls { 443 } else { 80 });

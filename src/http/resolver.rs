@@ -29,11 +29,11 @@ pub fn tcp_dialer() -> BoxService<Uri, TokioIo<TcpStream>, BoxError> {
 
 /// Resolves names. Clones share the lookups.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Resolver(NameLookups);
+pub struct Resolver(NameLookups);
 
 impl Resolver {
     /// A connector for any scheme.
-    pub(super) fn connector(&self) -> TcpConnector {
+    pub fn connector(&self) -> TcpConnector {
         let mut tcp = HttpConnector::new_with_resolver(self.clone());
         tcp.enforce_http(false);
         tcp

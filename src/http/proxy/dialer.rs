@@ -1,4 +1,4 @@
-//! Makes TCP connections to the server, directly or through a proxy. The server's TLS is made on top of it.
+//! Makes TCP connections to a server, directly or through a proxy. The server's TLS is made on top of it.
 
 use std::task::{Context, Poll};
 
@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tower::{BoxError, Service, ServiceExt};
 
 use super::address::{Proxy, Scheme};
-use crate::api::resolver::TcpConnector;
+use crate::http::resolver::TcpConnector;
 
 /// A connection to the server, or to the proxy with TLS of its own.
 type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
@@ -27,7 +27,7 @@ struct ProxyFailed {
 
 /// Makes connections.
 #[derive(Clone)]
-pub(in crate::api) struct Dialer(Way);
+pub struct ProxyDialer(Way);
 
 #[derive(Clone)]
 enum Way {
@@ -37,9 +37,9 @@ enum Way {
     Socks5(SocksV5<TcpConnector>, String),
 }
 
-impl Dialer {
+impl ProxyDialer {
     /// Dials with `tcp`. TLS to a proxy trusts whom `tls` trusts, as with client-go.
-    pub(in crate::api) fn new(tcp: TcpConnector, proxy: Option<&Proxy>, tls: &ClientConfig) -> Self {
+    pub fn new(tcp: TcpConnector, proxy: Option<&Proxy>, tls: &ClientConfig) -> Self {
         let Some(proxy) = proxy else { return Self(Way::Direct(tcp)) };
         let name = proxy.to_string();
         Self(match proxy.scheme {
@@ -71,7 +71,7 @@ fn tunnel<C>(proxy: &Proxy, connector: C) -> Tunnel<C> {
     }
 }
 
-impl Service<Uri> for Dialer {
+impl Service<Uri> for ProxyDialer {
     type Response = Stream;
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<Stream, BoxError>>;
