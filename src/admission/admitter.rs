@@ -26,7 +26,7 @@ use crate::pod::validation::FieldError;
 use crate::pod::view::PodView;
 use crate::pod::{
     AdmittedPod, DesiredPods, PodKill, PodPhase, RejectedPod, Rejection, ResizeRefusal, ResizeState,
-    StatusOverride, is_critical, patience, pod_ref, pod_uid, seen_at, with_allocation,
+    StatusOverride, has_ended, is_critical, patience, pod_ref, pod_uid, seen_at, with_allocation,
 };
 use crate::source::SourceState;
 use crate::source::api::ApiState;
@@ -421,13 +421,8 @@ fn candidates<'a>(input: &AdmissionInput<'a>) -> Vec<Candidate<'a>> {
 }
 
 /// Whether the pod is already terminating or terminated, so that there is nothing to decide.
-fn is_terminating(pod: &Pod) -> bool {
-    pod.metadata.deletion_timestamp.is_some() || has_ended(pod)
-}
-
-fn has_ended(pod: &Pod) -> bool {
-    let phase = pod.status.as_ref().and_then(|status| PodPhase::parse(status.phase.as_deref()?));
-    phase.is_some_and(PodPhase::is_terminal)
+pub(super) fn is_terminating(pod: &Pod) -> bool {
+    pod.metadata.deletion_timestamp.is_some() || pod.status.as_ref().is_some_and(has_ended)
 }
 
 /// How a preempted pod is killed: with its own grace period, as upstream.

@@ -4,19 +4,19 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Node;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::admitter::{AdmissionInput, Admitter, Decisions, PREEMPTED, PREEMPTING};
+use super::admitter::{AdmissionInput, Admitter, Decisions, PREEMPTED, PREEMPTING, is_terminating};
 use super::by_itself::unsupported_message;
 use super::counts::{CountedPods, RejectionCounts};
 use super::node::NodeView;
 use super::reread::Reread;
 use super::{AdmittedPods, NodeShutdown};
 use crate::cri::RuntimeStatus;
-use crate::pod::{DesiredPods, PodEvents, PodKill, PodPhase, RejectedPod, pod_ref, pod_uid};
+use crate::pod::{DesiredPods, PodEvents, PodKill, RejectedPod, pod_ref, pod_uid};
 use crate::source::SourceState;
 use crate::source::api::ApiState;
 use crate::status::{LifecycleSummary, StatusCache};
@@ -288,7 +288,7 @@ impl Admission {
                 continue;
             };
             let message = unsupported_message(&current.unsupported);
-            if is_over(pod) || self.reported_unsupported.get(&reference.uid) == Some(&message) {
+            if is_terminating(pod) || self.reported_unsupported.get(&reference.uid) == Some(&message) {
                 continue;
             }
             tracing::warn!(pod = %reference, uid = %reference.uid, message, "a pod uses fields that hostlet does not support");
@@ -304,11 +304,6 @@ impl Admission {
 
 fn supports_strict_groups(status: &RuntimeStatus) -> bool {
     status.features.is_some_and(|features| features.supplemental_groups_policy)
-}
-
-fn is_over(pod: &Pod) -> bool {
-    let phase = pod.status.as_ref().and_then(|status| PodPhase::parse(status.phase.as_deref()?));
-    pod.metadata.deletion_timestamp.is_some() || phase.is_some_and(PodPhase::is_terminal)
 }
 
 #[cfg(test)]

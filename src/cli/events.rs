@@ -12,7 +12,7 @@ use super::exit::Exit;
 use super::objects::{ObjectFormat, write_next_object};
 use crate::publish::recent::RecentEvent;
 use crate::server::EventsQuery;
-use crate::status::human_duration;
+use crate::types::human_duration;
 
 /// Arguments of `hostlet events`.
 #[derive(Clone, Debug, Args)]

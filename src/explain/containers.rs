@@ -12,7 +12,7 @@ use super::pod::{failed_step, starting, step};
 use super::probes::{probes, startup_gate};
 use crate::pod::{ContainerKind, PodPhase, is_static, restarts_after};
 use crate::status::Activity;
-use crate::status::human_duration;
+use crate::types::human_duration;
 use crate::worker::DEADLINE_EXCEEDED;
 
 /// The reason of a pod that a shutdown of the node ended.
@@ -24,8 +24,7 @@ const GATES_NOT_READY: &str = "ReadinessGatesNotReady";
 
 /// Explains a pod by its containers.
 pub(super) fn containers(case: &ExplainInput<'_>) -> Explanation {
-    let phase = case.status.and_then(|status| PodPhase::parse(status.phase.as_deref()?));
-    match phase {
+    match case.status.and_then(PodPhase::of) {
         Some(PodPhase::Succeeded) => return completed(case),
         Some(PodPhase::Failed) => return failed(case),
         Some(PodPhase::Pending | PodPhase::Running) | None => {}

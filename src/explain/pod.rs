@@ -8,9 +8,9 @@ use super::containers::containers;
 use super::endings::because;
 use super::explanation::{Explanation, Verdict, one_line};
 use super::resize::with_resize;
-use crate::pod::PodPhase;
-use crate::status::{Activity, ImagePull, READY_TO_START, cause_in, human_duration};
-use crate::types::human_size;
+use crate::pod::has_ended;
+use crate::status::{Activity, ImagePull, READY_TO_START, cause_in};
+use crate::types::{human_duration, human_size};
 use crate::worker::DEADLINE_EXCEEDED;
 
 const RUNTIME_LOG: &str = "check the container runtime's log (journalctl -u containerd)";
@@ -250,10 +250,9 @@ fn not_started(case: &ExplainInput<'_>) -> Option<Explanation> {
 /// A pod without a ready sandbox.
 fn sandbox(case: &ExplainInput<'_>) -> Option<Explanation> {
     let status = case.status?;
-    match status.phase.as_deref().and_then(PodPhase::parse) {
-        // The sandbox of a pod that ended is removed.
-        Some(PodPhase::Succeeded | PodPhase::Failed) => return None,
-        Some(PodPhase::Pending | PodPhase::Running) | None => {}
+    // The sandbox of a pod that ended is removed.
+    if has_ended(status) {
+        return None;
     }
     let conditions = status.conditions.as_deref().unwrap_or_default();
     let condition = conditions.iter().find(|c| c.type_ == READY_TO_START && c.status == "False")?;

@@ -35,7 +35,7 @@ pub use identity::{Rank, is_critical, is_static, pod_ref, pod_uid, seen_at};
 pub use kill::{PodKill, patience};
 pub use mounts::{absolute_mount_path, recursive_read_only};
 pub use node_selector::matches_node_selector;
-pub use phase::PodPhase;
+pub use phase::{PodPhase, has_ended};
 pub use probes::{ContainerProbes, PodProbes, ProbeKind, ProbeResults};
 pub use rejection::{RejectedPod, Rejection};
 pub use resize::{

@@ -2,7 +2,6 @@
 //! them changes, and its summary in a table. Never decides what happens to the pod.
 
 mod activity;
-mod age;
 mod cache;
 mod conditions;
 mod containers;
@@ -28,7 +27,6 @@ mod testing;
 pub mod timeline;
 
 pub use activity::{Activity, ContainerKill, Doing, ImageOwner, ImagePull};
-pub use age::human_duration;
 pub use cache::{PodStatusEntry, StatusCache};
 pub use conditions::{
     DISRUPTION_TARGET, READY_TO_START, RESIZE_PENDING, TERMINATION_BY_KUBELET, cause_in, is_owned_condition,

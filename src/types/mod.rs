@@ -1,5 +1,6 @@
 //! Small shared types. No I/O.
 
+mod age;
 mod backoff;
 mod cgroup_driver;
 mod clock;
@@ -34,6 +35,7 @@ pub(crate) mod testing;
 mod timer;
 pub(crate) mod watching;
 
+pub use age::human_duration;
 pub use backoff::{Backoff, BackoffPolicy, Moment};
 pub use cgroup_driver::CgroupDriver;
 pub use clock::WallClock;

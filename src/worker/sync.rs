@@ -425,7 +425,7 @@ impl PodSync<'_> {
             }
         }
         self.state.actuated.set_pod(whole);
-        make_pod_dir(uid.as_str(), &host.settings).await.map_err(|error| {
+        make_pod_dir(uid, &host.settings).await.map_err(|error| {
             let text = format!("error making pod data directories: {}", error_chain(&error));
             self.state.reporter.event(None, PodEvent::warning("FailedMakePodDataDirectories", text));
             Retry::BackOff

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use kube::runtime::watcher::Event;
 
-use crate::pod::PodPhase;
+use crate::pod::has_ended;
 use crate::pod::pod_uid;
 use crate::pod::validation::{FieldError, unsupported};
 use crate::types::{CONFIG_MIRROR_ANNOTATION, CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, PodUid};
@@ -190,8 +190,7 @@ fn gates(pod: &Pod) -> Vec<(&str, Option<&str>)> {
 }
 
 fn has_terminal_phase(pod: &Pod) -> bool {
-    let phase = pod.status.as_ref().and_then(|status| PodPhase::parse(status.phase.as_deref()?));
-    phase.is_some_and(PodPhase::is_terminal)
+    pod.status.as_ref().is_some_and(has_ended)
 }
 
 fn seen(pod: &Pod) -> Option<String> {
