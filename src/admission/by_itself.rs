@@ -13,9 +13,8 @@ use super::sysctls::forbidden_sysctl;
 use crate::ownership::Unrunnable;
 use crate::pod::validation::FieldError;
 use crate::pod::view::PodView;
-use crate::pod::{pod_ref, pod_uid};
+use crate::pod::{ApiState, pod_ref, pod_uid};
 use crate::source::SourceState;
-use crate::source::api::ApiState;
 use crate::types::PodUid;
 use crate::types::resources::is_extended;
 

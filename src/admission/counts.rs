@@ -7,8 +7,7 @@ use prometheus_client::metrics::family::Family;
 use tokio::sync::watch;
 
 use super::RejectedPod;
-use crate::pod::{DesiredPods, is_static};
-use crate::source::api::ApiState;
+use crate::pod::{ApiState, DesiredPods, is_static};
 use crate::status::{LifecycleSummary, StatusCache};
 use crate::telemetry::{Metrics, PlainCounter, Reading};
 

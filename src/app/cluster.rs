@@ -17,6 +17,8 @@ use crate::api::{
     CertificateReport, CertificateSettings, ClientCertificateTask, ConnectError, Connection, Connections,
     Credentials, CredentialsSource, CredentialsTask, ProxyEnvironment, Purpose, connect,
 };
+use crate::api_objects::{ApiObjects, cached_runtime_classes, cached_services};
+use crate::api_pods;
 use crate::config::{Cluster as Joined, Config};
 use crate::cri::{ImageService, RuntimeService, RuntimeStatus};
 use crate::dra::{Dra, DraSettings, DraTask};
@@ -24,13 +26,12 @@ use crate::node::{
     FormerDevices, LatestNode, LeaseTask, NodeAddresses, NodeEvent, NodeEvents, NodeInputs, NodeReader,
     NodeSettings, Pressures, RuntimeFacts, StatusTask, observe_runtime, watch_node,
 };
+use crate::objects::RuntimeClasses;
 use crate::objects::services::ServiceEnv;
-use crate::objects::{ApiObjects, RuntimeClasses};
 use crate::pleg;
-use crate::pod::{ContainerRef, DesiredPods, PodEvents};
+use crate::pod::{ApiState, ContainerRef, DesiredPods, PodEvents};
 use crate::publish::mirror::{MirrorSources, Mirrors};
 use crate::publish::status::{PublishProgress, StatusManager, StatusSources};
-use crate::source::api::{self, ApiState};
 use crate::status::StatusCache;
 use crate::store::Store;
 use crate::sys::Machine;
@@ -209,7 +210,7 @@ impl Cluster {
 
         let (node_name, api) = (config.node_name.clone(), outputs.api.subscribe());
         tasks.spawn_reader(Stage::Pods, "API pods", |cancel| {
-            api::run(client.clone(), node_name.clone(), inputs.known, outputs.api, cancel)
+            api_pods::run(client.clone(), node_name.clone(), inputs.known, outputs.api, cancel)
         });
         let sources = StatusSources {
             status_cache: inputs.status_cache.clone(),
@@ -229,9 +230,9 @@ impl Cluster {
         let slices_client = client.clone();
         let (objects_task, objects) = ApiObjects::new(client.clone());
         tasks.spawn(Stage::Support, "objects", |cancel| objects_task.run(cancel));
-        let (services_task, services) = ServiceEnv::new(client.clone(), inputs.store.clone());
+        let (services_task, services) = cached_services(client.clone(), inputs.store.clone());
         tasks.spawn(Stage::Support, "services", |cancel| services_task.run(cancel));
-        let (classes_task, runtime_classes) = RuntimeClasses::new(client.clone(), inputs.store.clone());
+        let (classes_task, runtime_classes) = cached_runtime_classes(client.clone(), inputs.store.clone());
         tasks.spawn(Stage::Support, "runtime classes", |cancel| classes_task.run(cancel));
         let sources = MirrorSources {
             desired_pods: inputs.desired_pods,

@@ -19,7 +19,7 @@ use super::answers::{Slashes, json, only_get, text};
 use crate::admission::RejectedPod;
 use crate::cri::ContainerState;
 use crate::pleg::Cache;
-use crate::source::api::ApiState;
+use crate::pod::ApiState;
 use crate::status::{LifecycleSummary, PodStatusEntry, StatusCache};
 use crate::types::PodRef;
 
