@@ -25,11 +25,11 @@ use super::victims::victims;
 use crate::pod::validation::FieldError;
 use crate::pod::view::PodView;
 use crate::pod::{
-    AdmittedPod, DesiredPods, PodKill, PodPhase, RejectedPod, Rejection, ResizeRefusal, ResizeState,
-    StatusOverride, has_ended, is_critical, patience, pod_ref, pod_uid, seen_at, with_allocation,
+    AdmittedPod, ApiState, DesiredPods, PodKill, PodPhase, RejectedPod, Rejection, ResizeRefusal,
+    ResizeState, StatusOverride, has_ended, is_critical, patience, pod_ref, pod_uid, seen_at,
+    with_allocation,
 };
 use crate::source::SourceState;
-use crate::source::api::ApiState;
 use crate::types::{PodEvent, PodRef, PodUid};
 
 /// Upstream's reason and message for a preempted pod.

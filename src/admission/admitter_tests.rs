@@ -7,8 +7,8 @@ use serde_json::json;
 
 use super::*;
 use crate::admission::by_itself::OS_LABEL;
+use crate::pod::ApiPod;
 use crate::pod::validation::FieldPath;
-use crate::source::api::ApiPod;
 use crate::source::{ManifestOrigin, StaticPod};
 use crate::telemetry::Metrics;
 use crate::types::testing::resource_list;

@@ -11,9 +11,8 @@ use super::{app_armor, pressure};
 use crate::ownership::Unrunnable;
 use crate::pod::validation::FieldError;
 use crate::pod::view::PodView;
-use crate::pod::{Rejection, pod_ref, pod_uid};
+use crate::pod::{ApiState, Rejection, pod_ref, pod_uid};
 use crate::source::SourceState;
-use crate::source::api::ApiState;
 use crate::types::PodUid;
 use crate::types::resources::is_extended;
 

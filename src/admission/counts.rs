@@ -6,8 +6,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use tokio::sync::watch;
 
-use crate::pod::{DesiredPods, RejectedPod, is_static};
-use crate::source::api::ApiState;
+use crate::pod::{ApiState, DesiredPods, RejectedPod, is_static};
 use crate::status::{LifecycleSummary, StatusCache};
 use crate::telemetry::{Metrics, PlainCounter, Reading};
 

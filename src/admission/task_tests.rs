@@ -13,8 +13,7 @@ use serde_json::json;
 use tokio_util::sync::DropGuard;
 
 use super::*;
-use crate::pod::{AdmittedPod, PodKill, PodPhase, StatusOverride};
-use crate::source::api::ApiPod;
+use crate::pod::{AdmittedPod, ApiPod, PodKill, PodPhase, StatusOverride};
 use crate::status::PodStatusEntry;
 use crate::store::Store;
 use crate::telemetry::{Heartbeats, Metrics};

@@ -18,8 +18,7 @@ use tokio::sync::watch;
 use super::answers::{Slashes, json, only_get, text};
 use crate::cri::ContainerState;
 use crate::pleg::Cache;
-use crate::pod::{RejectedPod, has_ended};
-use crate::source::api::ApiState;
+use crate::pod::{ApiState, RejectedPod, has_ended};
 use crate::status::{LifecycleSummary, PodStatusEntry, StatusCache};
 use crate::types::PodRef;
 

@@ -2,6 +2,7 @@
 //! values that several rooms share. Pure: never does I/O, and never decides whether a pod runs.
 
 mod admitted;
+mod api_state;
 mod api_time;
 mod container;
 pub mod defaults;
@@ -26,6 +27,7 @@ pub(crate) mod view;
 mod waiting_reason;
 
 pub use admitted::AdmittedPod;
+pub use api_state::{ApiPod, ApiState, Mirror};
 pub use api_time::whole_seconds;
 pub use container::{ContainerKind, ContainerRef, PodContainer};
 pub use desired::DesiredPods;
