@@ -30,10 +30,9 @@ use crate::pod::{
     with_allocation,
 };
 use crate::source::SourceState;
-use crate::types::{PodEvent, PodRef, PodUid};
+use crate::types::{PodEvent, PodRef, PodUid, reasons};
 
 /// Upstream's reason and message for a preempted pod.
-pub(super) const PREEMPTING: &str = "Preempting";
 pub(super) const PREEMPTED: &str = "Preempted in order to admit critical pod";
 
 /// Upstream's message of its condition `DisruptionTarget`.
@@ -262,7 +261,8 @@ impl Admitter {
                     Verdict::Admitted => None,
                     Verdict::Rejected(why) => Some((why, ResizeRefusal::Deferred)),
                     Verdict::Waiting => {
-                        let why = Rejection::new("Preempting", "waiting for preempted pods to terminate");
+                        let why =
+                            Rejection::new(reasons::PREEMPTING, "waiting for preempted pods to terminate");
                         Some((why, ResizeRefusal::Deferred))
                     }
                     Verdict::Unconfirmed => {
@@ -429,7 +429,7 @@ pub(super) fn is_terminating(pod: &Pod) -> bool {
 fn preemption() -> PodKill {
     let status = StatusOverride {
         phase: PodPhase::Failed,
-        reason: PREEMPTING.to_owned(),
+        reason: reasons::PREEMPTING.to_owned(),
         message: PREEMPTED.to_owned(),
         disruption: Some(DISRUPTION.into()),
     };

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::admitter::{AdmissionInput, Admitter, Decisions, PREEMPTED, PREEMPTING, is_terminating};
+use super::admitter::{AdmissionInput, Admitter, Decisions, PREEMPTED, is_terminating};
 use super::by_itself::unsupported_message;
 use super::counts::{CountedPods, RejectionCounts};
 use super::node::NodeView;
@@ -21,7 +21,7 @@ use crate::source::SourceState;
 use crate::status::{LifecycleSummary, StatusCache};
 use crate::telemetry::{Heartbeat, Metrics};
 use crate::types::node::{NodeReader, OwnNode, Pressures};
-use crate::types::{PodEvent, PodUid, WallClock, sleep_until};
+use crate::types::{PodEvent, PodUid, WallClock, reasons, sleep_until};
 
 /// The inputs of decisions.
 pub struct AdmissionInputs {
@@ -252,7 +252,11 @@ impl Admission {
         }
         for uid in &decisions.newly_preempted {
             if let Some(pod) = decisions.desired_pods.pods.iter().find(|pod| pod.reference.uid == *uid) {
-                (self.outputs.events)(&pod.reference, None, &PodEvent::warning(PREEMPTING, PREEMPTED));
+                (self.outputs.events)(
+                    &pod.reference,
+                    None,
+                    &PodEvent::warning(reasons::PREEMPTING, PREEMPTED),
+                );
             }
         }
         for pod in &decisions.desired_pods.pods {
@@ -294,7 +298,7 @@ impl Admission {
             (self.outputs.events)(
                 &reference,
                 None,
-                &PodEvent::warning("PodFeatureUnsupported", message.clone()),
+                &PodEvent::warning(reasons::POD_FEATURE_UNSUPPORTED, message.clone()),
             );
             self.reported_unsupported.insert(reference.uid, message);
         }

@@ -10,8 +10,8 @@ use super::client::{DaemonArgs, Lines};
 use super::error::CommandError;
 use super::exit::Exit;
 use super::objects::{ObjectFormat, write_next_object};
-use crate::publish::recent::RecentEvent;
 use crate::server::EventsQuery;
+use crate::status::RecentEvent;
 use crate::types::human_duration;
 
 /// Arguments of `hostlet events`.

@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::{Pod, PodStatus};
 
 use crate::pod::has_ended;
 use crate::status::{READY_TO_START, cause_in, summary};
+use crate::types::reasons;
 
 /// The columns of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,8 +113,10 @@ impl Tone {
     /// That of a pod's status.
     pub(super) fn of(status: &str) -> Self {
         match status {
-            "Running" | "Completed" | "Succeeded" => Self::Fine,
-            "Pending" | "ContainerCreating" | "Terminating" | "PodInitializing" => Self::Passing,
+            "Running" | reasons::COMPLETED | "Succeeded" => Self::Fine,
+            "Pending" | reasons::CONTAINER_CREATING | "Terminating" | reasons::POD_INITIALIZING => {
+                Self::Passing
+            }
             _ => Self::Bad,
         }
     }

@@ -25,5 +25,5 @@ mod url;
 pub use answer::{AnswerContext, read_answer};
 pub use decode::{DecodeError, Mistakes};
 pub use manifest::{FileAccess, Manifest, ManifestContext, ManifestError, read_manifest};
-pub use state::{ManifestOrigin, ManifestProblem, SourceState, StaticPod};
+pub use state::{SourceState, StaticPod};
 pub use task::{SourceConfig, UrlSource, run};

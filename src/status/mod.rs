@@ -1,5 +1,5 @@
 //! The status of a pod as the API shows it, computed from what is desired, what was observed and small facts whenever one of
-//! them changes, and its summary in a table. Never decides what happens to the pod.
+//! them changes, and its summary in a table; timelines and recent events. Never decides what happens to the pod.
 
 mod activity;
 mod cache;
@@ -16,6 +16,7 @@ mod newest;
 mod phase;
 mod pod_state;
 mod publish_progress;
+mod recent_events;
 mod restart;
 mod starts;
 mod step_times;
@@ -40,5 +41,6 @@ pub use input::{LifecycleSummary, StatusGates, StatusInput};
 pub use metrics::register_resizes;
 pub use newest::newest;
 pub use publish_progress::PublishProgress;
+pub use recent_events::{RecentEvent, RecentEvents};
 pub use summary::{PodSummary, summary};
 pub use task::{StatusSources, StatusTask};

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod,
 
 use crate::pod::view::PodView;
 use crate::pod::{ContainerKind, PodPhase, has_ended};
-use crate::types::human_duration;
+use crate::types::{human_duration, reasons};
 
 /// The cells of a pod's line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,7 +114,7 @@ fn init_word(pod: PodView<'_>, status: &PodStatus, all: &mut Tally, sidecars: &m
                 sidecars.ready += usize::from(container.ready)
             }
             (Some(ended), _) => return Some(format!("Init:{}", ending(ended))),
-            (None, Some(reason)) if !reason.is_empty() && reason != "PodInitializing" => {
+            (None, Some(reason)) if !reason.is_empty() && reason != reasons::POD_INITIALIZING => {
                 return Some(format!("Init:{reason}"));
             }
             (None, _) => return Some(format!("Init:{index}/{}", inits.len())),
@@ -144,7 +144,7 @@ fn main_word(status: &PodStatus, tally: &mut Tally, mut word: String) -> String 
         }
     }
     match failure {
-        _ if word != "Completed" => word,
+        _ if word != reasons::COMPLETED => word,
         // Some containers completed while others still run.
         _ if has_running && holds(status, "Ready") => PodPhase::Running.as_str().to_owned(),
         Some(failure) => failure,

@@ -24,6 +24,7 @@ mod pod_ref;
 mod qos;
 mod quantity;
 mod quiet_period;
+pub mod reasons;
 mod registry_location;
 mod rescan;
 pub mod resources;
