@@ -19,18 +19,17 @@ use super::counts::PreemptionCounts;
 use super::fit::{Unfit, fit};
 use super::metrics::{ResizeMetrics, Resolution, Trigger};
 use super::node::NodeView;
-use super::rejection::{RejectedPod, Rejection};
 use super::resize;
 use super::shutdown::{self, NodeShutdown};
 use super::victims::victims;
 use crate::pod::validation::FieldError;
 use crate::pod::view::PodView;
 use crate::pod::{
-    AdmittedPod, DesiredPods, PodKill, PodPhase, ResizeRefusal, ResizeState, StatusOverride, has_ended,
-    is_critical, patience, pod_ref, pod_uid, seen_at, with_allocation,
+    AdmittedPod, ApiState, DesiredPods, PodKill, PodPhase, RejectedPod, Rejection, ResizeRefusal,
+    ResizeState, StatusOverride, has_ended, is_critical, patience, pod_ref, pod_uid, seen_at,
+    with_allocation,
 };
 use crate::source::SourceState;
-use crate::source::api::ApiState;
 use crate::types::{PodEvent, PodRef, PodUid, reasons};
 
 /// Upstream's reason and message for a preempted pod.

@@ -7,10 +7,9 @@ use serde_json::json;
 
 use super::*;
 use crate::admission::by_itself::OS_LABEL;
-use crate::pod::ManifestOrigin;
 use crate::pod::validation::FieldPath;
+use crate::pod::{ApiPod, ManifestOrigin};
 use crate::source::StaticPod;
-use crate::source::api::ApiPod;
 use crate::telemetry::Metrics;
 use crate::types::testing::resource_list;
 use crate::types::{CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, Quantity};

@@ -10,33 +10,35 @@ use rand::rngs::StdRng;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::node_events::starting_event;
 use super::tasks::{Stage, Tasks};
-use crate::admission::RejectedPod;
 use crate::api::events::{EventRecord, EventRecorder, EventSink, recorder};
 use crate::api::{
     CertificateReport, CertificateSettings, ClientCertificateTask, ConnectError, Connection, Connections,
-    Credentials, CredentialsSource, CredentialsTask, ProxyEnvironment, Purpose, connect,
+    Credentials, CredentialsSource, CredentialsTask, Purpose, connect,
 };
+use crate::api_objects::{ApiObjects, cached_runtime_classes, cached_services};
 use crate::config::{Cluster as Joined, Config};
 use crate::cri::{ImageService, RuntimeService, RuntimeStatus};
 use crate::dra::{Dra, DraSettings, DraTask};
+use crate::http::ProxyEnvironment;
 use crate::node::{
-    FormerDevices, LatestNode, LeaseTask, NodeAddresses, NodeEvent, NodeEvents, NodeInputs, NodeReader,
-    NodeSettings, Pressures, RuntimeFacts, StatusTask, observe_runtime, watch_node,
+    ApiNodeReader, FormerDevices, LatestNode, LeaseTask, NodeInputs, NodeSettings, RuntimeFacts, StatusTask,
+    observe_runtime, watch_node,
 };
+use crate::objects::RuntimeClasses;
 use crate::objects::services::ServiceEnv;
-use crate::objects::{ApiObjects, RuntimeClasses};
-use crate::pleg;
-use crate::pod::{ContainerRef, DesiredPods, PodEvents};
+use crate::pod::{ApiState, ContainerRef, DesiredPods, PodEvents, RejectedPod};
 use crate::publish::mirror::{MirrorSources, Mirrors};
-use crate::publish::status::{PublishProgress, StatusManager, StatusSources};
-use crate::source::api::{self, ApiState};
-use crate::status::StatusCache;
+use crate::publish::status::{StatusManager, StatusSources};
+use crate::status::{PublishProgress, StatusCache};
 use crate::store::Store;
 use crate::sys::Machine;
 use crate::telemetry::Metrics;
 use crate::tls::CertificateStore;
+use crate::types::node::{NodeAddresses, NodeEvent, NodeEvents, Pressures};
 use crate::types::{PodEvent, PodRef, QuietPeriod, WallClock, architecture};
+use crate::{api_pods, pleg};
 
 /// Clients of the API server.
 pub(super) struct Cluster {
@@ -184,9 +186,9 @@ impl Cluster {
     }
 
     /// Reads the current Node.
-    pub(super) fn node_reader(&self, settings: &NodeSettings, latest_node: LatestNode) -> NodeReader {
+    pub(super) fn node_reader(&self, settings: &NodeSettings, latest_node: LatestNode) -> ApiNodeReader {
         let limit = settings.request_timeout();
-        NodeReader::new(self.node_client.clone(), settings.name.clone(), limit, latest_node)
+        ApiNodeReader::new(self.node_client.clone(), settings.name.clone(), limit, latest_node)
     }
 
     /// Starts all tasks that use the API server. Returns the objects that pods refer to, and how far the API server is behind.
@@ -209,7 +211,7 @@ impl Cluster {
 
         let (node_name, api) = (config.node_name.clone(), outputs.api.subscribe());
         tasks.spawn_reader(Stage::Pods, "API pods", |cancel| {
-            api::run(client.clone(), node_name.clone(), inputs.known, outputs.api, cancel)
+            api_pods::run(client.clone(), node_name.clone(), inputs.known, outputs.api, cancel)
         });
         let sources = StatusSources {
             status_cache: inputs.status_cache.clone(),
@@ -229,9 +231,9 @@ impl Cluster {
         let slices_client = client.clone();
         let (objects_task, objects) = ApiObjects::new(client.clone());
         tasks.spawn(Stage::Support, "objects", |cancel| objects_task.run(cancel));
-        let (services_task, services) = ServiceEnv::new(client.clone(), inputs.store.clone());
+        let (services_task, services) = cached_services(client.clone(), inputs.store.clone());
         tasks.spawn(Stage::Support, "services", |cancel| services_task.run(cancel));
-        let (classes_task, runtime_classes) = RuntimeClasses::new(client.clone(), inputs.store.clone());
+        let (classes_task, runtime_classes) = cached_runtime_classes(client.clone(), inputs.store.clone());
         tasks.spawn(Stage::Support, "runtime classes", |cancel| classes_task.run(cancel));
         let sources = MirrorSources {
             desired_pods: inputs.desired_pods,
@@ -247,7 +249,7 @@ impl Cluster {
         tasks.spawn(Stage::Support, "runtime observer", |cancel| {
             observe_runtime(inputs.runtime, inputs.images, facts_in, cancel)
         });
-        (inputs.events)(NodeEvent::starting());
+        (inputs.events)(starting_event());
         let publishes = config.cluster.as_ref().is_some_and(|joined| joined.publish_resource_slices);
         let settings = DraSettings { node: config.node_name.clone(), publishes };
         let slices = DraTask::new(&inputs.dra, settings, slices_client, node.clone(), inputs.events.clone());

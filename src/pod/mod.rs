@@ -2,6 +2,8 @@
 //! values that several rooms share. Pure: never does I/O, and never decides whether a pod runs.
 
 mod admitted;
+mod api_state;
+mod api_time;
 mod container;
 pub mod defaults;
 mod desired;
@@ -15,6 +17,7 @@ mod mounts;
 mod node_selector;
 mod phase;
 mod probes;
+mod rejection;
 mod resize;
 pub mod resources;
 mod restart_policy;
@@ -26,6 +29,8 @@ pub(crate) mod view;
 mod waiting_reason;
 
 pub use admitted::AdmittedPod;
+pub use api_state::{ApiPod, ApiState, Mirror};
+pub use api_time::whole_seconds;
 pub use container::{ContainerKind, ContainerRef, PodContainer};
 pub use desired::DesiredPods;
 pub use events::PodEvents;
@@ -38,6 +43,7 @@ pub use mounts::{absolute_mount_path, recursive_read_only};
 pub use node_selector::matches_node_selector;
 pub use phase::{PodPhase, has_ended};
 pub use probes::{ContainerProbes, PodProbes, ProbeKind, ProbeResults};
+pub use rejection::{RejectedPod, Rejection};
 pub use resize::{
     PendingResize, ResizeRefusal, ResizeState, priority_bucket, resize_message, with_allocation,
 };

@@ -4,10 +4,8 @@
 
 mod answer;
 mod attempt;
-mod dial;
 mod exec;
 mod grpc;
-pub mod http;
 mod http_get;
 mod metrics;
 mod port;
@@ -17,8 +15,6 @@ mod stored;
 mod target;
 mod task;
 mod tcp;
-#[cfg(test)]
-mod testing;
 
 pub use http_get::http_get_request;
 pub use metrics::ProbeMetrics;

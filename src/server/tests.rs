@@ -24,7 +24,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::ControlServer;
 use crate::api::Connections;
-use crate::config::ImageVerification;
 use crate::container_logs::ContainerLogs;
 use crate::cri::fake::{FakeRuntime, Pull};
 use crate::cri::wire::{ContainerConfig, ContainerMetadata, ImageSpec, PodSandboxConfig, PodSandboxMetadata};
@@ -32,17 +31,19 @@ use crate::cri::{Calls, RuntimeService};
 use crate::image::credentials::{Credentials, NoSecrets};
 use crate::image::{Arrivals, ImageRequest, Images, PullLimits, PullPolicy};
 use crate::log::LogWatches;
-use crate::node::{self, NodeAddresses, NodeDescriber, NodeInputs, Pressures, RuntimeFacts};
+use crate::node::{self, NodeDescriber, NodeInputs, RuntimeFacts};
 use crate::pleg::{Pleg, PlegHandle};
 use crate::plugin::PluginList;
-use crate::pod::pod_ref;
-use crate::pod::{AdmittedPod, ContainerKind, ContainerRef, DesiredPods, FailingProbes, ManifestOrigin};
+use crate::pod::{
+    AdmittedPod, ApiState, ContainerKind, ContainerRef, DesiredPods, FailingProbes, ManifestOrigin, pod_ref,
+};
 use crate::shutdown::ShutdownView;
-use crate::source::api::ApiState;
 use crate::source::{SourceState, StaticPod};
 use crate::status::{ImageOwner, ImagePull, LifecycleSummary, PodStatusEntry, RecentEvents, StatusCache};
 use crate::store::Store;
 use crate::telemetry::Metrics;
+use crate::types::node::{NodeAddresses, Pressures};
+use crate::types::settings::ImageVerification;
 use crate::types::{
     CONTAINER_NAME_LABEL, ContainerId, POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL, PodEvent, PodRef,
     WallClock,

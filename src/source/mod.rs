@@ -1,8 +1,7 @@
-//! Sources of pods: the manifests of static pods, in files and at a URL, and the API server. On a host without an API server,
-//! files also define the objects that pods refer to.
+//! The source of static pods: manifests, in files and at a URL. On a host without an API server, files also define the objects
+//! that pods refer to.
 
 mod answer;
-pub mod api;
 mod decode;
 mod file_objects;
 mod files;
