@@ -19,15 +19,14 @@ use super::counts::PreemptionCounts;
 use super::fit::{Unfit, fit};
 use super::metrics::{ResizeMetrics, Resolution, Trigger};
 use super::node::NodeView;
-use super::rejection::{RejectedPod, Rejection};
 use super::resize;
 use super::shutdown::{self, NodeShutdown};
 use super::victims::victims;
 use crate::pod::validation::FieldError;
 use crate::pod::view::PodView;
 use crate::pod::{
-    AdmittedPod, DesiredPods, PodKill, PodPhase, ResizeRefusal, ResizeState, StatusOverride, is_critical,
-    patience, pod_ref, pod_uid, seen_at, with_allocation,
+    AdmittedPod, DesiredPods, PodKill, PodPhase, RejectedPod, Rejection, ResizeRefusal, ResizeState,
+    StatusOverride, is_critical, patience, pod_ref, pod_uid, seen_at, with_allocation,
 };
 use crate::source::SourceState;
 use crate::source::api::ApiState;

@@ -5,15 +5,13 @@ use std::collections::{BTreeSet, HashSet};
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::app_armor;
 use super::node::NodeView;
-use super::pressure;
-use super::rejection::Rejection;
 use super::sysctls::forbidden_sysctl;
+use super::{app_armor, pressure};
 use crate::ownership::Unrunnable;
 use crate::pod::validation::FieldError;
 use crate::pod::view::PodView;
-use crate::pod::{pod_ref, pod_uid};
+use crate::pod::{Rejection, pod_ref, pod_uid};
 use crate::source::SourceState;
 use crate::source::api::ApiState;
 use crate::types::PodUid;

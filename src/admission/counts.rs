@@ -6,8 +6,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use tokio::sync::watch;
 
-use super::RejectedPod;
-use crate::pod::{DesiredPods, is_static};
+use crate::pod::{DesiredPods, RejectedPod, is_static};
 use crate::source::api::ApiState;
 use crate::status::{LifecycleSummary, StatusCache};
 use crate::telemetry::{Metrics, PlainCounter, Reading};
@@ -148,7 +147,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::pod::AdmittedPod;
+    use crate::pod::{AdmittedPod, Rejection};
     use crate::status::PodStatusEntry;
     use crate::types::CONFIG_SOURCE_ANNOTATION;
 
@@ -189,7 +188,8 @@ mod tests {
             lifecycle: LifecycleSummary::Terminated,
             has_released: false,
         });
-        let rejected = vec![RejectedPod::because(&pod("no", "file", json!([])), "NodePorts", "taken")];
+        let rejected =
+            vec![RejectedPod::new(&pod("no", "file", json!([])), Rejection::new("NodePorts", "taken"))];
         let desired = DesiredPods { pods: admitted.to_vec(), ..DesiredPods::default() };
         let counted = CountedPods {
             desired_pods: watch::channel(desired).1,

@@ -7,11 +7,10 @@ use k8s_openapi::api::core::v1::{Pod, Taint};
 
 use super::affinity;
 use super::node::NodeView;
-use super::rejection::Rejection;
 use super::tolerations::tolerates;
 use crate::pod::resources::requested_resources;
 use crate::pod::view::PodView;
-use crate::pod::{ContainerKind, PodContainer, is_critical, is_static};
+use crate::pod::{ContainerKind, PodContainer, Rejection, is_critical, is_static};
 use crate::types::resources::{CPU, EPHEMERAL_STORAGE, MEMORY, PODS};
 use crate::types::{Quantity, ResourceList};
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Node, Taint};
 
-use crate::node::Pressures;
 use crate::types::ResourceList;
+use crate::types::node::Pressures;
 use crate::types::resources::is_extended;
 
 /// The properties of the node that admission checks a pod against.

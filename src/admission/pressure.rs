@@ -2,13 +2,12 @@
 
 use k8s_openapi::api::core::v1::{Pod, Taint};
 
-use super::rejection::Rejection;
 use super::tolerations::tolerates;
-use crate::node::{Pressure, Pressures};
-use crate::pod::is_critical;
 use crate::pod::resources::qos_class;
 use crate::pod::view::PodView;
+use crate::pod::{Rejection, is_critical};
 use crate::types::QosClass;
+use crate::types::node::{Pressure, Pressures};
 
 /// The taint that the node lifecycle controller puts on a node under memory pressure.
 const MEMORY_PRESSURE_TAINT: &str = "node.kubernetes.io/memory-pressure";

@@ -2,14 +2,14 @@
 //! rejection is final. Decides nothing about pods.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::time::{Instant, sleep};
 
-use crate::api::ApiErrorKind;
-use crate::node::NodeReader;
+use crate::types::node::{NodeReadError, NodeReader};
 use crate::types::{Backoff, BackoffPolicy, PodUid};
 
 /// Pauses between attempts while the API server does not answer. A rejection could not be reported meanwhile anyway.
@@ -21,7 +21,7 @@ const BACKOFF: BackoffPolicy = BackoffPolicy {
 
 /// Tracks for which pods the Node was read after they arrived.
 pub(super) struct Reread {
-    reader: Option<NodeReader>,
+    reader: Option<Arc<dyn NodeReader>>,
     /// Pods whose checks may rely on the Node as last read.
     confirmed: HashSet<PodUid>,
     /// The read in flight, and the pods it was started for.
@@ -30,7 +30,7 @@ pub(super) struct Reread {
 
 impl Reread {
     /// Without a reader there is no Node to read, and every decision is final at once.
-    pub(super) fn new(reader: Option<NodeReader>) -> Self {
+    pub(super) fn new(reader: Option<Arc<dyn NodeReader>>) -> Self {
         Self { reader, confirmed: HashSet::new(), reading: None }
     }
 
@@ -64,23 +64,10 @@ impl Reread {
     }
 }
 
-/// Reads the Node, retrying until the API server answers. If reading is not permitted, the last seen Node is used.
-async fn read(reader: NodeReader) {
+/// Reads the Node, retrying until the API server answers.
+async fn read(reader: Arc<dyn NodeReader>) {
     let mut backoff = None;
-    loop {
-        let retry_after = match reader.read().await {
-            Err(rejection @ (ApiErrorKind::TooMany(_) | ApiErrorKind::Unavailable)) => {
-                rejection.retry_after()
-            }
-            Ok(()) => return,
-            Err(
-                ApiErrorKind::NotFound
-                | ApiErrorKind::AlreadyExists
-                | ApiErrorKind::Conflict
-                | ApiErrorKind::Forbidden
-                | ApiErrorKind::Invalid,
-            ) => return,
-        };
+    while let Err(NodeReadError { retry_after }) = reader.read().await {
         let now = Instant::now();
         let next = Backoff::next(backoff, &BACKOFF, now, now);
         backoff = Some(next);

@@ -6,10 +6,9 @@ use std::cmp::Reverse;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod, Volume};
 
-use super::rejection::Rejection;
 use crate::pod::resources::{Amounts, may_swap, pod_requests, qos_class};
 use crate::pod::view::PodView;
-use crate::pod::{PendingResize, ResizeRefusal, resize_message};
+use crate::pod::{PendingResize, Rejection, ResizeRefusal, resize_message};
 use crate::types::resources::MEMORY;
 use crate::types::{PodEvent, QosClass, Quantity};
 

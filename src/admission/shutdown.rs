@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::rejection::Rejection;
-use crate::pod::PodKill;
+use crate::pod::{PodKill, Rejection};
 use crate::types::PodUid;
 
 /// A shutdown of the node, as far as it affects which pods run.

@@ -13,17 +13,15 @@ use super::admitter::{AdmissionInput, Admitter, Decisions, PREEMPTED, PREEMPTING
 use super::by_itself::unsupported_message;
 use super::counts::{CountedPods, RejectionCounts};
 use super::node::NodeView;
-use super::rejection::RejectedPod;
 use super::reread::Reread;
 use super::{AdmittedPods, NodeShutdown};
 use crate::cri::RuntimeStatus;
-use crate::node::{NodeReader, OwnNodeWatch, Pressures};
-use crate::pod::{DesiredPods, PodEvents, PodKill, PodPhase, pod_ref, pod_uid};
+use crate::pod::{DesiredPods, PodEvents, PodKill, PodPhase, RejectedPod, pod_ref, pod_uid};
 use crate::source::SourceState;
 use crate::source::api::ApiState;
-use crate::status::LifecycleSummary;
-use crate::status::StatusCache;
+use crate::status::{LifecycleSummary, StatusCache};
 use crate::telemetry::{Heartbeat, Metrics};
+use crate::types::node::{NodeReader, OwnNode, Pressures};
 use crate::types::{PodEvent, PodUid, WallClock, sleep_until};
 
 /// The inputs of decisions.
@@ -35,13 +33,13 @@ pub struct AdmissionInputs {
     /// The properties of this node that do not change at run time.
     pub own: NodeView,
     /// The node's allocatable resources: the value that the Node's status reports.
-    pub resources: OwnNodeWatch,
+    pub own_node: watch::Receiver<OwnNode>,
     /// The node's active pressures: the value that the Node's conditions report.
     pub pressures: watch::Receiver<Pressures>,
     /// The Node object; `None` before registration and on a standalone node.
     pub node: watch::Receiver<Option<Arc<Node>>>,
     /// Reads the Node again, into `node`; `None` on a standalone node.
-    pub reader: Option<NodeReader>,
+    pub reader: Option<Arc<dyn NodeReader>>,
     /// The statuses, which show which pods have terminated.
     pub status_cache: StatusCache,
     /// Permitted unsafe sysctls: names, or prefixes followed by `*` (`allowedUnsafeSysctls`).
@@ -171,12 +169,11 @@ impl Admission {
                 Ok(()) = self.inputs.manifests.changed() => {}
                 Ok(()) = self.inputs.api.changed() => {}
                 Ok(()) = self.inputs.node.changed() => {}
+                Ok(()) = self.inputs.own_node.changed() => {}
                 Ok(()) = self.inputs.pressures.changed() => {}
                 Ok(()) = self.inputs.shutdown.changed() => {}
                 Ok(()) = self.inputs.runtime.changed() => {}
                 Ok(()) = self.inputs.evicted.changed() => {}
-                // Cancel-safe as documented there.
-                () = self.inputs.resources.changed() => {}
                 // Statuses change all the time; that matters only to what waits for other pods to terminate.
                 Ok(()) = changes.changed(), if self.is_waiting => {}
                 // Cancel-safe: a sleep.
@@ -190,7 +187,7 @@ impl Admission {
     /// Decides again if anything relevant has changed.
     fn update(&mut self) {
         let node = self.inputs.node.borrow_and_update().clone();
-        let allocatable = self.inputs.resources.now().allocatable;
+        let allocatable = self.inputs.own_node.borrow_and_update().allocatable.clone();
         let pressures = self.inputs.pressures.borrow_and_update().clone();
         let strict_groups = self.inputs.runtime.borrow_and_update().as_ref().map(supports_strict_groups);
         let own = NodeView { allocatable, pressures, strict_groups, ..self.inputs.own.clone() };

@@ -1,7 +1,10 @@
 //! The task, from its sources to what it publishes.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{PodStatus, Taint};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -10,18 +13,62 @@ use serde_json::json;
 use tokio_util::sync::DropGuard;
 
 use super::*;
-use crate::api::fake::{ApiFault, ApiRule, FakeApi};
-use crate::node::testing::{facts, settings};
-use crate::node::{LatestNode, Pressure};
 use crate::pod::{AdmittedPod, PodKill, StatusOverride};
 use crate::source::api::ApiPod;
 use crate::status::PodStatusEntry;
 use crate::store::Store;
-use crate::sys::Machine;
 use crate::telemetry::{Heartbeats, Metrics};
-use crate::types::CONFIG_SOURCE_ANNOTATION;
+use crate::types::node::{NodeReadError, Pressure};
+use crate::types::testing::resource_list;
+use crate::types::{CONFIG_SOURCE_ANNOTATION, Quantity, ResourceList};
 
-const NODE: &str = "/api/v1/nodes/n1";
+/// The Node on an API server, and as this node last saw it.
+struct FakeNode {
+    stored: Mutex<Arc<Node>>,
+    seen: watch::Sender<Option<Arc<Node>>>,
+    /// How long each of the next reads waits before it fails.
+    outages: Mutex<VecDeque<Duration>>,
+    is_forbidden: Mutex<bool>,
+}
+
+impl FakeNode {
+    fn new(node: Node) -> Self {
+        let node = Arc::new(node);
+        Self {
+            seen: watch::Sender::new(Some(node.clone())),
+            stored: Mutex::new(node),
+            outages: Mutex::default(),
+            is_forbidden: Mutex::default(),
+        }
+    }
+
+    /// Somebody changes the Node, which this node does not see yet.
+    fn store(&self, node: Node) {
+        *self.stored.lock() = Arc::new(node);
+    }
+
+    /// This node sees the Node as it is stored.
+    fn show(&self) {
+        self.seen.send_replace(Some(self.stored.lock().clone()));
+    }
+}
+
+impl NodeReader for FakeNode {
+    fn read(&self) -> BoxFuture<'_, Result<(), NodeReadError>> {
+        let reading = async {
+            let outage = self.outages.lock().pop_front();
+            if let Some(outage) = outage {
+                tokio::time::sleep(outage).await;
+                return Err(NodeReadError { retry_after: Duration::ZERO });
+            }
+            if !*self.is_forbidden.lock() {
+                self.show();
+            }
+            Ok(())
+        };
+        reading.boxed()
+    }
+}
 
 struct Harness {
     api: watch::Sender<ApiState>,
@@ -29,9 +76,8 @@ struct Harness {
     desired_pods: watch::Receiver<DesiredPods>,
     rejected: watch::Receiver<Vec<RejectedPod>>,
     events: Arc<Mutex<Vec<String>>>,
-    server: FakeApi,
-    reader: NodeReader,
-    machine: watch::Sender<Machine>,
+    node: Arc<FakeNode>,
+    own_node: watch::Sender<OwnNode>,
     pressures: watch::Sender<Pressures>,
     heartbeats: Heartbeats,
     metrics: Metrics,
@@ -42,28 +88,28 @@ struct Harness {
 }
 
 /// A node with 2 CPUs in a cluster, whose sources are ready.
-async fn harness() -> Harness {
+fn harness() -> Harness {
     let (manifests_in, manifests) = watch::channel(SourceState { ready: true, ..SourceState::default() });
     let (api, api_out) = watch::channel(ApiState { ready: true, ..ApiState::default() });
-    let (server, latest_node) = (FakeApi::new(WallClock::system()), LatestNode::default());
-    server.put(NODE, &Node { metadata: metadata("n1"), ..Node::default() });
-    let limit = Duration::from_secs(10);
-    let reader = NodeReader::new(server.client(), "n1".to_owned(), limit, latest_node.clone());
-    reader.read().await.unwrap();
+    let node = Arc::new(FakeNode::new(Node { metadata: metadata("n1"), ..Node::default() }));
     let (desired_in, desired_pods) = watch::channel(DesiredPods::default());
     let (rejected_in, rejected) = watch::channel(Vec::new());
     let (status_cache, events) = (StatusCache::default(), Arc::new(Mutex::new(Vec::new())));
-    let machine = watch::Sender::new(facts().host.machine);
+    let own_node = watch::Sender::new(OwnNode {
+        labels: BTreeMap::new(),
+        allocatable: resource_list([("cpu", "2"), ("memory", "8Gi"), ("pods", "250")]),
+        unreserved: ResourceList::default(),
+    });
     let pressures = watch::Sender::default();
     let (shutdown, evicted) = (watch::Sender::default(), watch::Sender::default());
     let inputs = AdmissionInputs {
         manifests,
         api: api_out,
         own: NodeView { name: "n1".to_owned(), ..NodeView::default() },
-        resources: OwnNodeWatch::new(Arc::new(settings()), machine.subscribe()),
+        own_node: own_node.subscribe(),
         pressures: pressures.subscribe(),
-        node: latest_node.subscribe(),
-        reader: Some(reader.clone()),
+        node: node.seen.subscribe(),
+        reader: Some(node.clone()),
         status_cache: status_cache.clone(),
         allowed_unsafe_sysctls: Vec::new(),
         has_swap: false,
@@ -95,9 +141,8 @@ async fn harness() -> Harness {
         desired_pods,
         rejected,
         events,
-        server,
-        reader,
-        machine,
+        node,
+        own_node,
         pressures,
         heartbeats,
         metrics,
@@ -129,11 +174,11 @@ fn choosy(name: &str) -> Arc<Pod> {
 }
 
 impl Harness {
-    /// Labels the Node without the daemon's having seen it yet.
+    /// Labels the Node, which this node does not see yet.
     fn label(&self) {
         let labels = Some([("disk".to_owned(), "ssd".to_owned())].into());
         let node = Node { metadata: ObjectMeta { labels, ..metadata("n1") }, ..Node::default() };
-        self.server.put(NODE, &node);
+        self.node.store(node);
     }
 
     /// The API server delivers the pod, with a new resource version.
@@ -162,7 +207,7 @@ impl Harness {
 
 #[tokio::test(start_paused = true)]
 async fn status_updates_alone_publish_nothing() {
-    let mut harness = harness().await;
+    let mut harness = harness();
     let (runs, greedy) = (pod("runs", "1", 0), pod("greedy", "5", 0));
     harness.give(&runs, "1");
     harness.give(&greedy, "1");
@@ -180,7 +225,7 @@ async fn status_updates_alone_publish_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_critical_pod_is_admitted_when_the_preempted_pods_have_terminated() {
-    let harness = harness().await;
+    let harness = harness();
     let (small, vital) = (pod("small", "1500m", 0), pod("vital", "1", 2_000_000_000));
     harness.give(&small, "1");
     harness.settle().await;
@@ -206,7 +251,7 @@ async fn a_critical_pod_is_admitted_when_the_preempted_pods_have_terminated() {
 
 #[tokio::test(start_paused = true)]
 async fn a_critical_pod_waits_no_longer_for_a_preempted_pod_that_cannot_be_stopped() {
-    let harness = harness().await;
+    let harness = harness();
     harness.give(&pod("stuck", "1500m", 0), "1");
     harness.settle().await;
     harness.give(&pod("vital", "1", 2_000_000_000), "1");
@@ -222,7 +267,7 @@ async fn a_critical_pod_waits_no_longer_for_a_preempted_pod_that_cannot_be_stopp
 
 #[tokio::test(start_paused = true)]
 async fn a_label_set_just_before_the_pod_arrived_counts() {
-    let harness = harness().await;
+    let harness = harness();
     harness.label();
     harness.give(&choosy("choosy"), "1");
     harness.settle().await;
@@ -231,14 +276,14 @@ async fn a_label_set_just_before_the_pod_arrived_counts() {
 
 #[tokio::test(start_paused = true)]
 async fn a_taint_removed_just_before_the_pod_arrived_does_not_count() {
-    let harness = harness().await;
+    let harness = harness();
     let taint = Taint { key: "k".to_owned(), effect: "NoExecute".to_owned(), ..Taint::default() };
     let mut tainted = Node { metadata: metadata("n1"), ..Node::default() };
     tainted.spec.get_or_insert_default().taints = Some(vec![taint]);
-    harness.server.put(NODE, &tainted);
-    harness.reader.read().await.unwrap();
+    harness.node.store(tainted);
+    harness.node.show();
     harness.settle().await;
-    harness.server.put(NODE, &Node { metadata: metadata("n1"), ..Node::default() });
+    harness.node.store(Node { metadata: metadata("n1"), ..Node::default() });
     harness.give(&pod("late", "100m", 0), "1");
     harness.settle().await;
     assert_eq!((harness.desired_pods(), harness.events()), (vec!["late".to_owned()], Vec::new()));
@@ -246,9 +291,8 @@ async fn a_taint_removed_just_before_the_pod_arrived_does_not_count() {
 
 #[tokio::test(start_paused = true)]
 async fn a_mismatched_pod_is_rejected_only_after_the_node_was_reread() {
-    let harness = harness().await;
-    harness.server.fail(ApiRule::once("GET", NODE, ApiFault::Hang));
-    harness.server.fail(ApiRule { times: 3, ..ApiRule::always("GET", NODE, ApiFault::Reset) });
+    let harness = harness();
+    *harness.node.outages.lock() = [10, 0, 0, 0].map(Duration::from_secs).into();
     harness.give(&choosy("choosy"), "1");
     harness.give(&pod("other", "100m", 0), "1");
     harness.settle().await;
@@ -267,9 +311,9 @@ async fn a_mismatched_pod_is_rejected_only_after_the_node_was_reread() {
 
 #[tokio::test(start_paused = true)]
 async fn without_permission_to_read_the_node_its_watched_copy_decides() {
-    let harness = harness().await;
-    let forbidden = ApiFault::Refuse { code: 403, reason: "Forbidden", retry_after: 0 };
-    harness.server.fail(ApiRule::always("GET", NODE, forbidden));
+    let harness = harness();
+    harness.label();
+    *harness.node.is_forbidden.lock() = true;
     harness.give(&choosy("choosy"), "1");
     harness.settle().await;
     assert_eq!(harness.events(), ["choosy NodeAffinity"]);
@@ -277,10 +321,10 @@ async fn without_permission_to_read_the_node_its_watched_copy_decides() {
 
 #[tokio::test(start_paused = true)]
 async fn a_machine_that_grew_admits_more() {
-    let harness = harness().await;
+    let harness = harness();
     harness.give(&pod("early", "3", 0), "1");
     harness.settle().await;
-    harness.machine.send_modify(|machine| machine.cpus = 4);
+    harness.own_node.send_modify(|node| node.allocatable.set("cpu", Quantity::count(4)));
     harness.give(&pod("late", "3", 0), "1");
     harness.settle().await;
     assert_eq!(
@@ -291,7 +335,7 @@ async fn a_machine_that_grew_admits_more() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_under_disk_pressure_admits_only_critical_pods() {
-    let harness = harness().await;
+    let harness = harness();
     harness.give(&pod("runs", "100m", 0), "1");
     harness.settle().await;
     harness.pressures.send_replace([Pressure::Disk].into());
@@ -310,7 +354,7 @@ async fn a_node_under_disk_pressure_admits_only_critical_pods() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_shuts_down_admits_nothing_preempts_nothing_and_keeps_its_pods() {
-    let harness = harness().await;
+    let harness = harness();
     harness.give(&pod("runs", "1500m", 0), "1");
     harness.settle().await;
     let kill = PodKill {
@@ -351,7 +395,7 @@ async fn a_node_that_shuts_down_admits_nothing_preempts_nothing_and_keeps_its_po
 
 #[tokio::test(start_paused = true)]
 async fn an_evicted_pod_is_killed_as_long_as_that_is_requested_also_in_a_shutdown() {
-    let harness = harness().await;
+    let harness = harness();
     harness.give(&pod("runs", "100m", 0), "1");
     harness.settle().await;
     let kill = |reason: &str, grace| PodKill {
@@ -378,14 +422,14 @@ async fn an_evicted_pod_is_killed_as_long_as_that_is_requested_also_in_a_shutdow
 
 #[tokio::test(start_paused = true)]
 async fn an_extended_resource_advertised_on_the_node_is_counted() {
-    let harness = harness().await;
+    let harness = harness();
     let mut node = Node { metadata: metadata("n1"), ..Node::default() };
     let dongles = ("example.com/dongle".to_owned(), ApiQuantity("1".to_owned()));
     // The node's own value of `cpu` wins.
     let cpus = ("cpu".to_owned(), ApiQuantity("64".to_owned()));
     node.status.get_or_insert_default().allocatable = Some([dongles, cpus].into());
-    harness.server.put(NODE, &node);
-    harness.reader.read().await.unwrap();
+    harness.node.store(node);
+    harness.node.show();
     let holds = |name: &str, cpu: &str| {
         let mut pod = Pod::clone(&pod(name, cpu, 0));
         let resources = pod.spec.as_mut().unwrap().containers[0].resources.as_mut().unwrap();
@@ -404,6 +448,6 @@ async fn an_extended_resource_advertised_on_the_node_is_counted() {
 
 #[tokio::test]
 async fn an_idle_admission_answers() {
-    let h = harness().await;
+    let h = harness();
     assert_eq!(h.heartbeats.check().await, Vec::<&str>::new());
 }

@@ -10,8 +10,8 @@ use rand::rngs::StdRng;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::node_events::starting_event;
 use super::tasks::{Stage, Tasks};
-use crate::admission::RejectedPod;
 use crate::api::events::{EventRecord, EventRecorder, EventSink, recorder};
 use crate::api::{
     CertificateReport, CertificateSettings, ClientCertificateTask, ConnectError, Connection, Connections,
@@ -22,21 +22,22 @@ use crate::cri::{ImageService, RuntimeService, RuntimeStatus};
 use crate::dra::{Dra, DraSettings, DraTask};
 use crate::http::ProxyEnvironment;
 use crate::node::{
-    FormerDevices, LatestNode, LeaseTask, NodeAddresses, NodeEvent, NodeEvents, NodeInputs, NodeReader,
-    NodeSettings, Pressures, RuntimeFacts, StatusTask, observe_runtime, watch_node,
+    ApiNodeReader, FormerDevices, LatestNode, LeaseTask, NodeInputs, NodeSettings, RuntimeFacts, StatusTask,
+    observe_runtime, watch_node,
 };
 use crate::objects::services::ServiceEnv;
 use crate::objects::{ApiObjects, RuntimeClasses};
 use crate::pleg;
-use crate::pod::{ContainerRef, DesiredPods, PodEvents};
+use crate::pod::{ContainerRef, DesiredPods, PodEvents, RejectedPod};
 use crate::publish::mirror::{MirrorSources, Mirrors};
-use crate::publish::status::{PublishProgress, StatusManager, StatusSources};
+use crate::publish::status::{StatusManager, StatusSources};
 use crate::source::api::{self, ApiState};
-use crate::status::StatusCache;
+use crate::status::{PublishProgress, StatusCache};
 use crate::store::Store;
 use crate::sys::Machine;
 use crate::telemetry::Metrics;
 use crate::tls::CertificateStore;
+use crate::types::node::{NodeAddresses, NodeEvent, NodeEvents, Pressures};
 use crate::types::{PodEvent, PodRef, QuietPeriod, WallClock, architecture};
 
 /// Clients of the API server.
@@ -185,9 +186,9 @@ impl Cluster {
     }
 
     /// Reads the current Node.
-    pub(super) fn node_reader(&self, settings: &NodeSettings, latest_node: LatestNode) -> NodeReader {
+    pub(super) fn node_reader(&self, settings: &NodeSettings, latest_node: LatestNode) -> ApiNodeReader {
         let limit = settings.request_timeout();
-        NodeReader::new(self.node_client.clone(), settings.name.clone(), limit, latest_node)
+        ApiNodeReader::new(self.node_client.clone(), settings.name.clone(), limit, latest_node)
     }
 
     /// Starts all tasks that use the API server. Returns the objects that pods refer to, and how far the API server is behind.
@@ -248,7 +249,7 @@ impl Cluster {
         tasks.spawn(Stage::Support, "runtime observer", |cancel| {
             observe_runtime(inputs.runtime, inputs.images, facts_in, cancel)
         });
-        (inputs.events)(NodeEvent::starting());
+        (inputs.events)(starting_event());
         let publishes = config.cluster.as_ref().is_some_and(|joined| joined.publish_resource_slices);
         let settings = DraSettings { node: config.node_name.clone(), publishes };
         let slices = DraTask::new(&inputs.dra, settings, slices_client, node.clone(), inputs.events.clone());

@@ -5,6 +5,7 @@ mod guard;
 mod images;
 mod manifests;
 mod node_api;
+mod node_events;
 mod node_side;
 mod own_threads;
 mod parts;

@@ -7,8 +7,9 @@ use tokio::sync::watch;
 use super::startup::StartupError;
 use crate::admission::NodeView;
 use crate::config::Config;
-use crate::node::{NodeSettings, OwnNode, OwnNodeWatch, Pressures, overdrawn};
+use crate::node::{NodeSettings, overdrawn, own_node};
 use crate::sys::Machine;
+use crate::types::node::{OwnNode, Pressures};
 use crate::types::resources::{CPU, EPHEMERAL_STORAGE, MEMORY};
 use crate::volume::NodeAmounts;
 
@@ -20,6 +21,8 @@ pub(super) struct NodeSide {
     pub(super) view: NodeView,
     /// The machine's current facts.
     pub(super) machine: watch::Sender<Machine>,
+    /// The node on this machine.
+    pub(super) own_node: watch::Sender<OwnNode>,
     /// Pressure conditions. Always empty, because nothing observes pressure yet.
     pub(super) pressures: watch::Sender<Pressures>,
     /// Allocatable resources as seen by pods.
@@ -38,13 +41,13 @@ impl NodeSide {
         if let Some(resource) = overdrawn(&settings, &machine) {
             return Err(StartupError::Reserved(resource));
         }
-        let own = OwnNode::new(&settings, &machine);
-        let allocatable = own.allocatable;
+        let own_node = own_node(&settings, &machine);
+        let allocatable = own_node.allocatable.clone();
         Ok(Self {
             settings: Arc::new(settings),
             view: NodeView {
                 name: config.node_name.clone(),
-                labels: own.labels,
+                labels: own_node.labels.clone(),
                 taints: config.node.taints.clone(),
                 allocatable: allocatable.clone(),
                 pressures: Pressures::default(),
@@ -53,6 +56,7 @@ impl NodeSide {
                 strict_groups: None,
             },
             machine: watch::Sender::new(machine.clone()),
+            own_node: watch::Sender::new(own_node),
             pressures: watch::Sender::default(),
             amounts: NodeAmounts {
                 milli_cpu: allocatable.units(CPU),
@@ -63,11 +67,6 @@ impl NodeSide {
             swap: machine.swap,
             memory: machine.memory,
         })
-    }
-
-    /// The node with the machine's current facts.
-    pub(super) fn own(&self) -> OwnNodeWatch {
-        OwnNodeWatch::new(self.settings.clone(), self.machine.subscribe())
     }
 }
 

@@ -15,7 +15,7 @@ use super::paths::{ETC, KERNEL_LOG, PROC, ROOT, SYS};
 use super::plugins::start_plugins;
 use super::runtime::RuntimeSide;
 use super::tasks::{Stage, Tasks};
-use crate::admission::{Admission, AdmissionInputs, AdmissionOutputs, AdmittedPods, AdoptedPod, RejectedPod};
+use crate::admission::{Admission, AdmissionInputs, AdmissionOutputs, AdmittedPods, AdoptedPod};
 use crate::api::{CertificateReport, Connections, register_certificate};
 use crate::config::Config;
 use crate::cri::RuntimeService;
@@ -27,24 +27,24 @@ use crate::image::preload::PreloadProblem;
 use crate::kubelet_api::stats::Stats;
 use crate::log::LogWatches;
 use crate::node::{
-    AddressObserver, HostObserver, LatestNode, NodeAddresses, NodeDescriber, NodeEvents, NodeInputs,
-    OomObserver, PodCidrTask, RuntimeFacts, register_identity, register_process, register_start,
+    AddressObserver, HostObserver, LatestNode, NodeDescriber, NodeInputs, OomObserver, PodCidrTask,
+    RuntimeFacts, register_identity, register_process, register_start,
 };
 use crate::objects::services::ServiceEnv;
 use crate::objects::{ObjectSource, RuntimeClasses, Standalone};
 use crate::ownership::OwnPods;
 use crate::plugin::PluginList;
-use crate::pod::{ContainerRef, DesiredPods, PodEvents, PodKill, ProbeResults};
+use crate::pod::{ContainerRef, DesiredPods, PodEvents, PodKill, ProbeResults, RejectedPod};
 use crate::probe::{FailingProbes, ProbeMetrics};
 use crate::publish::recent::RecentEvents;
-use crate::publish::status::PublishProgress;
 use crate::shutdown::{Reports, Shutdown, ShutdownOutputs, ShutdownPeriods, ShutdownSettings};
 use crate::source::SourceState;
 use crate::source::api::ApiState;
 use crate::stats::UsageStats;
-use crate::status::{StatusCache, register_resizes};
+use crate::status::{PublishProgress, StatusCache, register_resizes};
 use crate::store::Store;
 use crate::telemetry::Metrics;
+use crate::types::node::{NodeAddresses, NodeEvents, NodeReader};
 use crate::types::{PodEvent, PodRef, PodUid, WallClock};
 use crate::worker::RestartRequests;
 
@@ -157,8 +157,14 @@ impl Parts {
             node: cluster.is_some().then(|| latest_node.subscribe()),
         };
         tasks.spawn(Stage::Support, "addresses", |cancel| observer.run(show_addresses, cancel));
-        let observer = HostObserver { root: ROOT.into(), own: config.root_dir.clone() };
-        tasks.spawn(Stage::Support, "host observer", |cancel| observer.run(node.machine.clone(), cancel));
+        let observer = HostObserver {
+            root: ROOT.into(),
+            own: config.root_dir.clone(),
+            settings: node.settings.clone(),
+            machine: node.machine.clone(),
+            own_node: node.own_node.clone(),
+        };
+        tasks.spawn(Stage::Support, "host observer", |cancel| observer.run(cancel));
         let recent = RecentEvents::new(WallClock::system());
         let no_events = |_: &PodRef, _: Option<&ContainerRef>, _: &PodEvent| {};
         let events =
@@ -200,10 +206,12 @@ impl Parts {
             manifests: manifests.clone(),
             api: api.clone(),
             own: node.view.clone(),
-            resources: node.own(),
+            own_node: node.own_node.subscribe(),
             pressures: node.pressures.subscribe(),
             node: latest_node.subscribe(),
-            reader: cluster.as_ref().map(|cluster| cluster.node_reader(&node.settings, latest_node.clone())),
+            reader: cluster.as_ref().map(|cluster| -> Arc<dyn NodeReader> {
+                Arc::new(cluster.node_reader(&node.settings, latest_node.clone()))
+            }),
             status_cache: status_cache.clone(),
             allowed_unsafe_sysctls: config.pods.allowed_unsafe_sysctls.clone(),
             has_swap: has_swap(config),

@@ -6,10 +6,10 @@ use super::paths::{PLUGIN_REGISTRY, PROC};
 use super::tasks::{Stage, Tasks};
 use crate::config::Config;
 use crate::dra::Dra;
-use crate::node::NodeEvents;
 use crate::plugin::{Handlers, PluginHandler, PluginList, PluginSettings, Plugins};
 use crate::telemetry::Metrics;
 use crate::types::WallClock;
+use crate::types::node::NodeEvents;
 
 /// Starts to register plugins.
 pub(super) fn start_plugins(

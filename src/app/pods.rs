@@ -8,6 +8,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tokio::time::timeout;
 
+use super::node_events::{cgroup_v1_event, resolv_conf_event, swap_event};
 use super::node_side::NodeSide;
 use super::parts::Parts;
 use super::paths::{CGROUP_MOUNT, CONTAINER_LOGS, MOUNTINFO, PROC, SYS};
@@ -27,12 +28,12 @@ use crate::http::HttpClient;
 use crate::image::preload::{self, Containerd, PreloadConfig};
 use crate::lifecycle::PodTable;
 use crate::log::LogLayout;
-use crate::node::{NodeAddresses, NodeEvent};
 use crate::pod::AdmittedPod;
 use crate::probe::{ProbeSources, Prober};
 use crate::shutdown::{ShutdownSources, SystemBus};
 use crate::status::{StatusGates, StatusHandle, StatusSources, StatusTask};
 use crate::sys::{KernelMounts, tmpfs_can_avoid_swap};
+use crate::types::node::NodeAddresses;
 use crate::types::{WallClock, architecture};
 use crate::volume::{VolumeSettings, Volumes};
 use crate::worker::{EnvAccess, HostAccess, ReportSinks, RuntimeAccess, WorkerContext, WorkerMetrics};
@@ -109,11 +110,11 @@ impl Parts {
         let cgroup_version = cgroups.version();
         cgroup_version.register(&self.metrics);
         match cgroup_version {
-            CgroupVersion::V1 => (self.node_events)(NodeEvent::cgroup_v1()),
+            CgroupVersion::V1 => (self.node_events)(cgroup_v1_event()),
             CgroupVersion::V2 => {}
         }
         if self.node.swap > 0 && !tmpfs_can_avoid_swap() {
-            (self.node_events)(NodeEvent::memory_may_be_swapped());
+            (self.node_events)(swap_event());
         }
         cgroups.register(&self.metrics);
         self.serve_stats(config, &logs, cgroups.clone(), storage, tasks);
@@ -132,7 +133,11 @@ impl Parts {
         }
         let cgroups = config.cgroups.per_qos.then_some(cgroups);
         let limit = |cgroups: &Arc<Cgroups>| {
-            Arc::new(PodsLimit::new(cgroups.clone(), self.node.own(), self.node_events.clone()))
+            Arc::new(PodsLimit::new(
+                cgroups.clone(),
+                self.node.own_node.subscribe(),
+                self.node_events.clone(),
+            ))
         };
         let pods_limit = cgroups.as_ref().filter(|_| config.cgroups.limit_all_pods).map(limit);
         if let Some(limit) = pods_limit.clone() {
@@ -211,7 +216,7 @@ impl Parts {
             host_settings(config, runtime_info, cgroup_version, &self.node, self.addresses.clone());
         // As upstream, once: what a later change does to a pod is an event of that pod.
         if let Some(problem) = resolv_conf_problem(&settings).await {
-            (self.node_events)(NodeEvent::resolv_conf(problem));
+            (self.node_events)(resolv_conf_event(problem));
         }
         let user_namespaces = Arc::new(UserNamespaces::new(
             config.root_dir.clone(),

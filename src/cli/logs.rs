@@ -8,8 +8,8 @@ use jiff::{SignedDuration, Timestamp};
 use super::client::{DaemonArgs, Log};
 use super::error::CommandError;
 use super::exit::Exit;
-use crate::config::GoDuration;
 use crate::server::LogsQuery;
+use crate::types::GoDuration;
 
 /// Arguments of `hostlet logs`.
 #[derive(Clone, Debug, Args)]

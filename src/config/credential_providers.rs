@@ -11,12 +11,12 @@ use serde::Deserialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::GoDuration;
 use super::error::{ConfigError, Place};
 use super::files::{TextFile, read_provider_files};
 use super::flags::ProcessFlags;
 use super::merge::without_nulls;
-use crate::types::{RegistryLocation, names};
+use crate::types::settings::{CredentialProvider, CredentialProviders, TokenAttributes};
+use crate::types::{GoDuration, RegistryLocation, names};
 use crate::yaml::{Document, Flaw, Lines, Problem, decode, parse_documents};
 
 const KIND: &str = "CredentialProviderConfig";
@@ -37,51 +37,6 @@ const CACHED_BY_TOKEN: &str = "Token";
 
 const CONFIG_FLAG: &str = "image-credential-provider-config";
 const BIN_DIR_FLAG: &str = "image-credential-provider-bin-dir";
-
-/// The credential provider plugins of this node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CredentialProviders {
-    /// Directory of their executables (`--image-credential-provider-bin-dir`).
-    pub bin_dir: PathBuf,
-    /// The plugins, in the order of the files.
-    pub providers: Vec<CredentialProvider>,
-    /// Digest of the files, `sha256:` and hexadecimal digits, as the stock kubelet reports it in its metrics.
-    pub digest: String,
-}
-
-/// A credential provider plugin.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CredentialProvider {
-    /// Its name, which is that of its executable.
-    pub name: String,
-    /// The images that it is asked about.
-    pub match_images: Vec<RegistryLocation>,
-    /// How long its responses are kept if they do not say.
-    pub default_cache_duration: Duration,
-    /// The API version of request and response.
-    pub api_version: String,
-    /// Its arguments.
-    pub args: Vec<String>,
-    /// Variables that it gets in addition to hostlet's own.
-    pub env: Vec<(String, String)>,
-    /// How it gets tokens of service accounts; `None` if it gets none.
-    pub token: Option<TokenAttributes>,
-}
-
-/// How a provider gets tokens of the pods' service accounts (`tokenAttributes`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TokenAttributes {
-    /// The audience of the tokens.
-    pub audience: String,
-    /// Whether its responses apply to the pod of the token only, rather than to all pods of the service account.
-    pub is_kept_by_token: bool,
-    /// Whether it is not asked for pods without a service account.
-    pub is_required: bool,
-    /// Annotations without which it is not asked.
-    pub required_annotations: BTreeSet<String>,
-    /// Annotations that it gets as well.
-    pub optional_annotations: BTreeSet<String>,
-}
 
 /// The document. `None` means unset.
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -625,7 +625,7 @@ fn settings_of_the_node() {
     assert_eq!((pods.most_pods(2), pods.most_pods(100)), (6, 110));
     let threshold = |signal: &str| loaded.effective.kubelet()["evictionHard"][signal].clone();
     assert_eq!(threshold("memory.available"), "100Mi");
-    assert_eq!(node.reserved.eviction_storage, Some(crate::config::Threshold::Part(0.1)));
+    assert_eq!(node.reserved.eviction_storage, Some(crate::types::settings::Threshold::Part(0.1)));
     let without = host.load(&["--experimental-allocatable-ignore-eviction"]).unwrap();
     assert_eq!(without.config.node.reserved.eviction_memory, None);
     let wrong = host.load(&["--node-labels=node-role.kubernetes.io/x=", "--cloud-provider=aws"]).unwrap_err();

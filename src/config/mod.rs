@@ -3,7 +3,6 @@
 
 mod credential_providers;
 mod defaults;
-mod duration;
 mod endpoints;
 mod error;
 mod files;
@@ -32,19 +31,16 @@ mod table_of_fields;
 mod validate;
 mod wire;
 
-pub use credential_providers::{CredentialProvider, CredentialProviders, TokenAttributes};
 pub use defaults::Membership;
-pub use duration::{DurationError, GoDuration};
 pub use endpoints::Endpoints;
 pub use error::{ConfigError, ConfigErrors, ConfigWarning, Place};
 pub use flags::{FieldFlags, KubeletFlags, ProcessFlags, VersionForm, is_called_kubelet, with_plain_names};
 pub use load::{Loaded, control_socket, load};
-pub use log_limits::LogLimits;
-pub use node::{Node, Reserved, Threshold};
+pub use node::Node;
 pub use node_api::{CertificateFiles, NodeApi, ServingCertificate};
 pub use settings::{
-    Cgroups, Cluster, Config, Dns, HostRules, ImagePulls, ImageVerification, Logging, ParallelPulls,
-    PodDefaults, Runtime, Shutdown, Sources,
+    Cgroups, Cluster, Config, Dns, HostRules, ImagePulls, Logging, ParallelPulls, PodDefaults, Runtime,
+    Sources,
 };
 pub use show::EffectiveConfig;
 pub use shown_flags::GivenFlags;

@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::Taint;
 use super::flags::ProcessFlags;
 use super::settings::time;
 use super::wire::KubeletConfiguration;
+use crate::types::settings::{Reserved, Threshold};
 use crate::types::{NODE_LABELS, Quantity, QuantityError, names};
 
 /// Settings of the Node object. Names in parentheses are fields of KubeletConfiguration, or flags.
@@ -38,28 +39,6 @@ pub struct Node {
     pub local_storage_isolation: bool,
     /// Resources that are not allocatable to pods.
     pub reserved: Reserved,
-}
-
-/// The machine's resources that are not allocatable to pods.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Reserved {
-    /// Reservations for Kubernetes and system daemons, by resource (`kubeReserved`, `systemReserved`).
-    pub resources: BTreeMap<String, Vec<Quantity>>,
-    /// How many CPUs are reserved by number, which replaces CPU reservations (`reservedSystemCPUs`).
-    pub system_cpus: Option<usize>,
-    /// Hard eviction threshold of memory (`evictionHard`, `memory.available`).
-    pub eviction_memory: Option<Threshold>,
-    /// Hard eviction threshold of the filesystem with the daemon's directory (`evictionHard`, `nodefs.available`).
-    pub eviction_storage: Option<Threshold>,
-}
-
-/// An eviction threshold.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Threshold {
-    /// An absolute amount.
-    Amount(Quantity),
-    /// A fraction of the capacity, above 0 and below 1. Single precision, as upstream, which affects the result.
-    Part(f32),
 }
 
 /// Resources that may be reserved.
@@ -97,32 +76,30 @@ impl Node {
             // -1 means no limit.
             max_images: usize::try_from(kubelet.node_status_max_images.unwrap_or_default()).ok(),
             local_storage_isolation: kubelet.local_storage_capacity_isolation.unwrap_or_default(),
-            reserved: Reserved::new(kubelet, flags.experimental_allocatable_ignore_eviction),
+            reserved: reserved(kubelet, flags.experimental_allocatable_ignore_eviction),
         }
     }
 }
 
-impl Reserved {
-    fn new(kubelet: &KubeletConfiguration, ignore_eviction: bool) -> Self {
-        let mut resources: BTreeMap<String, Vec<Quantity>> = BTreeMap::new();
-        let reservations = kubelet.kube_reserved.iter().chain(&kubelet.system_reserved).flatten();
-        for (resource, text) in reservations {
-            if let Ok(amount) = Quantity::parse(text) {
-                resources.entry(resource.clone()).or_default().push(amount);
-            }
+fn reserved(kubelet: &KubeletConfiguration, ignore_eviction: bool) -> Reserved {
+    let mut resources: BTreeMap<String, Vec<Quantity>> = BTreeMap::new();
+    let reservations = kubelet.kube_reserved.iter().chain(&kubelet.system_reserved).flatten();
+    for (resource, text) in reservations {
+        if let Ok(amount) = Quantity::parse(text) {
+            resources.entry(resource.clone()).or_default().push(amount);
         }
-        let hard = kubelet.eviction_hard.iter().flatten().filter(|_| !ignore_eviction);
-        let threshold = |signal: &str| {
-            let (_, text) = hard.clone().find(|(name, _)| *name == signal)?;
-            threshold(text).ok().flatten()
-        };
-        let set = kubelet.reserved_system_cpus.as_deref().filter(|set| !set.is_empty());
-        Self {
-            resources,
-            system_cpus: set.and_then(|set| cpu_set(set).ok()).map(|set| set.len()),
-            eviction_memory: threshold("memory.available"),
-            eviction_storage: threshold("nodefs.available"),
-        }
+    }
+    let hard = kubelet.eviction_hard.iter().flatten().filter(|_| !ignore_eviction);
+    let threshold = |signal: &str| {
+        let (_, text) = hard.clone().find(|(name, _)| *name == signal)?;
+        threshold(text).ok().flatten()
+    };
+    let set = kubelet.reserved_system_cpus.as_deref().filter(|set| !set.is_empty());
+    Reserved {
+        resources,
+        system_cpus: set.and_then(|set| cpu_set(set).ok()).map(|set| set.len()),
+        eviction_memory: threshold("memory.available"),
+        eviction_storage: threshold("nodefs.available"),
     }
 }
 

@@ -6,18 +6,17 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::GoDuration;
-use super::credential_providers::CredentialProviders;
 use super::flags::ProcessFlags;
 use super::gates;
 use super::hostlet::HostletConfiguration;
-use super::log_limits::LogLimits;
+use super::log_limits::log_limits;
 use super::node::{self, Node};
 use super::node_api::NodeApi;
 use super::static_pod_url::{StaticPodUrl, parse_headers, parse_url};
 use super::wire::{self, KubeletConfiguration};
 use crate::telemetry::{Collector, LogFormat, TraceSettings};
-use crate::types::{CgroupDriver, MemoryQos};
+use crate::types::settings::{CredentialProviders, GracefulShutdown, ImageVerification, LogLimits};
+use crate::types::{CgroupDriver, GoDuration, MemoryQos};
 
 /// The default of `userNamespaces.idsPerPod`.
 const IDS_PER_POD: u32 = 65_536;
@@ -63,7 +62,7 @@ pub struct Config {
     /// Limits and defaults of pods.
     pub pods: PodDefaults,
     /// How pods are terminated when the host shuts down.
-    pub shutdown: Shutdown,
+    pub shutdown: GracefulShutdown,
     /// Requirements on the host, and settings of the daemon's process.
     pub host: HostRules,
     /// The daemon's logging.
@@ -135,21 +134,6 @@ pub struct ImagePulls {
     pub verification: ImageVerification,
     /// Credential provider plugins; `None` without any (`--image-credential-provider-config`).
     pub credential_providers: Option<CredentialProviders>,
-}
-
-/// Which present images a pod may use only with credentials that are accepted for them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ImageVerification {
-    /// There is no verification: the feature gate is off.
-    Disabled,
-    /// None.
-    Never,
-    /// Those that this node has pulled.
-    ExceptPreloaded,
-    /// All except these: names without tag and digest, or prefixes followed by `/*` (`preloadedImagesVerificationAllowlist`).
-    ExceptAllowlisted(Vec<String>),
-    /// All.
-    Always,
 }
 
 /// How many images may be pulled in parallel.
@@ -245,19 +229,6 @@ impl PodDefaults {
     }
 }
 
-/// How pods are terminated when the host shuts down. All periods are zero if that is not configured.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Shutdown {
-    /// How long the shutdown is delayed (`shutdownGracePeriod`).
-    pub total: Duration,
-    /// The part of it for critical pods (`shutdownGracePeriodCriticalPods`).
-    pub critical: Duration,
-    /// Priorities, and the seconds that pods of each have, instead of the two (`shutdownGracePeriodByPodPriority`).
-    pub by_priority: Vec<(i32, u64)>,
-    /// Whether the times of the last shutdown are recorded (the feature gate `GracefulNodeShutdownBasedOnPodPriority`).
-    pub is_recorded: bool,
-}
-
 /// Requirements on the host, and settings of the daemon's process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostRules {
@@ -345,7 +316,7 @@ impl Config {
                 pods_per_core: count(kubelet.pods_per_core),
                 logs_dir: path(&kubelet.pod_logs_dir).unwrap_or_default(),
                 split_log_streams: gates::enabled(gates::SPLIT_LOG_STREAMS, kubelet.feature_gates.as_ref()),
-                log_limits: LogLimits::new(kubelet),
+                log_limits: log_limits(kubelet),
                 max_restart_wait: time(kubelet.crash_loop_back_off.max_container_restart_period),
                 seccomp_default: kubelet.seccomp_default.unwrap_or_default(),
                 allowed_unsafe_sysctls: kubelet.allowed_unsafe_sysctls.clone().unwrap_or_default(),
@@ -466,14 +437,14 @@ fn verification(kubelet: &KubeletConfiguration) -> ImageVerification {
 }
 
 /// Without the feature gate `GracefulNodeShutdown` no period counts, as upstream.
-fn shutdown(kubelet: &KubeletConfiguration) -> Shutdown {
+fn shutdown(kubelet: &KubeletConfiguration) -> GracefulShutdown {
     let gate = |gate: &str| gates::enabled(gate, kubelet.feature_gates.as_ref());
     if !gate(gates::GRACEFUL_SHUTDOWN) {
-        return Shutdown::default();
+        return GracefulShutdown::default();
     }
     let seconds = |field: Option<i64>| field.and_then(|seconds| seconds.try_into().ok()).unwrap_or_default();
     let entries = kubelet.shutdown_grace_period_by_pod_priority.iter().flatten();
-    Shutdown {
+    GracefulShutdown {
         total: time(kubelet.shutdown_grace_period),
         critical: time(kubelet.shutdown_grace_period_critical_pods),
         by_priority: entries

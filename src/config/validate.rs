@@ -4,14 +4,12 @@
 use std::collections::BTreeSet;
 use std::path::{Component, Path};
 
-use super::GoDuration;
-use super::gates;
-use super::node;
 use super::settings::socket_path;
 use super::static_pod_url::{parse_headers, parse_url};
 use super::wire::{CredentialsVerification, KubeletConfiguration, MemoryReservationPolicy, QuantityText};
+use super::{gates, node};
 use crate::telemetry::Collector;
-use crate::types::{Quantity, without_tag};
+use crate::types::{GoDuration, Quantity, without_tag};
 
 /// The default of memoryThrottlingFactor before Kubernetes 1.37, which files may still have without the feature gate.
 const FORMER_THROTTLING_FACTOR: f64 = 0.9;

@@ -107,7 +107,7 @@ fn without_resolver_file_dns_is_off() {
     let default = pod(|spec| spec.dns_policy = Some("Default".into()));
     let off = pod_dns((&default).into(), DnsConfig::default(), &host).0;
     assert_eq!((off.servers, off.searches), (texts(["127.0.0.1"]), texts(["."])));
-    host.node_ips = crate::node::NodeAddresses::fixed(["fd00::1".parse().unwrap()]);
+    host.node_ips = crate::types::node::NodeAddresses::fixed(["fd00::1".parse().unwrap()]);
     assert_eq!(pod_dns((&default).into(), DnsConfig::default(), &host).0.servers, ["::1"]);
 }
 

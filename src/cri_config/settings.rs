@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::kernel::KernelFacts;
-use crate::node::NodeAddresses;
 use crate::types::MemoryQos;
+use crate::types::node::NodeAddresses;
 use crate::volume::NodeAmounts;
 
 /// The host's settings.

@@ -6,8 +6,8 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use super::{HostSettings, KernelFacts};
-use crate::node::NodeAddresses;
 use crate::types::MemoryQos;
+use crate::types::node::NodeAddresses;
 use crate::volume::NodeAmounts;
 
 /// A node on cgroup v1 with cluster DNS and 8 GiB of memory.

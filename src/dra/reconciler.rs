@@ -24,8 +24,8 @@ use super::shared::Publishing;
 use super::slices::{NodeOwner, SliceApi, SliceError};
 use super::task::DraSettings;
 use crate::api::{ApiErrorKind, follow};
-use crate::node::{NodeEvent, NodeEvents};
 use crate::telemetry::Changed;
+use crate::types::node::{NodeEvent, NodeEvents};
 use crate::types::{Backoff, BackoffPolicy, sleep_until, watching};
 
 /// Interval of a new list, which repairs whatever a watch missed; the stock kubelet's resync period.
@@ -405,7 +405,8 @@ impl Reconciler {
                 tracing::debug!(driver = name, %error, "the slices changed meanwhile; trying again");
             } else {
                 tracing::warn!(driver = name, %error, "cannot publish the devices of a DRA driver; trying again");
-                (self.events)(NodeEvent::slices_not_published(format!("DRA driver {name}: {error}")));
+                let message = format!("DRA driver {name}: {error}");
+                (self.events)(NodeEvent::warning("ResourceSlicesNotPublished", message));
             }
         }
         if must_list { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

@@ -14,8 +14,8 @@ use super::handler::Dra;
 use super::reconciler::Reconciler;
 use super::shared::Publishing;
 use super::stream::{Dial, ReportProblems, StreamContext};
-use crate::node::{NodeEvent, NodeEvents};
 use crate::plugin::{InstanceId, PluginInstance};
+use crate::types::node::{NodeEvent, NodeEvents};
 
 /// Settings of the task.
 #[derive(Clone, Debug)]
@@ -67,7 +67,7 @@ impl DraTask {
         let report: ReportProblems = Arc::new(move |driver, problems| {
             if !problems.is_empty() {
                 let text = problems.iter().take(3).cloned().collect::<Vec<_>>().join("; ");
-                events(NodeEvent::driver_devices_rejected(format!("DRA driver {driver}: {text}")));
+                events(NodeEvent::warning("DriverDevicesRejected", format!("DRA driver {driver}: {text}")));
             }
         });
         let context = StreamContext { shared: dra.shared.clone(), dial, clock: dra.clock.clone(), report };

@@ -22,9 +22,9 @@ use tokio_util::sync::CancellationToken;
 use super::stream::{Dial, Messages, StreamError};
 use super::{Dra, DraSettings, DraTask};
 use crate::api::fake::{FakeApi, Recorded};
-use crate::node::NodeEvent;
 use crate::plugin::{InstanceId, PluginEvent, PluginHandler, PluginInstance};
 use crate::types::WallClock;
+use crate::types::node::NodeEvent;
 
 pub(super) const NODE: &str = "node1";
 pub(super) const SLICES: &str = "/apis/resource.k8s.io/v1/resourceslices";

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use crate::cgroup::{AllPods, Cgroups};
-use crate::node::{NodeEvent, NodeEvents, OwnNode, OwnNodeWatch};
 use crate::pod::resources::huge_pages;
 use crate::telemetry::Changed;
 use crate::types::error_chain;
+use crate::types::node::{NodeEvent, NodeEvents, OwnNode};
 use crate::types::resources::{CPU, MEMORY, PID};
 
 /// Applies the limit of all pods. The kernel may reject it while they use more, so housekeeping tries again. An accepted one is set
@@ -16,7 +17,7 @@ use crate::types::resources::{CPU, MEMORY, PID};
 pub struct PodsLimit {
     cgroups: Arc<Cgroups>,
     /// The node, whose huge pages and memory may change.
-    node: Mutex<OwnNodeWatch>,
+    node: watch::Receiver<OwnNode>,
     events: NodeEvents,
     /// The last one that was accepted.
     accepted: Mutex<Option<AllPods>>,
@@ -26,13 +27,13 @@ pub struct PodsLimit {
 
 impl PodsLimit {
     /// Does not set the limit before the first call of `apply`.
-    pub fn new(cgroups: Arc<Cgroups>, node: OwnNodeWatch, events: NodeEvents) -> Self {
-        Self { cgroups, node: Mutex::new(node), events, accepted: Mutex::default(), last: Mutex::default() }
+    pub fn new(cgroups: Arc<Cgroups>, node: watch::Receiver<OwnNode>, events: NodeEvents) -> Self {
+        Self { cgroups, node, events, accepted: Mutex::default(), last: Mutex::default() }
     }
 
     /// Sets the limit, and reports a changed result. Blocking.
     pub fn apply(&self) {
-        let all = all_pods(&self.node.lock().now());
+        let all = all_pods(&self.node.borrow());
         if self.accepted.lock().as_ref() == Some(&all) {
             return;
         }
@@ -41,13 +42,13 @@ impl PodsLimit {
         let is_news = self.last.lock().see(failure.clone());
         match failure {
             _ if !is_news => {}
-            None => (self.events)(NodeEvent::allocatable_enforced()),
+            None => (self.events)(enforced_event()),
             Some(error) => {
                 tracing::warn!(
                     error,
                     "cannot limit the resources of all pods together; housekeeping tries again"
                 );
-                (self.events)(NodeEvent::allocatable_not_enforced(&error));
+                (self.events)(not_enforced_event(&error));
             }
         }
     }
@@ -63,18 +64,26 @@ fn all_pods(node: &OwnNode) -> AllPods {
     }
 }
 
+fn enforced_event() -> NodeEvent {
+    NodeEvent::normal("NodeAllocatableEnforced", "Updated Node Allocatable limit across pods")
+}
+
+fn not_enforced_event(error: &str) -> NodeEvent {
+    let message = format!("Failed to update Node Allocatable Limits: {error}");
+    NodeEvent::warning("FailedNodeAllocatableEnforcement", message)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::fs;
     use std::path::Path;
     use std::time::Duration;
 
-    use tokio::sync::watch;
-
     use super::*;
     use crate::cgroup::CgroupSettings;
-    use crate::node::testing;
-    use crate::types::CgroupDriver;
+    use crate::types::testing::resource_list;
+    use crate::types::{CgroupDriver, Quantity};
 
     /// A cgroup v2 hierarchy made of plain files.
     fn cgroups(dir: &Path) -> Arc<Cgroups> {
@@ -118,9 +127,12 @@ mod tests {
             let reported = reported.clone();
             Arc::new(move |event: NodeEvent| reported.lock().push(event.reason))
         };
-        let machine = watch::Sender::new(testing::facts().host.machine);
-        let node = OwnNodeWatch::new(Arc::new(testing::settings()), machine.subscribe());
-        let limit = PodsLimit::new(cgroups(dir.path()), node, events);
+        let node = watch::Sender::new(OwnNode {
+            labels: BTreeMap::new(),
+            allocatable: resource_list([("hugepages-2Mi", "0")]),
+            unreserved: resource_list([("cpu", "2"), ("memory", "24684096Ki"), ("pid", "32768")]),
+        });
+        let limit = PodsLimit::new(cgroups(dir.path()), node.subscribe(), events);
         let memory = dir.path().join("cgroup/kubepods/memory.max");
         fs::remove_file(&memory).unwrap();
         fs::create_dir(&memory).unwrap();
@@ -136,7 +148,7 @@ mod tests {
 
         let huge = dir.path().join("cgroup/kubepods/hugetlb.2MB.max");
         assert_eq!(fs::read_to_string(&huge).unwrap(), "0");
-        machine.send_modify(|machine| machine.huge_pages = [(2 << 20, 8 << 20)].into());
+        node.send_modify(|node| node.allocatable.set("hugepages-2Mi", Quantity::bytes(8 << 20)));
         limit.apply();
         assert_eq!(fs::read_to_string(&huge).unwrap(), (8 << 20).to_string(), "pages may be added");
         fs::write(&memory, "4096").unwrap();

@@ -13,12 +13,12 @@ use super::credentials::{Credentials, ProviderFailure, PullSecrets, SourcedLogin
 use super::metrics::PullMetrics;
 use super::puller::{PullError, Puller};
 use super::{ImageError, PullLimits, PullPolicy, PullUnderWay};
-use crate::config::ImageVerification;
 use crate::cri::wire::PodSandboxConfig;
 use crate::cri::{ImageInfo, ImageService};
 use crate::store::{Store, Table};
 use crate::sys::file_work;
 use crate::telemetry::Metrics;
+use crate::types::settings::ImageVerification;
 use crate::types::{
     ImageReference, PodEvent, PodRef, PodUid, WallClock, go_duration, go_quoted, with_default_tag,
 };

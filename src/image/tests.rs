@@ -14,11 +14,11 @@ use super::credentials::{
     Credentials, DockerConfigFiles, NoSecrets, ObjectIdentity, PullSecret, PullSecrets,
 };
 use super::*;
-use crate::config::ImageVerification;
 use crate::cri::wire::{AuthConfig, PodSandboxConfig};
 use crate::cri::{CriError, ImageFilesystem, ImageInfo, ImageService, Operation};
 use crate::store::Store;
 use crate::telemetry::Metrics;
+use crate::types::settings::ImageVerification;
 use crate::types::{EventKind, PodEvent, PodRef, WallClock};
 
 /// A runtime's images. A pull takes a second, and fails as scripted.

@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::answers::{Slashes, json, only_get, text};
-use crate::admission::RejectedPod;
 use crate::cri::ContainerState;
 use crate::pleg::Cache;
+use crate::pod::RejectedPod;
 use crate::source::api::ApiState;
 use crate::status::{LifecycleSummary, PodStatusEntry, StatusCache};
 use crate::types::PodRef;

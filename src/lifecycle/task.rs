@@ -19,11 +19,11 @@ use super::sweep::{Sweep, Swept};
 use super::workers::{WorkerEvent, Workers};
 use crate::cri::ContainerState;
 use crate::gate::StartPriority;
-use crate::node::NodeAddresses;
 use crate::pleg::PlegHandle;
 use crate::pod::{AdmittedPod, DesiredPods, PodEvents};
 use crate::status::{StatusCache, StatusHandle};
 use crate::telemetry::{Heartbeat, Metrics};
+use crate::types::node::NodeAddresses;
 use crate::types::{CONFIG_SEEN_ANNOTATION, ContainerId, PodEvent, PodRef, PodUid, sleep_until};
 use crate::worker::{Outcome, PodSyncer, Report, Retry};
 

@@ -21,7 +21,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Janitor, PodTable};
 use crate::admission::{AdmittedPods, AdoptedPod};
-use crate::config::ImageVerification;
 use crate::cri::fake::{Call, FakeRuntime};
 use crate::cri::wire::{ContainerState, PodSandboxState};
 use crate::cri::{Operation, RuntimeCondition, RuntimeStatus};
@@ -33,7 +32,6 @@ use crate::http::HttpClient;
 use crate::image::credentials::Credentials;
 use crate::image::{Images, PullLimits};
 use crate::log::LogLayout;
-use crate::node::NodeAddresses;
 use crate::objects::services::ServiceEnv;
 use crate::objects::{FakeObjects, RuntimeClasses};
 use crate::ownership::OwnPods;
@@ -50,6 +48,8 @@ use crate::status::{
 use crate::store::Store;
 use crate::sys::KernelMounts;
 use crate::telemetry::{Heartbeats, Metrics};
+use crate::types::node::NodeAddresses;
+use crate::types::settings::ImageVerification;
 use crate::types::{CONFIG_SEEN_ANNOTATION, POD_UID_LABEL, PodRef, PodUid, QuietPeriod, WallClock};
 use crate::volume::{NodeAmounts, VolumeSettings, Volumes};
 use crate::worker::{

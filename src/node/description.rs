@@ -13,9 +13,9 @@ use tokio::time::Instant;
 use super::register::labels;
 use super::status::{set_heartbeats, update};
 use super::{HostFacts, NodeFacts, NodeInputs, NodeSettings, RuntimeFacts};
-use crate::config::Threshold;
 use crate::cri::Version;
 use crate::types::Quantity;
+use crate::types::settings::Threshold;
 
 /// What a node is, as its own kubelet sees it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -109,8 +109,9 @@ fn thresholds(settings: &NodeSettings) -> BTreeMap<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::{NodeAddresses, Pressures, testing};
+    use crate::node::testing;
     use crate::pleg;
+    use crate::types::node::{NodeAddresses, Pressures};
 
     fn describer(latest: Option<Node>) -> NodeDescriber {
         let facts = testing::facts();

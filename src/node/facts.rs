@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 
-use super::Pressures;
 use crate::cri::{ImageInfo, RuntimeStatus, Version};
 use crate::sys::Machine;
+use crate::types::node::Pressures;
 
 /// Facts of the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

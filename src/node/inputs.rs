@@ -7,10 +7,11 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::health::{Health, unready};
-use super::{HostFacts, NodeAddresses, NodeFacts, Pressures, RuntimeFacts};
+use super::{HostFacts, NodeFacts, RuntimeFacts};
 use crate::cri::RuntimeStatus;
 use crate::pleg;
 use crate::sys::Machine;
+use crate::types::node::{NodeAddresses, Pressures};
 
 /// Watch channels of everything that is observed of this node.
 #[derive(Clone)]

@@ -5,6 +5,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use kube::runtime::watcher::{Config, Event};
@@ -14,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::request::within;
 use crate::api::{ApiErrorKind, Objects, Wire, follow};
 use crate::telemetry::Changed;
+use crate::types::node::{NodeReadError, NodeReader};
 
 /// The latest known Node; `None` before it is first seen and after its deletion. Clones share one value.
 #[derive(Clone, Debug, Default)]
@@ -59,35 +62,46 @@ fn is_newer(node: &Node, known: &Node) -> bool {
 }
 
 /// Reads the Node when the latest known one may be too old.
-#[derive(Clone)]
-pub struct NodeReader {
+pub struct ApiNodeReader {
     nodes: Objects<Node>,
     name: String,
     limit: Duration,
     latest_node: LatestNode,
 }
 
-impl NodeReader {
+impl ApiNodeReader {
     /// Reads the Node `name` with `client`; each read has the timeout `limit`.
     pub fn new(client: Client, name: String, limit: Duration, latest_node: LatestNode) -> Self {
         Self { nodes: Objects::all(client), name, limit, latest_node }
     }
+}
 
-    /// Reads the Node from etcd, not from the API server's cache, and publishes it before returning.
-    pub async fn read(&self) -> Result<(), ApiErrorKind> {
-        match within(self.limit, self.nodes.get(&self.name)).await {
-            Ok(Wire(node)) => {
-                self.latest_node.update(node);
-                Ok(())
-            }
-            Err(error) => {
-                let error_kind = error.error_kind();
-                if error_kind == ApiErrorKind::NotFound {
-                    self.latest_node.clear();
+impl NodeReader for ApiNodeReader {
+    /// Reads from etcd, not from the API server's cache.
+    fn read(&self) -> BoxFuture<'_, Result<(), NodeReadError>> {
+        let reading = async {
+            let error_kind = match within(self.limit, self.nodes.get(&self.name)).await {
+                Ok(Wire(node)) => {
+                    self.latest_node.update(node);
+                    return Ok(());
                 }
-                Err(error_kind)
+                Err(error) => error.error_kind(),
+            };
+            match error_kind {
+                ApiErrorKind::TooMany(_) | ApiErrorKind::Unavailable => {
+                    Err(NodeReadError { retry_after: error_kind.retry_after() })
+                }
+                ApiErrorKind::NotFound => {
+                    self.latest_node.clear();
+                    Ok(())
+                }
+                ApiErrorKind::AlreadyExists
+                | ApiErrorKind::Conflict
+                | ApiErrorKind::Forbidden
+                | ApiErrorKind::Invalid => Ok(()),
             }
-        }
+        };
+        reading.boxed()
     }
 }
 
@@ -180,13 +194,24 @@ mod tests {
     async fn a_read_node_is_published_and_a_read_times_out() {
         let api = FakeApi::new(WallClock::system());
         let latest_node = LatestNode::default();
-        let reader =
-            NodeReader::new(api.client(), "node1".to_owned(), Duration::from_secs(10), latest_node.clone());
-        assert_eq!(reader.read().await, Err(ApiErrorKind::NotFound));
+        let shown = latest_node.subscribe();
+        let limit = Duration::from_secs(10);
+        let reader = ApiNodeReader::new(api.client(), "node1".to_owned(), limit, latest_node);
         api.put(PATH, &node("", "a"));
         assert_eq!(reader.read().await, Ok(()));
-        assert_eq!(label(latest_node.subscribe().borrow().as_ref()).as_deref(), Some("a"));
+        assert_eq!(label(shown.borrow().as_ref()).as_deref(), Some("a"));
         api.fail(ApiRule::once("GET", "/nodes", ApiFault::Hang));
-        assert_eq!(reader.read().await, Err(ApiErrorKind::Unavailable));
+        assert_eq!(reader.read().await, Err(NodeReadError { retry_after: Duration::ZERO }));
+        let busy = ApiFault::Refuse { code: 429, reason: "TooManyRequests", retry_after: 3 };
+        api.fail(ApiRule::once("GET", "/nodes", busy));
+        assert_eq!(reader.read().await, Err(NodeReadError { retry_after: Duration::from_secs(3) }));
+        let forbidden = ApiFault::Refuse { code: 403, reason: "Forbidden", retry_after: 0 };
+        api.put(PATH, &node("", "b"));
+        api.fail(ApiRule::once("GET", "/nodes", forbidden));
+        assert_eq!(reader.read().await, Ok(()), "another attempt would not help");
+        assert_eq!(label(shown.borrow().as_ref()).as_deref(), Some("a"));
+        api.delete(PATH, None);
+        assert_eq!(reader.read().await, Ok(()));
+        assert!(shown.borrow().is_none());
     }
 }

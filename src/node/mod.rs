@@ -1,8 +1,6 @@
 //! The Node object: registers the node, keeps its status current, and renews its lease. Never touches a pod.
 
-mod addresses;
 mod description;
-mod event;
 mod facts;
 mod health;
 mod inputs;
@@ -13,7 +11,6 @@ mod observe;
 mod own;
 mod pace;
 mod pod_cidr;
-mod pressure;
 mod register;
 mod request;
 mod settings;
@@ -25,18 +22,15 @@ mod task_tests;
 pub(crate) mod testing;
 mod unserved;
 
-pub use addresses::NodeAddresses;
 pub use description::{NodeDescriber, NodeDescription};
-pub use event::{NodeEvent, NodeEvents};
 pub use facts::{HostFacts, NodeFacts, RuntimeFacts};
 pub use inputs::NodeInputs;
-pub use latest::{LatestNode, NodeReader, watch_node};
+pub use latest::{ApiNodeReader, LatestNode, watch_node};
 pub use lease::LeaseTask;
 pub use metrics::{register_identity, register_process, register_start};
 pub use observe::{AddressObserver, HostObserver, OomKill, OomObserver, OomReports, observe_runtime};
-pub use own::{OwnNode, OwnNodeWatch};
+pub use own::own_node;
 pub use pod_cidr::PodCidrTask;
-pub use pressure::{Pressure, Pressures};
 pub use register::FormerDevices;
 pub use settings::NodeSettings;
 pub use status::overdrawn;

@@ -13,11 +13,12 @@ use tokio_util::sync::CancellationToken;
 use super::pace::Pace;
 use super::register::{FormerDevices, Registered, attempt, initial};
 use super::request::{RequestError, within};
-use super::status::{set_heartbeats, update};
-use super::{LatestNode, NodeEvent, NodeEvents, NodeFacts, NodeInputs, NodeSettings};
+use super::status::{set_heartbeats, status_event, update};
+use super::{LatestNode, NodeFacts, NodeInputs, NodeSettings};
 use crate::api::{ApiErrorKind, Objects, Wire, patch};
 use crate::telemetry::{Changed, Heartbeat};
 use crate::types::json::to_value;
+use crate::types::node::{NodeEvent, NodeEvents};
 use crate::types::{Backoff, BackoffPolicy, WallClock, error_chain};
 
 /// Maximum attempts to send a status in one update; upstream's constant.
@@ -262,7 +263,7 @@ impl StatusTask {
         if unschedulable != self.unschedulable {
             self.unschedulable = unschedulable;
             let reason = if unschedulable { "NodeNotSchedulable" } else { "NodeSchedulable" };
-            self.publish(vec![NodeEvent::status(&self.settings.name, reason)]);
+            self.publish(vec![status_event(&self.settings.name, reason)]);
         }
         self.latest_node.update(node);
     }

@@ -12,16 +12,14 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::testing::{facts, settings};
-use super::{
-    LatestNode, LeaseTask, NodeAddresses, NodeEvent, NodeInputs, NodeSettings, Pressure, Pressures,
-    RuntimeFacts, StatusTask,
-};
+use super::{LatestNode, LeaseTask, NodeInputs, NodeSettings, RuntimeFacts, StatusTask};
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
 use crate::cri::RuntimeStatus;
 use crate::pleg;
 use crate::sys::Machine;
 use crate::telemetry::Heartbeats;
 use crate::types::WallClock;
+use crate::types::node::{NodeAddresses, NodeEvent, Pressure, Pressures};
 
 const PATH: &str = "/api/v1/nodes/node1";
 

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::config::{Node, Reserved, Threshold};
+use crate::config::Node;
 use crate::cri::{ImageInfo, RuntimeCondition, RuntimeFeatures, RuntimeHandler, RuntimeStatus, Version};
-use crate::node::{HostFacts, NodeFacts, NodeSettings, Pressures, RuntimeFacts};
+use crate::node::{HostFacts, NodeFacts, NodeSettings, RuntimeFacts};
 use crate::sys::Machine;
 use crate::types::Quantity;
+use crate::types::node::Pressures;
+use crate::types::settings::{Reserved, Threshold};
 
 pub(crate) fn settings() -> NodeSettings {
     NodeSettings {

@@ -10,6 +10,7 @@ pub mod fake;
 mod handler;
 mod info;
 mod list;
+mod node_events;
 mod registrations;
 #[cfg(test)]
 mod registrations_tests;

@@ -21,12 +21,13 @@ use super::counts::Counts;
 use super::failure::FailureKind;
 use super::handler::{Handlers, PluginEvent};
 use super::list::PluginList;
+use super::node_events::{deregistered_event, not_registered_event, registered_event};
 use super::registrations::{Attempt, Clocks, Effect, Registrations};
 use super::scan::{Scan, scan, subdirectories};
 use super::view::PluginView;
-use crate::node::{NodeEvent, NodeEvents};
 use crate::sys::{Changes, Watch, file_work};
 use crate::telemetry::Metrics;
+use crate::types::node::NodeEvents;
 use crate::types::{Rescan, WallClock, sleep_until};
 
 /// Minimum pause between scans: a plugin that creates and removes its socket in a loop costs no more.
@@ -242,11 +243,7 @@ impl Plugins {
                             info!(socket = %socket.display(), plugin, error, "a plugin is not supported");
                         }
                     }
-                    (self.settings.events)(NodeEvent::plugin_not_registered(
-                        name.as_deref(),
-                        &socket,
-                        &error,
-                    ));
+                    (self.settings.events)(not_registered_event(name.as_deref(), &socket, &error));
                 }
             }
         }
@@ -266,11 +263,11 @@ impl Plugins {
                 let (name, endpoint) = (&instance.name, instance.endpoint.display());
                 info!(name, plugin_type, %endpoint, versions = instance.versions.join(" "), "registered a plugin");
                 self.counts.registered();
-                Some(NodeEvent::plugin_registered(plugin_type, name, &instance.socket))
+                Some(registered_event(plugin_type, name, &instance.socket))
             }
             PluginEvent::Deregistered(instance) => {
                 info!(name = instance.name, plugin_type, "a plugin is no longer registered");
-                Some(NodeEvent::plugin_deregistered(plugin_type, &instance.name, &instance.socket))
+                Some(deregistered_event(plugin_type, &instance.name, &instance.socket))
             }
         };
         if let Some(event) = event_of_node {

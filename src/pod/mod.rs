@@ -2,6 +2,7 @@
 //! values that several rooms share. Pure: never does I/O, and never decides whether a pod runs.
 
 mod admitted;
+mod api_time;
 mod container;
 pub mod defaults;
 mod desired;
@@ -13,6 +14,7 @@ mod mounts;
 mod node_selector;
 mod phase;
 mod probes;
+mod rejection;
 mod resize;
 pub mod resources;
 mod restart_policy;
@@ -24,6 +26,7 @@ pub(crate) mod view;
 mod waiting_reason;
 
 pub use admitted::AdmittedPod;
+pub use api_time::whole_seconds;
 pub use container::{ContainerKind, ContainerRef, PodContainer};
 pub use desired::DesiredPods;
 pub use events::PodEvents;
@@ -34,6 +37,7 @@ pub use mounts::{absolute_mount_path, recursive_read_only};
 pub use node_selector::matches_node_selector;
 pub use phase::PodPhase;
 pub use probes::{ContainerProbes, PodProbes, ProbeKind, ProbeResults};
+pub use rejection::{RejectedPod, Rejection};
 pub use resize::{
     PendingResize, ResizeRefusal, ResizeState, priority_bucket, resize_message, with_allocation,
 };

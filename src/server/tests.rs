@@ -24,7 +24,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::ControlServer;
 use crate::api::Connections;
-use crate::config::ImageVerification;
 use crate::container_logs::ContainerLogs;
 use crate::cri::fake::{FakeRuntime, Pull};
 use crate::cri::wire::{ContainerConfig, ContainerMetadata, ImageSpec, PodSandboxConfig, PodSandboxMetadata};
@@ -32,11 +31,10 @@ use crate::cri::{Calls, RuntimeService};
 use crate::image::credentials::{Credentials, NoSecrets};
 use crate::image::{Arrivals, ImageRequest, Images, PullLimits, PullPolicy};
 use crate::log::LogWatches;
-use crate::node::{self, NodeAddresses, NodeDescriber, NodeInputs, Pressures, RuntimeFacts};
+use crate::node::{self, NodeDescriber, NodeInputs, RuntimeFacts};
 use crate::pleg::{Pleg, PlegHandle};
 use crate::plugin::PluginList;
-use crate::pod::pod_ref;
-use crate::pod::{AdmittedPod, ContainerKind, ContainerRef, DesiredPods};
+use crate::pod::{AdmittedPod, ContainerKind, ContainerRef, DesiredPods, pod_ref};
 use crate::probe::FailingProbes;
 use crate::publish::recent::RecentEvents;
 use crate::shutdown::ShutdownView;
@@ -45,6 +43,8 @@ use crate::source::{ManifestOrigin, SourceState, StaticPod};
 use crate::status::{ImageOwner, ImagePull, LifecycleSummary, PodStatusEntry, StatusCache};
 use crate::store::Store;
 use crate::telemetry::Metrics;
+use crate::types::node::{NodeAddresses, Pressures};
+use crate::types::settings::ImageVerification;
 use crate::types::{
     CONTAINER_NAME_LABEL, ContainerId, POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL, PodEvent, PodRef,
     WallClock,

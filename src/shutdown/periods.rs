@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::config::Shutdown;
 use crate::pod::AdmittedPod;
+use crate::types::settings::GracefulShutdown;
 
 /// The priority of pods without one, and of critical pods (`scheduling.SystemCriticalPriority`).
 const DEFAULT_PRIORITY: i32 = 0;
@@ -33,7 +33,7 @@ pub struct ShutdownPeriods(Vec<Period>);
 impl ShutdownPeriods {
     /// The configured periods; `None` if a shutdown is not delayed. The two grace periods become two groups: critical pods,
     /// and all others before them (upstream `migrateConfig`).
-    pub fn new(config: &Shutdown) -> Option<Self> {
+    pub fn new(config: &GracefulShutdown) -> Option<Self> {
         let mut periods: Vec<Period> =
             config.by_priority.iter().map(|&(priority, seconds)| Period { priority, seconds }).collect();
         if periods.is_empty() && !config.total.is_zero() {
@@ -98,12 +98,16 @@ mod tests {
     }
 
     fn by_priority(entries: &[(i32, u64)]) -> Option<ShutdownPeriods> {
-        ShutdownPeriods::new(&Shutdown { by_priority: entries.to_vec(), ..Shutdown::default() })
+        ShutdownPeriods::new(&GracefulShutdown {
+            by_priority: entries.to_vec(),
+            ..GracefulShutdown::default()
+        })
     }
 
     fn two(total_ms: u64, critical_ms: u64) -> Option<Vec<(i32, u64)>> {
         let (total, critical) = (Duration::from_millis(total_ms), Duration::from_millis(critical_ms));
-        let periods = ShutdownPeriods::new(&Shutdown { total, critical, ..Shutdown::default() })?;
+        let periods =
+            ShutdownPeriods::new(&GracefulShutdown { total, critical, ..GracefulShutdown::default() })?;
         Some(periods.all().iter().map(|period| (period.priority, period.seconds)).collect())
     }
 

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Node;
 use tokio::sync::watch;
 
-use crate::publish::status::PublishProgress;
-use crate::status::StatusCache;
+use crate::status::{PublishProgress, StatusCache};
 
 /// What the API server has of this node.
 #[derive(Clone)]

@@ -23,12 +23,12 @@ use super::record::{EndedPods, ShutdownTimes, TimesFile};
 use super::reports::Reports;
 use super::view::ShutdownView;
 use crate::admission::NodeShutdown;
-use crate::node::{NodeEvent, NodeEvents};
 use crate::pod::{AdmittedPod, DesiredPods, PodKill, PodPhase, StatusOverride};
 use crate::status::timeline::TimelineStep;
 use crate::status::{LifecycleSummary, PodStatusEntry, StatusCache};
 use crate::store::Store;
 use crate::telemetry::Metrics;
+use crate::types::node::{NodeEvent, NodeEvents};
 use crate::types::{PodUid, WallClock};
 
 /// Upstream's reason and message of a pod that the shutdown ends.
@@ -37,6 +37,9 @@ const IMMINENT: &str = "Pod was terminated in response to imminent node shutdown
 
 /// Upstream's reason for which the node is not ready.
 const NOT_READY: &str = "node is shutting down";
+
+/// Upstream's reason of the events about a shutdown.
+const SHUTDOWN: &str = "Shutdown";
 
 /// How long the last statuses and the record may take after the pods have ended, within what logind grants.
 const REPORT_PATIENCE: Duration = Duration::from_secs(10);
@@ -287,7 +290,7 @@ impl ShutdownTask {
         let mut elapsed = Duration::ZERO;
         if is_news {
             tracing::info!("the host is shutting down; terminating the pods");
-            (self.sources.events)(NodeEvent::shutdown());
+            (self.sources.events)(NodeEvent::normal(SHUTDOWN, "Shutdown manager detected shutdown event"));
             elapsed = self.times.under_way_for(now, granted).unwrap_or_default();
         }
         if elapsed.is_zero() {
@@ -383,7 +386,7 @@ impl ShutdownTask {
             return;
         }
         tracing::info!("the shutdown of the host was cancelled");
-        (self.sources.events)(NodeEvent::shutdown_cancelled());
+        (self.sources.events)(NodeEvent::normal(SHUTDOWN, "Shutdown manager detected shutdown cancellation"));
         let statics: BTreeSet<PodUid> = {
             let desired_pods = self.sources.desired_pods.borrow();
             let statics = desired_pods.pods.iter().filter(|pod| pod.is_static);

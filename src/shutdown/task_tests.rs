@@ -13,10 +13,10 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::*;
-use crate::config;
-use crate::publish::status::PublishProgress;
 use crate::shutdown::testing::FakeLogind;
+use crate::status::PublishProgress;
 use crate::types::CONFIG_SOURCE_ANNOTATION;
+use crate::types::settings::GracefulShutdown;
 
 const SECOND: Duration = Duration::from_secs(1);
 const CRITICAL: i32 = 2_000_000_000;
@@ -84,7 +84,7 @@ impl Host {
     }
 
     fn boot_with(&self, pods: &[TestPod], total: Duration, critical: Duration) -> Daemon {
-        let config = config::Shutdown { total, critical, by_priority: Vec::new(), is_recorded: true };
+        let config = GracefulShutdown { total, critical, by_priority: Vec::new(), is_recorded: true };
         let settings = ShutdownSettings {
             periods: ShutdownPeriods::new(&config),
             is_recorded: true,

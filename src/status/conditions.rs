@@ -4,11 +4,12 @@
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, PodCondition};
 
 use super::ImagePull;
-use super::containers::{is_default_reason, whole_seconds};
+use super::containers::is_default_reason;
 use super::input::{LifecycleSummary, StatusInput};
 use crate::cri::{ContainerState, SandboxState};
 use crate::pod::{
     AdmittedPod, ContainerKind, PodContainer, PodPhase, demands_restart_of_all, may_restart_all,
+    whole_seconds,
 };
 
 /// A sandbox with its network is ready. Its message says what containers that have not started wait for.

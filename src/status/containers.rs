@@ -7,14 +7,15 @@ use k8s_openapi::api::core::v1::{
     ContainerStateWaiting, ContainerStatus as ApiStatus, ContainerUser, ImageVolumeStatus,
     LinuxContainerUser, VolumeMount, VolumeMountStatus, VolumeStatus,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::conditions::restarts_all;
 use super::finished::NOT_LOCATED;
 use super::input::{LifecycleSummary, StatusInput};
 use super::restart::Restarts;
 use crate::cri::{ContainerState, ContainerStatus, LinuxUser};
-use crate::pod::{AdmittedPod, ContainerKind, PodContainer, absolute_mount_path, recursive_read_only};
+use crate::pod::{
+    AdmittedPod, ContainerKind, PodContainer, absolute_mount_path, recursive_read_only, whole_seconds,
+};
 
 /// Maximum bytes of a pod's termination messages, shared equally by its containers.
 const MAX_MESSAGE_BYTES: usize = 12 << 10;
@@ -414,11 +415,6 @@ fn waiting(reason: Option<&str>, message: Option<&str>) -> ApiState {
     let text = |text: &str| text.to_owned();
     let waiting = ContainerStateWaiting { reason: reason.map(text), message: message.map(text) };
     ApiState { waiting: Some(waiting), ..ApiState::default() }
-}
-
-/// The API stores whole seconds; fractions would make every comparison differ.
-pub fn whole_seconds(time: Timestamp) -> Time {
-    Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
 }
 
 #[cfg(test)]

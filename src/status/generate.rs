@@ -6,9 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, HostIP, PodIP, PodStatus as ApiPodStatus};
 
 use super::conditions::conditions;
-use super::containers::{
-    ephemeral_container_statuses, init_container_statuses, main_container_statuses, whole_seconds,
-};
+use super::containers::{ephemeral_container_statuses, init_container_statuses, main_container_statuses};
 use super::finished::end_all;
 use super::input::{LifecycleSummary, StatusInput};
 use super::phase::phase;
@@ -16,7 +14,7 @@ use super::restart::Restarts;
 use crate::cri::SandboxState;
 use crate::pod::resources::whole_resources;
 use crate::pod::view::shown_ips;
-use crate::pod::{ContainerKind, PodPhase};
+use crate::pod::{ContainerKind, PodPhase, whole_seconds};
 
 /// The pod's status as of now.
 pub fn generate(input: &StatusInput<'_>) -> ApiPodStatus {

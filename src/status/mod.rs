@@ -16,6 +16,7 @@ mod metrics;
 mod newest;
 mod phase;
 mod pod_state;
+mod publish_progress;
 mod restart;
 mod starts;
 mod step_times;
@@ -32,7 +33,7 @@ pub use cache::{PodStatusEntry, StatusCache};
 pub use conditions::{
     DISRUPTION_TARGET, READY_TO_START, RESIZE_PENDING, TERMINATION_BY_KUBELET, cause_in, is_owned_condition,
 };
-pub use containers::{is_default_reason, whole_seconds};
+pub use containers::is_default_reason;
 pub use cut_short::{is_unclear, with_actual_outcomes};
 pub use facts::{PodFacts, PodProgress};
 pub use generate::generate;
@@ -40,5 +41,6 @@ pub use handle::StatusHandle;
 pub use input::{LifecycleSummary, StatusGates, StatusInput};
 pub use metrics::register_resizes;
 pub use newest::newest;
+pub use publish_progress::PublishProgress;
 pub use summary::{PodSummary, summary};
 pub use task::{StatusSources, StatusTask};

@@ -20,11 +20,11 @@ use super::timeline::{Timeline, TimelineStep};
 use super::{StatusCache, StatusGates, StatusHandle};
 use crate::cri::ContainerStatus;
 use crate::log::termination_message;
-use crate::node::NodeAddresses;
 use crate::pleg::Cache;
 use crate::pod::ProbeResults;
 use crate::sys::file_work;
 use crate::telemetry::{Heartbeat, Metrics};
+use crate::types::node::NodeAddresses;
 use crate::types::{ContainerId, PodRef, PodUid, WallClock, sleep_until};
 
 /// How long a change in the runtime waits for the facts of the pod's worker. The worker is usually idle and publishes them

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::scalars::blank_is_unset;
-use crate::config::GoDuration;
+use crate::types::GoDuration;
 
 /// How clients of the kubelet's server are authenticated.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

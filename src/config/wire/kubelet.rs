@@ -17,7 +17,7 @@ use super::policies::{
     MemoryManagerPolicy, MemoryReservationPolicy, TlsVersion, TopologyManagerPolicy, TopologyManagerScope,
 };
 use super::scalars::blank_is_unset;
-use crate::config::GoDuration;
+use crate::types::GoDuration;
 
 /// The `apiVersion` of the document.
 pub(crate) const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";

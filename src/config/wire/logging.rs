@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::scalars::{QuantityText, blank_is_unset, duration_or_nanos};
-use crate::config::GoDuration;
+use crate::types::GoDuration;
 
 /// Logging options.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

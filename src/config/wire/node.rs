@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::policies::SwapBehavior;
 use super::scalars::{QuantityText, blank_is_unset};
-use crate::config::GoDuration;
+use crate::types::GoDuration;
 
 /// `memorySwap`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -5,8 +5,7 @@ use std::fmt;
 use serde::de::value::StrDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
-use crate::config::GoDuration;
-use crate::types::Quantity;
+use crate::types::{GoDuration, Quantity};
 
 /// Reads a field that is unset if its text is empty (Go's zero value).
 pub(super) fn blank_is_unset<'de, D: Deserializer<'de>, T: Deserialize<'de>>(

@@ -14,12 +14,12 @@ use tokio_util::sync::CancellationToken;
 use super::error::RotationError;
 use super::files;
 use super::metrics::RotationMetrics;
-use crate::config::LogLimits;
 use crate::cri::{ContainerState, ContainerStatus, RuntimeService};
 use crate::pleg::Cache;
 use crate::pod::PodEvents;
 use crate::sys::file_work;
 use crate::telemetry::Metrics;
+use crate::types::settings::LogLimits;
 use crate::types::{ContainerId, PodEvent, PodRef, WallClock, error_chain};
 
 /// How long rotations in progress have at shutdown, so that no log is renamed without a new one.

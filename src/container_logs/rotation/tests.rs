@@ -14,12 +14,12 @@ use tokio_util::sync::CancellationToken;
 use super::error::RotationError;
 use super::files::{prepare, rename, undo};
 use super::task::{LogRotation, RotationSources};
-use crate::config::LogLimits;
 use crate::container_logs::testing::Running;
 use crate::cri::Operation;
 use crate::cri::fake::{Fault, Rule};
 use crate::telemetry::Metrics;
 use crate::types::WallClock;
+use crate::types::settings::LogLimits;
 use crate::types::testing::at;
 
 const PATIENCE: Duration = Duration::from_secs(600);

@@ -7,11 +7,11 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::node::{NodeEvent, NodeEvents};
 use crate::ownership::{BESIDE, other_kubelets};
 use crate::sys::{SysError, file_work};
 use crate::telemetry::Changed;
 use crate::types::error_chain;
+use crate::types::node::{NodeEvent, NodeEvents};
 
 /// Interval between checks.
 const PERIOD: Duration = Duration::from_secs(60);
@@ -63,7 +63,7 @@ impl OtherKubelets {
         match &found {
             Some(problem) => {
                 tracing::error!(problem, "another kubelet uses this runtime");
-                (self.events)(NodeEvent::other_kubelet(problem.clone()));
+                (self.events)(NodeEvent::warning("OtherKubeletOnRuntime", problem.clone()));
             }
             None => tracing::debug!("no other kubelet uses this runtime"),
         }

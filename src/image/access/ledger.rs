@@ -13,11 +13,11 @@ use super::metrics::AccessMetrics;
 use super::policy::needs_check;
 use super::record::{Access, Admission, ImageRecord};
 use super::stock::StockRecords;
-use crate::config::ImageVerification;
 use crate::cri::ImageInfo;
 use crate::image::credentials::SourcedLogin;
 use crate::store::{Store, Table};
 use crate::telemetry::Metrics;
+use crate::types::settings::ImageVerification;
 use crate::types::{ImageReference, Moment, WallClock};
 
 /// How long a pull that was cut short is remembered while its image is absent: a runtime may complete it by itself.

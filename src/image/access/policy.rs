@@ -1,6 +1,6 @@
 //! Which present images need a check (Kubernetes docs, "Images", "Ensure Image Pull Credential Verification"). Pure.
 
-use crate::config::ImageVerification;
+use crate::types::settings::ImageVerification;
 use crate::types::without_tag;
 
 /// Whether a pod needs access to `image`, as written in its spec, though it is present. `was_pulled` says whether this node has

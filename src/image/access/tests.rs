@@ -10,12 +10,12 @@ use super::policy::needs_check;
 use super::record::{Access, Admission};
 use super::stock::StockRecords;
 use super::*;
-use crate::config::ImageVerification;
 use crate::cri::ImageInfo;
 use crate::image::credentials::{Login, LoginSource, ObjectIdentity, SourcedLogin};
 use crate::store::{Store, Table};
 use crate::telemetry::Metrics;
 use crate::types::WallClock;
+use crate::types::settings::ImageVerification;
 
 #[test]
 fn policies_are_those_of_the_stock_kubelet() {

@@ -12,10 +12,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::answers::{PLAIN, Slashes, only_get};
 use super::query::{LogQuery, QueryError};
-use crate::admission::RejectedPod;
 use crate::container_logs::{ContainerLogs, NoInstance, bare_id, find_instance, until_cancelled};
 use crate::log::{LogError, LogStream};
-use crate::pod::pod_ref;
+use crate::pod::{RejectedPod, pod_ref};
 use crate::types::{WallClock, error_chain, go_quoted};
 
 /// What logs are answered from.

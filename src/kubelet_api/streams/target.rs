@@ -6,10 +6,9 @@ use k8s_openapi::api::core::v1::Pod;
 use tokio::sync::watch;
 
 use super::error::RequestError;
-use crate::admission::RejectedPod;
 use crate::cri::{ContainerState, SandboxState};
 use crate::pleg::{PlegHandle, PodStatus};
-use crate::pod::pod_ref;
+use crate::pod::{RejectedPod, pod_ref};
 use crate::status::StatusCache;
 use crate::types::{ContainerId, PodRef, SandboxId};
 

@@ -11,9 +11,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::address::{AddressError, KnownAddresses, choose, needs_lookup};
 use crate::node::NodeSettings;
-use crate::node::addresses::AddressPublisher;
 use crate::sys::{AddressChanges, NameLookups, is_own_ip, outgoing_ips};
 use crate::telemetry::Changed;
+use crate::types::node::AddressPublisher;
 use crate::types::{error_chain, watching};
 
 /// Interval between lookups without a kernel notification: DNS may have a new address for the name.
@@ -209,7 +209,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::node::{NodeAddresses, testing};
+    use crate::node::testing;
+    use crate::types::node::NodeAddresses;
 
     fn ips(texts: &[&str]) -> Vec<IpAddr> {
         texts.iter().map(|text| text.parse().unwrap()).collect()

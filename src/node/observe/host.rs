@@ -1,15 +1,18 @@
 //! Observes the host.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use crate::node::{NodeSettings, own_node};
 use crate::sys::{Machine, SysError};
 use crate::telemetry::Changed;
 use crate::types::error_chain;
+use crate::types::node::OwnNode;
 
 /// Interval between observations. Memory and disks rarely change.
 const PERIOD: Duration = Duration::from_secs(60);
@@ -23,11 +26,17 @@ pub struct HostObserver {
     pub root: PathBuf,
     /// The daemon's directory (`--root-dir`).
     pub own: PathBuf,
+    /// The Node's settings.
+    pub settings: Arc<NodeSettings>,
+    /// The machine, published when it changed.
+    pub machine: watch::Sender<Machine>,
+    /// The node on this machine.
+    pub own_node: watch::Sender<OwnNode>,
 }
 
 impl HostObserver {
     /// Publishes facts of the host until cancelled.
-    pub async fn run(self, host: watch::Sender<Machine>, cancel: CancellationToken) {
+    pub async fn run(self, cancel: CancellationToken) {
         let mut last_error = Changed::new();
         loop {
             let observed = tokio::select! {
@@ -38,11 +47,7 @@ impl HostObserver {
             };
             let problem = match observed {
                 Ok(machine) => {
-                    host.send_if_modified(|old| {
-                        let changed = *old != machine;
-                        *old = machine;
-                        changed
-                    });
+                    self.publish(machine);
                     None
                 }
                 Err(error) => Some(error_chain(&error)),
@@ -62,6 +67,11 @@ impl HostObserver {
         }
     }
 
+    fn publish(&self, machine: Machine) {
+        set_if_changed(&self.own_node, own_node(&self.settings, &machine));
+        set_if_changed(&self.machine, machine);
+    }
+
     async fn observe(&self) -> Result<Machine, SysError> {
         let (root, own) = (self.root.clone(), self.own.clone());
         let reading = tokio::task::spawn_blocking(move || Machine::read(&root, &own)).await;
@@ -69,16 +79,29 @@ impl HostObserver {
     }
 }
 
+fn set_if_changed<T: PartialEq>(published: &watch::Sender<T>, new: T) {
+    published.send_if_modified(|old| {
+        let is_changed = *old != new;
+        *old = new;
+        is_changed
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::testing;
+    use crate::types::resources::MEMORY;
 
     #[tokio::test]
     async fn this_host_is_published() {
-        let (show, mut host) = watch::channel(Machine::default());
+        let settings = Arc::new(testing::settings());
+        let machine = watch::Sender::new(Machine::default());
+        let own_node = watch::Sender::new(own_node(&settings, &Machine::default()));
+        let (mut host, node) = (machine.subscribe(), own_node.subscribe());
         let cancel = CancellationToken::new();
-        let observer = HostObserver { root: "/".into(), own: "/".into() };
-        let task = observer.run(show, cancel.clone());
+        let observer = HostObserver { root: "/".into(), own: "/".into(), settings, machine, own_node };
+        let task = observer.run(cancel.clone());
         let seen = async {
             let machine = host.wait_for(|machine| machine.memory > 0).await.unwrap().clone();
             cancel.cancel();
@@ -86,5 +109,6 @@ mod tests {
         };
         let ((), machine) = tokio::join!(task, seen);
         assert!(machine.memory > 0);
+        assert!(node.borrow().allocatable.units(MEMORY) > 0);
     }
 }

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::node::{NodeEvent, NodeEvents};
 use crate::sys::KernelLog;
+use crate::types::node::{NodeEvent, NodeEvents};
 
 /// Observes the kernel's log.
 pub struct OomObserver {
@@ -42,13 +42,18 @@ impl OomObserver {
                 Ok(line) => {
                     if let Some(kill) = reports.read(&line).filter(OomKill::is_for_host) {
                         tracing::warn!(process = kill.process, pid = kill.pid, "the host has no memory left");
-                        (self.events)(NodeEvent::system_oom(&kill.process, kill.pid));
+                        (self.events)(oom_event(&kill));
                     }
                 }
                 Err(error) => return error,
             }
         }
     }
+}
+
+fn oom_event(kill: &OomKill) -> NodeEvent {
+    let OomKill { process, pid, .. } = kill;
+    NodeEvent::warning("SystemOOM", format!("System OOM encountered, victim process: {process}, pid: {pid}"))
 }
 
 /// A process that the kernel killed for lack of memory.

@@ -2,10 +2,10 @@
 //! (<https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/>).
 
 use super::capacity::whole;
-use crate::config::{Reserved, Threshold};
 use crate::node::NodeSettings;
 use crate::sys::Machine;
 use crate::types::resources::{CPU, EPHEMERAL_STORAGE, HUGE_PAGES, MEMORY, PID};
+use crate::types::settings::{Reserved, Threshold};
 use crate::types::{Quantity, ResourceList};
 
 /// The machine's capacity without reservations: the limit of all pods together for cores, memory and processes. Eviction

@@ -6,7 +6,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{NodeCondition, NodeStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::node::{NodeEvent, Pressure, Pressures};
+use super::events::status_event;
+use crate::types::node::{NodeEvent, Pressure, Pressures};
 
 /// The content of a condition.
 pub(super) struct ConditionContent {
@@ -62,7 +63,7 @@ pub(super) fn set_pressures(
     for pressure in Pressure::ALL {
         let (content, event) = pressure_content(pressure, observed.contains(&pressure));
         if put(status, content, now) != Previous::Same {
-            events.push(NodeEvent::status(node, event));
+            events.push(status_event(node, event));
         }
     }
     events

@@ -2,9 +2,10 @@
 
 use k8s_openapi::api::core::v1::{NodeStatus, NodeSwapStatus, NodeSystemInfo};
 
+use super::events::rebooted_event;
 use crate::cri::Version;
-use crate::node::NodeEvent;
 use crate::sys::Machine;
+use crate::types::node::NodeEvent;
 use crate::types::{KUBERNETES_VERSION, architecture};
 
 /// Returns an event if the machine was rebooted since the status was last set.
@@ -35,5 +36,5 @@ pub(super) fn set(
         system_uuid: machine.system_uuid.clone(),
     });
     let rebooted = !before.boot_id.is_empty() && before.boot_id != machine.boot_id;
-    rebooted.then(|| NodeEvent::rebooted(node, &machine.boot_id))
+    rebooted.then(|| rebooted_event(node, &machine.boot_id))
 }

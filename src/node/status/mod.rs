@@ -4,6 +4,7 @@ mod addresses;
 mod allocatable;
 mod capacity;
 mod conditions;
+mod events;
 mod images;
 mod info;
 mod ready;
@@ -17,4 +18,5 @@ pub(super) use allocatable::{allocatable, unreserved};
 pub(super) use capacity::capacity;
 #[cfg(test)]
 use conditions::aggregate;
+pub(super) use events::status_event;
 pub(super) use update::{set_heartbeats, update};

@@ -4,7 +4,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::NodeStatus;
 
 use super::conditions::{ConditionContent, Previous, aggregate, put};
-use crate::node::{NodeEvent, NodeSettings};
+use super::events::status_event;
+use crate::node::NodeSettings;
+use crate::types::node::NodeEvent;
 
 /// Its `type`.
 pub(super) const READY: &str = "Ready";
@@ -36,8 +38,8 @@ pub(super) fn set(
         (Previous::Same, _) | (Previous::Absent, false) => None,
         // A stock kubelet registers before its runtime is ready, so its nodes become ready; one that is ready at once has the same
         // event.
-        (Previous::Absent | Previous::Other, true) => Some(NodeEvent::status(&settings.name, "NodeReady")),
-        (Previous::Other, false) => Some(NodeEvent::status(&settings.name, "NodeNotReady")),
+        (Previous::Absent | Previous::Other, true) => Some(status_event(&settings.name, "NodeReady")),
+        (Previous::Other, false) => Some(status_event(&settings.name, "NodeNotReady")),
     }
 }
 

@@ -8,12 +8,13 @@ use k8s_openapi::api::core::v1::{NodeCondition, NodeStatus};
 use k8s_openapi::apimachinery::pkg::api::resource;
 use serde_json::{Value, json};
 
-use super::{aggregate, set_heartbeats, unreserved, update};
-use crate::config::Threshold;
+use super::{aggregate, set_heartbeats, status_event, unreserved, update};
 use crate::cri::ImageInfo;
 use crate::node::testing::{facts, settings};
-use crate::node::{NodeEvent, NodeFacts, NodeSettings, Pressure};
+use crate::node::{NodeFacts, NodeSettings};
 use crate::types::Quantity;
+use crate::types::node::{NodeEvent, Pressure};
+use crate::types::settings::Threshold;
 
 fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
@@ -256,7 +257,7 @@ fn readiness_has_reasons_and_a_transition_time() {
 
     facts.unready.clear();
     let events = update(&mut status, &settings(), &facts, at("2026-11-21T12:00:20Z"));
-    assert_eq!(events, [NodeEvent::status("node1", "NodeReady")]);
+    assert_eq!(events, [status_event("node1", "NodeReady")]);
     assert_eq!(events[0].message, "Node node1 status is now: NodeReady");
     let [condition, reason, message, since] =
         ["True", "KubeletReady", "kubelet is posting ready status", "2026-11-21T12:00:20Z"]

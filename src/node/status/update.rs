@@ -7,9 +7,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::capacity::is_of_machine;
 use super::ready::READY;
 use super::{addresses, allocatable, capacity, conditions, images, info, ready, runtime};
-use crate::node::{NodeEvent, NodeFacts, NodeSettings, Pressure};
+use crate::node::{NodeFacts, NodeSettings};
 use crate::sys::Machine;
 use crate::types::ResourceList;
+use crate::types::node::{NodeEvent, Pressure};
 
 /// Features without which the scheduler gives a pod that uses them to no node (KEP-5328), sorted.
 const DECLARED_FEATURES: [&str; 4] = [

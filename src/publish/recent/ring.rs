@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use crate::node::{NodeEvent, NodeEvents};
 use crate::pod::{ContainerRef, PodEvents};
+use crate::types::node::{NodeEvent, NodeEvents};
 use crate::types::{EventKind, PodRef, WallClock};
 
 /// How many events are kept, about 100 KiB of them.
@@ -177,7 +177,7 @@ mod tests {
         let back_off = PodEvent::warning("BackOff", "again");
         let c = ContainerRef { kind: ContainerKind::Main, name: "c".to_owned() };
         pods(&web, Some(&c), &back_off);
-        node(NodeEvent::starting());
+        node(NodeEvent::normal("Starting", "Starting kubelet."));
         pods(&web, Some(&c), &back_off);
         pods(&web, None, &back_off);
         let events = recent.after(0);

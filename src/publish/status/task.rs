@@ -17,12 +17,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::metrics::{PublishMetrics, StartWatch};
 use super::plan::{Live, ReportedPod, Urgency, Write, plan};
-use crate::admission::RejectedPod;
 use crate::api::{ApiErrorKind, Objects, Wire, error_kind};
-use crate::pod::{is_static, pod_uid};
+use crate::pod::{RejectedPod, is_static, pod_uid};
 use crate::source::api::{ApiPod, ApiState, Mirror};
-use crate::status::LifecycleSummary;
-use crate::status::StatusCache;
+use crate::status::{LifecycleSummary, PublishProgress, StatusCache};
 use crate::telemetry::{Changed, Metrics};
 use crate::types::{Backoff, BackoffPolicy, PodUid, QuietPeriod, WallClock, error_chain, sleep_until};
 
@@ -69,15 +67,6 @@ pub struct StatusSources {
     pub quiet_period: QuietPeriod,
     /// The time of day.
     pub clock: WallClock,
-}
-
-/// How far the API server is behind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PublishProgress {
-    /// The version of the status cache that was compared with the API server.
-    pub version: u64,
-    /// Pods with a status that the API server does not have yet.
-    pub behind: usize,
 }
 
 /// The status manager; run by the app.

@@ -10,12 +10,10 @@ use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{StatusManager, StatusSources};
-use crate::admission::RejectedPod;
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
-use crate::pod::AdmittedPod;
+use crate::pod::{AdmittedPod, RejectedPod, Rejection};
 use crate::source::api::{self, ApiState};
-use crate::status::LifecycleSummary;
-use crate::status::{PodStatusEntry, StatusCache};
+use crate::status::{LifecycleSummary, PodStatusEntry, StatusCache};
 use crate::telemetry::Metrics;
 use crate::types::{QuietPeriod, WallClock};
 
@@ -259,7 +257,9 @@ async fn a_recreated_pod_does_not_get_its_predecessors_status() {
 #[tokio::test(start_paused = true)]
 async fn a_rejected_pod_shows_why_and_can_be_deleted() {
     let setup = Setup::new();
-    setup.rejected.send_replace(vec![RejectedPod::because(setup.pod().object(), "OutOfpods", "no")]);
+    setup
+        .rejected
+        .send_replace(vec![RejectedPod::new(setup.pod().object(), Rejection::new("OutOfpods", "no"))]);
     setup.settle().await;
     assert_eq!(setup.shown().unwrap().reason.as_deref(), Some("OutOfpods"));
     setup.api.put(POD, &{

@@ -16,9 +16,9 @@ use super::super::{AccountError, AccountToken, DockerConfig, LoginSource, PodAcc
 use super::cache::{AccountKey, ResponseCache};
 use super::metrics::PluginMetrics;
 use super::protocol::{ProviderResponse, ResponseError, request};
-use crate::config::{CredentialProvider, TokenAttributes};
 use crate::sys::{ProgramError, run_program};
 use crate::types::RegistryLocation;
+use crate::types::settings::{CredentialProvider, TokenAttributes};
 
 /// Time limit of a run, as upstream.
 const LIMIT: Duration = Duration::from_secs(60);

@@ -8,9 +8,9 @@ use futures::future::join_all;
 use super::super::{Keyring, PodAccount};
 use super::metrics::PluginMetrics;
 use super::plugin::Plugin;
-use crate::config::CredentialProviders;
 use crate::telemetry::Metrics;
 use crate::types::error_chain;
+use crate::types::settings::CredentialProviders;
 
 /// A credential provider that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,8 +7,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::super::{DockerConfig, Login};
-use crate::config::GoDuration;
-use crate::types::one_line;
+use crate::types::{GoDuration, one_line};
 
 /// Longest part of a response in an error.
 const MAX_SHOWN: usize = 100;

@@ -16,9 +16,9 @@ use super::super::{
 };
 use super::cache::{AccountKey, ResponseCache};
 use super::*;
-use crate::config::{CredentialProvider, CredentialProviders, TokenAttributes};
 use crate::telemetry::Metrics;
 use crate::types::RegistryLocation;
+use crate::types::settings::{CredentialProvider, CredentialProviders, TokenAttributes};
 
 const V1: &str = "credentialprovider.kubelet.k8s.io/v1";
 

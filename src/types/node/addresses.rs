@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use crate::types::watching;
 
 /// Where addresses are published.
-pub(in crate::node) type AddressPublisher = watch::Sender<Option<Arc<[IpAddr]>>>;
+pub type AddressPublisher = watch::Sender<Option<Arc<[IpAddr]>>>;
 
 /// The node's current addresses. Clones share one value.
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub struct NodeAddresses(watch::Receiver<Option<Arc<[IpAddr]>>>);
 
 impl NodeAddresses {
     /// A value without addresses, and where to publish them.
-    pub fn new() -> (watch::Sender<Option<Arc<[IpAddr]>>>, Self) {
+    pub fn new() -> (AddressPublisher, Self) {
         let (publisher, published) = watch::channel(None);
         (publisher, Self(published))
     }

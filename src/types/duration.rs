@@ -1,4 +1,4 @@
-//! Durations in Go's format, as in configuration files: `1m0s`, `100ms`, `1.5h`. No clock, no defaults.
+//! Durations in Go's format, as in configuration files and responses of plugins: `1m0s`, `100ms`, `1.5h`. No clock, no defaults.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::types::go_duration;
+use super::go_duration;
 
 const SECOND: i64 = 1_000_000_000;
 const MINUTE: i64 = 60 * SECOND;

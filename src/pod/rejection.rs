@@ -5,22 +5,22 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 
-use crate::pod::resources::qos_class;
-use crate::pod::{PodPhase, seen_at};
-use crate::status::whole_seconds;
+use super::resources::qos_class;
+use super::{PodPhase, seen_at, whole_seconds};
 use crate::types::PodEvent;
 
 /// Why a pod may not run on this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Rejection {
+pub struct Rejection {
     /// E.g. `OutOfcpu`.
-    pub(super) reason: Cow<'static, str>,
+    pub reason: Cow<'static, str>,
     /// Human-readable details.
-    pub(super) message: String,
+    pub message: String,
 }
 
 impl Rejection {
-    pub(super) fn new(reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+    /// A rejection with this reason and message.
+    pub fn new(reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self { reason: reason.into(), message: message.into() }
     }
 }
@@ -37,7 +37,8 @@ pub struct RejectedPod {
 }
 
 impl RejectedPod {
-    pub(super) fn new(pod: &Arc<Pod>, rejection: Rejection) -> Self {
+    /// The pod with the status of its rejection.
+    pub fn new(pod: &Arc<Pod>, rejection: Rejection) -> Self {
         let status = PodStatus {
             phase: Some(PodPhase::Failed.as_str().to_owned()),
             reason: Some(rejection.reason.clone().into_owned()),
@@ -50,14 +51,8 @@ impl RejectedPod {
         Self { pod: pod.clone(), status: Arc::new(status), rejection }
     }
 
-    /// A pod rejected with this reason and message.
-    #[cfg(test)]
-    pub(crate) fn because(pod: &Arc<Pod>, reason: &'static str, message: &str) -> Self {
-        Self::new(pod, Rejection::new(reason, message))
-    }
-
     /// The event that reports it.
-    pub(super) fn event(&self) -> PodEvent {
+    pub fn event(&self) -> PodEvent {
         PodEvent::warning(self.rejection.reason.clone(), self.rejection.message.clone())
     }
 

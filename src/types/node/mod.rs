@@ -1,0 +1,13 @@
+//! Values that other rooms share with the room `node`: addresses, events, pressures and resources, and how to read the Node again.
+
+mod addresses;
+mod event;
+mod own;
+mod pressure;
+mod reader;
+
+pub use addresses::{AddressPublisher, NodeAddresses};
+pub use event::{NodeEvent, NodeEvents};
+pub use own::OwnNode;
+pub use pressure::{Pressure, Pressures};
+pub use reader::{NodeReadError, NodeReader};

@@ -1,0 +1,13 @@
+//! Values of the configuration that rooms apply which must not know the configuration. Not how they are read or validated.
+
+mod credential_providers;
+mod graceful_shutdown;
+mod image_verification;
+mod log_limits;
+mod reserved;
+
+pub use credential_providers::{CredentialProvider, CredentialProviders, TokenAttributes};
+pub use graceful_shutdown::GracefulShutdown;
+pub use image_verification::ImageVerification;
+pub use log_limits::LogLimits;
+pub use reserved::{Reserved, Threshold};
