@@ -89,7 +89,7 @@ pub async fn run(config: Config, reload: Reload, cancel: CancellationToken) -> R
     let guard = Guard::new(&config, &dirs, &records, &mut tasks);
     let about = AboutProcess {
         configuration: reload.started_with.clone(),
-        flags: reload.flags.shown(),
+        flags: reload.flags.given.shown(),
         log: reload.logs.clone(),
     };
     let ports = Ports { clients: cluster.as_ref().map(ApiClients::of), about };
