@@ -5,6 +5,8 @@
 
 pub mod admission;
 pub mod api;
+pub mod api_objects;
+pub mod api_pods;
 pub mod app;
 pub mod cgroup;
 pub mod cli;
@@ -18,6 +20,7 @@ pub mod eviction;
 pub mod explain;
 pub mod gate;
 pub mod housekeeping;
+pub mod http;
 pub mod image;
 pub mod kubelet_api;
 pub mod lifecycle;

@@ -24,8 +24,7 @@ use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
 
 use super::credentials::{Credentials, Login};
 use super::pool::{Connections, Pool, Purpose, ResponseBody};
-use super::proxy::Dialer;
-use super::resolver::Resolver;
+use crate::http::{ProxyDialer, Resolver};
 
 /// Connect timeout.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -141,7 +140,7 @@ fn transport(login: &Login, purpose: Purpose, connections: &Connections) -> Resu
     tcp.set_keepalive_interval(Some(KEEPALIVE));
     tcp.set_keepalive_retries(Some(KEEPALIVE_TRIES));
     let config = &login.config;
-    let dialer = Dialer::new(tcp, login.proxy.as_ref(), &login.tls);
+    let dialer = ProxyDialer::new(tcp, login.proxy.as_ref(), &login.tls);
     let mut connector = TimeoutConnector::new(tls(login, dialer)?);
     connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
     let mut http1 = connector.clone();
@@ -172,7 +171,7 @@ pub(super) fn describe_timeout(error: BoxError) -> BoxError {
 
 /// TLS with HTTP/2 where the server supports it. kube's own connector uses HTTP/1.1, which needs a connection for each watch
 /// and each concurrent request.
-fn tls(login: &Login, dialer: Dialer) -> Result<HttpsConnector<Dialer>, kube::Error> {
+fn tls(login: &Login, dialer: ProxyDialer) -> Result<HttpsConnector<ProxyDialer>, kube::Error> {
     let mut builder = HttpsConnectorBuilder::new().with_tls_config(login.tls.clone()).https_or_http();
     if let Some(name) = &login.config.tls_server_name {
         let name = name.clone().try_into().map_err(|error| kube::Error::Service(Box::new(error)))?;

@@ -1,7 +1,5 @@
-//! The API server's client: connections from a kubeconfig, classified errors, watches, events and patches; and documents of other
-//! URLs. Never knows the runtime.
+//! The API server's client: connections from a kubeconfig, classified errors, watches, events and patches. Never knows the runtime.
 
-mod basic;
 mod certificates;
 mod connect;
 mod credentials;
@@ -9,16 +7,15 @@ mod error;
 pub mod events;
 #[cfg(any(test, feature = "fakes"))]
 pub mod fake;
-mod fetch;
 mod follow;
 mod kubeconfig;
 mod kubeconfig_files;
 mod objects;
 pub mod patch;
 mod pool;
-mod proxy;
+#[cfg(test)]
+mod proxy_tests;
 mod requests;
-mod resolver;
 
 pub use certificates::{
     CertificateReport, CertificateSettings, ClientCertificateTask, IssuedCertificate, ServingCertificateTask,
@@ -27,12 +24,9 @@ pub use certificates::{
 pub use connect::{ConnectError, Connection, connect};
 pub use credentials::{Credentials, CredentialsSource, CredentialsTask};
 pub use error::{ApiErrorKind, error_kind, message, retry_after};
-pub use fetch::{FetchError, Fetcher};
 pub use follow::{FollowError, Notification, follow, follow_with_recovery};
 pub use kubeconfig_files::{
     KubeconfigCertificate, KubeconfigProblem, kubeconfig_certificates, kubeconfig_secrets,
 };
 pub use objects::{Objects, Wire};
 pub use pool::{Connections, LaneCounts, Purpose};
-pub use proxy::{ProxyEnvironment, ProxyError};
-pub use resolver::tcp_dialer;

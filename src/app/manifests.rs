@@ -5,8 +5,8 @@ use tokio::sync::watch;
 
 use super::tasks::{Stage, Tasks};
 use crate::admission::AdoptedPod;
-use crate::api::{Fetcher, ProxyEnvironment};
 use crate::config::Config;
+use crate::http::{Fetcher, ProxyEnvironment};
 use crate::objects::Standalone;
 use crate::source::{self, SourceConfig, SourceState, UrlSource};
 

@@ -24,11 +24,11 @@ use crate::gate::{StartGate, StopGate};
 use crate::housekeeping::{
     HostJanitor, LeftoverShims, LeftoverTasks, PodsLimit, ProtectedMemory, SystemCgroups,
 };
+use crate::http::HttpClient;
 use crate::image::preload::{self, Containerd, PreloadConfig};
 use crate::lifecycle::PodTable;
 use crate::log::LogLayout;
 use crate::pod::AdmittedPod;
-use crate::probe::http::HttpClient;
 use crate::probe::{ProbeSources, Prober};
 use crate::shutdown::{ShutdownSources, SystemBus};
 use crate::status::{StatusGates, StatusHandle, StatusSources, StatusTask};

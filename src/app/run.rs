@@ -17,9 +17,10 @@ use super::reload::Reload;
 use super::runtime::{RuntimeSide, wait_for_runtime};
 use super::startup::{StartupError, adjust_host, prepare};
 use super::tasks::{Stage, TaskEnded, Tasks};
-use crate::api::{ConnectError, tcp_dialer};
+use crate::api::ConnectError;
 use crate::config::Config;
 use crate::housekeeping::trim_heap_regularly;
+use crate::http::tcp_dialer;
 use crate::kubelet_api::ListenError;
 use crate::node::NO_RELIEF;
 use crate::ownership::{OwnPods, Refusal};
@@ -88,7 +89,7 @@ pub async fn run(config: Config, reload: Reload, cancel: CancellationToken) -> R
     let guard = Guard::new(&config, &dirs, &records, &mut tasks);
     let about = AboutProcess {
         configuration: reload.started_with.clone(),
-        flags: reload.flags.shown(),
+        flags: reload.flags.given.shown(),
         log: reload.logs.clone(),
     };
     let ports = Ports { clients: cluster.as_ref().map(ApiClients::of), about };

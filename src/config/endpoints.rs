@@ -3,12 +3,6 @@
 use super::gates;
 use super::wire::KubeletConfiguration;
 
-/// Gates of endpoints.
-pub(super) const STATUSZ: &str = "ComponentStatusz";
-pub(super) const FLAGZ: &str = "ComponentFlagz";
-pub(super) const CHECKPOINTS: &str = "ContainerCheckpoint";
-pub(super) const ALLOCATED_PODS: &str = "KubeletAllocatedPodsEndpoint";
-
 /// The endpoints of the debugging handlers that can be switched on and off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endpoints {
@@ -38,10 +32,10 @@ impl Endpoints {
             system_log_query: kubelet.enable_system_log_query.unwrap_or_default(),
             profiling: kubelet.enable_profiling_handler.unwrap_or_default(),
             debug_flags: kubelet.enable_debug_flags_handler.unwrap_or_default(),
-            statusz: gate(STATUSZ),
-            flagz: gate(FLAGZ),
-            checkpoints: gate(CHECKPOINTS),
-            allocated_pods: gate(ALLOCATED_PODS),
+            statusz: gate(gates::STATUSZ),
+            flagz: gate(gates::FLAGZ),
+            checkpoints: gate(gates::CHECKPOINTS),
+            allocated_pods: gate(gates::ALLOCATED_PODS),
         }
     }
 }

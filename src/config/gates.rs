@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::endpoints::{ALLOCATED_PODS, CHECKPOINTS, FLAGZ, STATUSZ};
+use super::breach::Breach;
 use super::gate_table::{ALPHA, BETA_OFF, BETA_ON, DEPENDENCIES, FORMER, LOCKED_OFF, LOCKED_ON, OFF, ON};
-use super::validate::Breach;
 use crate::yaml::nearest;
 
 /// Gates that have an effect.
@@ -22,6 +21,12 @@ const SERVED: &[&str] = &[
     STATUSZ,
     STOP_SIGNALS,
 ];
+
+/// Endpoints of the node's API.
+pub(super) const STATUSZ: &str = "ComponentStatusz";
+pub(super) const FLAGZ: &str = "ComponentFlagz";
+pub(super) const CHECKPOINTS: &str = "ContainerCheckpoint";
+pub(super) const ALLOCATED_PODS: &str = "KubeletAllocatedPodsEndpoint";
 
 /// Pods need credentials for present images that were pulled with credentials.
 pub(super) const ENSURE_SECRET_PULLED_IMAGES: &str = "KubeletEnsureSecretPulledImages";

@@ -1,6 +1,6 @@
 //! The limits of the logs of containers, from the configuration.
 
-use super::settings::{count, time};
+use super::values::{count, time};
 use super::wire::KubeletConfiguration;
 use crate::types::Quantity;
 use crate::types::settings::LogLimits;

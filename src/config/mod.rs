@@ -1,6 +1,7 @@
 //! Configuration: the KubeletConfiguration v1beta1 file, drop-in directory and flags, merged into one validated struct. Does
 //! not know its users.
 
+mod breach;
 mod credential_providers;
 mod defaults;
 mod endpoints;
@@ -29,6 +30,7 @@ mod static_pod_url;
 #[cfg(test)]
 mod table_of_fields;
 mod validate;
+mod values;
 mod wire;
 
 pub use defaults::Membership;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Taint;
 
 use super::flags::ProcessFlags;
-use super::settings::time;
+use super::values::time;
 use super::wire::KubeletConfiguration;
 use crate::types::settings::{Reserved, Threshold};
 use crate::types::{NODE_LABELS, Quantity, QuantityError, names};

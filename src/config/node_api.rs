@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::breach::Breach;
 use super::defaults::Membership;
 use super::endpoints::Endpoints;
 use super::flags::ProcessFlags;
 use super::hostlet::HostletConfiguration;
-use super::settings::{path, time};
-use super::validate::Breach;
+use super::values::{path, time};
 use super::wire::{AuthorizationMode, KubeletConfiguration, TlsVersion};
 
 /// The names that Go has for cipher suites (`crypto/tls`), with those that Kubernetes keeps.

@@ -13,10 +13,11 @@ use super::log_limits::log_limits;
 use super::node::{self, Node};
 use super::node_api::NodeApi;
 use super::static_pod_url::{StaticPodUrl, parse_headers, parse_url};
+use super::values::{count, path, socket_path, time};
 use super::wire::{self, KubeletConfiguration};
 use crate::telemetry::{Collector, LogFormat, TraceSettings};
 use crate::types::settings::{CredentialProviders, GracefulShutdown, ImageVerification, LogLimits};
-use crate::types::{CgroupDriver, GoDuration, MemoryQos};
+use crate::types::{CgroupDriver, MemoryQos};
 
 /// The default of `userNamespaces.idsPerPod`.
 const IDS_PER_POD: u32 = 65_536;
@@ -255,12 +256,6 @@ pub struct Logging {
     pub verbosity: u32,
 }
 
-/// The socket path of a runtime endpoint `unix:///path`, or of a bare path; `None` for anything else.
-pub(super) fn socket_path(endpoint: &str) -> Option<&Path> {
-    let path = Path::new(endpoint.strip_prefix("unix://").unwrap_or(endpoint));
-    path.is_absolute().then_some(path)
-}
-
 /// The name of the node, by upstream's rule: the override if set, otherwise `hostname`, in lower case.
 fn node_name(hostname: &str, name_override: Option<&str>) -> String {
     name_override.filter(|name| !name.is_empty()).unwrap_or(hostname).trim().to_lowercase()
@@ -367,28 +362,16 @@ fn healthz(kubelet: &KubeletConfiguration) -> Option<SocketAddr> {
     Some(SocketAddr::new(kubelet.healthz_bind_address?, port))
 }
 
-/// A rate and its burst, which is at least one.
 fn static_pod_url(kubelet: &KubeletConfiguration) -> Option<StaticPodUrl> {
     let url = parse_url(kubelet.static_pod_url.as_deref()?).ok()?;
     let headers = kubelet.static_pod_url_header.as_ref().and_then(|headers| parse_headers(headers).ok());
     Some(StaticPodUrl { url, headers: headers.unwrap_or_default() })
 }
 
+/// A rate and its burst, which is at least one.
 fn rate(qps: Option<i32>, burst: Option<i32>) -> Option<(NonZeroU32, NonZeroU32)> {
     let number = |field: Option<i32>| NonZeroU32::new(field?.try_into().ok()?);
     Some((number(qps)?, number(burst).unwrap_or(NonZeroU32::MIN)))
-}
-
-pub(super) fn count(field: Option<i32>) -> usize {
-    field.and_then(|number| number.try_into().ok()).unwrap_or_default()
-}
-
-pub(super) fn time(field: Option<GoDuration>) -> Duration {
-    field.and_then(GoDuration::to_std).unwrap_or_default()
-}
-
-pub(super) fn path(field: &Option<String>) -> Option<PathBuf> {
-    field.as_ref().filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
 fn runtime(kubelet: &KubeletConfiguration, flags: &ProcessFlags) -> Runtime {
@@ -490,24 +473,12 @@ fn ids_per_pod(kubelet: &KubeletConfiguration) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
-    use super::{node_name, socket_path};
+    use super::node_name;
 
     #[test]
     fn a_node_is_named_like_its_host() {
         assert_eq!(node_name(" Host1.Example.ORG\n", None), "host1.example.org");
         assert_eq!(node_name("host1", Some("")), "host1");
         assert_eq!(node_name("host1", Some(" Node-7 ")), "node-7");
-    }
-
-    #[test]
-    fn endpoints_name_sockets() {
-        let path = Some(Path::new("/run/c.sock"));
-        assert_eq!(socket_path("unix:///run/c.sock"), path);
-        assert_eq!(socket_path("/run/c.sock"), path);
-        for endpoint in ["tcp://1.2.3.4:5", "unix://run/c.sock", "run/c.sock", ""] {
-            assert_eq!(socket_path(endpoint), None, "{endpoint}");
-        }
     }
 }

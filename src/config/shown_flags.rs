@@ -6,7 +6,6 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 
 use super::flag_table::FIELD_FLAGS;
-use super::flags::KubeletFlags;
 
 /// The stock kubelet's flags with their defaults, as its `/flagz` shows them.
 const DEFAULTS: &str = include_str!("flag_defaults.txt");
@@ -58,12 +57,12 @@ fn defaults() -> BTreeMap<&'static str, &'static str> {
     DEFAULTS.lines().filter_map(|line| line.split_once('=')).collect()
 }
 
-impl KubeletFlags {
+impl GivenFlags {
     /// Every flag of the stock kubelet with its value: as given on the command line, otherwise its default.
     pub fn shown(&self) -> BTreeMap<String, String> {
         let defaults = defaults().into_iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
         let mut shown: BTreeMap<String, String> = defaults.collect();
-        shown.extend(self.given.0.clone());
+        shown.extend(self.0.clone());
         shown
     }
 }
@@ -71,11 +70,12 @@ impl KubeletFlags {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::KubeletFlags;
 
     fn shown(arguments: &[&str]) -> BTreeMap<String, String> {
         let command = KubeletFlags::augment_args(Command::new("hostlet"));
         let arguments = ["hostlet"].iter().chain(arguments);
-        KubeletFlags::from_arg_matches(&command.get_matches_from(arguments)).unwrap().shown()
+        KubeletFlags::from_arg_matches(&command.get_matches_from(arguments)).unwrap().given.shown()
     }
 
     #[test]

@@ -4,8 +4,9 @@
 use std::collections::BTreeSet;
 use std::path::{Component, Path};
 
-use super::settings::socket_path;
+use super::breach::Breach;
 use super::static_pod_url::{parse_headers, parse_url};
+use super::values::socket_path;
 use super::wire::{CredentialsVerification, KubeletConfiguration, MemoryReservationPolicy, QuantityText};
 use super::{gates, node};
 use crate::telemetry::Collector;
@@ -13,9 +14,6 @@ use crate::types::{GoDuration, Quantity, without_tag};
 
 /// The default of memoryThrottlingFactor before Kubernetes 1.37, which files may still have without the feature gate.
 const FORMER_THROTTLING_FACTOR: f64 = 0.9;
-
-/// A violation: the path of the field, and the rule.
-pub(super) type Breach = (String, String);
 
 /// Collects violations.
 #[derive(Default)]

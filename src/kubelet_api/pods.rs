@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::answers::{Slashes, json, only_get, text};
 use crate::cri::ContainerState;
 use crate::pleg::Cache;
+use crate::pod::has_ended;
 use crate::status::{DirectoryEntry, LifecycleSummary, PodDirectory};
 
 /// What the lists are made of.
@@ -131,11 +132,10 @@ fn allocated(lists: &PodLists, namespace: &str, name: &str, uid: Option<&str>) -
     }
 }
 
-/// Whether a pod still has its resources: it is not completed, or terminates at this moment.
+/// Whether a pod still has its resources: it has not ended, or terminates at this moment.
 fn is_active(entry: &DirectoryEntry) -> bool {
-    let is_completed = matches!(entry.status().phase.as_deref(), Some("Succeeded" | "Failed"));
     match entry.lifecycle() {
-        LifecycleSummary::Active => !is_completed,
+        LifecycleSummary::Active => !has_ended(entry.status()),
         LifecycleSummary::Terminating => true,
         LifecycleSummary::Terminated => false,
     }

@@ -5,8 +5,7 @@ use tokio::sync::watch;
 
 use super::super::testing::{Bench, ask, object, web};
 use super::*;
-use crate::pod::AdmittedPod;
-use crate::source::api::{ApiPod, ApiState};
+use crate::pod::{AdmittedPod, ApiPod, ApiState};
 use crate::status::{PodStatusEntry, StatusCache};
 
 fn lists(bench: &Bench, api: ApiState) -> PodLists {

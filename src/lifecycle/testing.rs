@@ -28,6 +28,7 @@ use crate::cri_config::testing::host;
 use crate::cri_config::{HostSettings, SubordinateIds, UserNamespaces};
 use crate::gate::{StartGate, StopGate};
 use crate::housekeeping::{HostJanitor, ProtectedMemory};
+use crate::http::HttpClient;
 use crate::image::credentials::Credentials;
 use crate::image::{Images, PullLimits};
 use crate::log::LogLayout;
@@ -39,7 +40,6 @@ use crate::pod::AdmittedPod;
 use crate::pod::DesiredPods;
 use crate::pod::pod_uid;
 use crate::pod::{PodEvents, PodKill, ProbeResults};
-use crate::probe::http::HttpClient;
 use crate::source::SourceState;
 use crate::status::timeline::Entry;
 use crate::status::{

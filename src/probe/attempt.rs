@@ -7,14 +7,13 @@ use k8s_openapi::api::core::v1::{Container, HTTPGetAction, Probe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::answer::{Answer, Attempt, AttemptError};
-use super::dial::Dialer;
 use super::grpc::{GrpcClient, GrpcTarget};
-use super::http::{HttpClient, HttpError};
 use super::http_get::{http_get_request, or};
 use super::port::resolve_port;
 use super::schedule::Run;
 use super::{exec, tcp, user_agent};
 use crate::cri::RuntimeService;
+use crate::http::{HttpClient, HttpError, PodDialer};
 use crate::types::PodUid;
 
 /// A probe that cannot be run is tried this often at once.
@@ -23,7 +22,7 @@ const ATTEMPTS: usize = 3;
 /// Runs single probes of any kind.
 pub(super) struct ProbeRunner {
     runtime: Arc<dyn RuntimeService>,
-    dialer: Dialer,
+    dialer: PodDialer,
     http: HttpClient,
     grpc: GrpcClient,
     user_agent: String,
@@ -31,7 +30,7 @@ pub(super) struct ProbeRunner {
 
 impl ProbeRunner {
     pub(super) fn new(runtime: Arc<dyn RuntimeService>) -> Self {
-        let dialer = Dialer::default();
+        let dialer = PodDialer::default();
         Self {
             runtime,
             http: HttpClient::new(dialer.clone()),

@@ -4,9 +4,9 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use super::super::schedule::ProbeKey;
-use super::super::testing::{Server, Then};
 use super::*;
 use crate::cri::fake::FakeRuntime;
+use crate::http::testing::{Server, Then};
 use crate::pod::defaults::set_defaults;
 use crate::pod::{AdmittedPod, ContainerKind, ContainerRef, ProbeKind};
 

@@ -13,8 +13,7 @@ use rustls::ClientConfig;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::answer::Answer;
-use super::dial::{ConnectError, Dialer};
-use super::http::{Stream, Watched, alongside, read_stream, unverified};
+use crate::http::{ConnectError, PodDialer, Stream, Watched, alongside, read_stream, unverified};
 use crate::types::{PodUid, go_duration, go_quoted, join_host_port};
 
 /// The first pause of a Go client between two attempts to connect.
@@ -50,13 +49,13 @@ pub(super) struct GrpcTarget {
 /// Asks servers for their health.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GrpcClient {
-    dialer: Dialer,
+    dialer: PodDialer,
     tls: Arc<OnceLock<Arc<ClientConfig>>>,
 }
 
 impl GrpcClient {
     /// A client that connects with this dialer.
-    pub(super) fn new(dialer: Dialer) -> Self {
+    pub(super) fn new(dialer: PodDialer) -> Self {
         Self { dialer, tls: Arc::default() }
     }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Response;
 
-use super::super::testing::Server;
 use super::*;
+use crate::http::testing::Server;
 
 /// How a server answers.
 #[derive(Clone, Copy)]

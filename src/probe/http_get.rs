@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container, HTTPGetAction};
 
-use super::http::{HttpProtocol, HttpRequest};
 use super::port::{PortError, resolve_port};
+use crate::http::{HttpProtocol, HttpRequest};
 use crate::types::{HttpScheme, HttpUrl, PodUid};
 
 /// The request to a container of a pod with this UID and address, with this time limit for all of it.

@@ -4,12 +4,9 @@
 
 mod answer;
 mod attempt;
-mod dial;
 mod exec;
 mod grpc;
-pub mod http;
 mod http_get;
-mod last;
 mod metrics;
 mod port;
 mod schedule;
@@ -18,11 +15,8 @@ mod stored;
 mod target;
 mod task;
 mod tcp;
-#[cfg(test)]
-mod testing;
 
 pub use http_get::http_get_request;
-pub use last::{FailingProbe, FailingProbes};
 pub use metrics::ProbeMetrics;
 pub use port::PortError;
 pub use task::{ProbeSources, Prober};

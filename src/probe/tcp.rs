@@ -5,11 +5,17 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::answer::Answer;
-use super::dial::Dialer;
+use crate::http::PodDialer;
 use crate::types::{PodUid, join_host_port};
 
 /// Probes a port for a pod.
-pub(super) async fn probe(dialer: &Dialer, pod: &PodUid, host: &str, port: u16, limit: Duration) -> Answer {
+pub(super) async fn probe(
+    dialer: &PodDialer,
+    pod: &PodUid,
+    host: &str,
+    port: u16,
+    limit: Duration,
+) -> Answer {
     match timeout(limit, dialer.dial(pod, host, port)).await {
         Ok(Ok(_)) => Answer::Success,
         Ok(Err(error)) => Answer::Failure(error.to_string()),
@@ -26,7 +32,7 @@ mod tests {
     #[tokio::test]
     async fn a_connection_is_success_and_a_full_backlog_a_timeout() {
         let second = Duration::from_secs(1);
-        let (dialer, pod) = (Dialer::default(), PodUid::from("uid-1"));
+        let (dialer, pod) = (PodDialer::default(), PodUid::from("uid-1"));
         let probe = async |host, port, limit| probe(&dialer, &pod, host, port, limit).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();

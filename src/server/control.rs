@@ -38,14 +38,11 @@ use crate::image::{Arrivals, Images};
 use crate::node::NodeDescriber;
 use crate::pleg::PlegHandle;
 use crate::plugin::PluginList;
-use crate::pod::DesiredPods;
-use crate::probe::FailingProbes;
-use crate::publish::recent::RecentEvents;
+use crate::pod::{ApiState, DesiredPods, FailingProbes};
 use crate::shutdown::ShutdownView;
 use crate::source::SourceState;
-use crate::source::api::ApiState;
 use crate::stats::UsageStats;
-use crate::status::{DirectoryChanges, DirectoryEntry, PodDirectory, StatusCache};
+use crate::status::{DirectoryChanges, DirectoryEntry, PodDirectory, RecentEvents, StatusCache};
 use crate::telemetry::{Metrics, PROMETHEUS_TEXT};
 use crate::worker::RestartRequests;
 

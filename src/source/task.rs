@@ -17,7 +17,7 @@ use super::pace::Pace;
 use super::reader::Reader;
 use super::state::{SourceState, StaticPod};
 use super::url::UrlReader;
-use crate::api::Fetcher;
+use crate::http::Fetcher;
 use crate::objects::Standalone;
 use crate::sys::{Changes, Watch};
 use crate::types::Rescan;

@@ -11,8 +11,7 @@ use tokio::sync::watch;
 use tokio::sync::watch::error::RecvError;
 
 use super::{LifecycleSummary, PodStatusEntry, StatusCache};
-use crate::pod::{RejectedPod, pod_ref, seen_at};
-use crate::source::api::{ApiPod, ApiState};
+use crate::pod::{ApiPod, ApiState, RejectedPod, pod_ref, seen_at};
 use crate::types::{PodRef, PodUid};
 
 /// A pod of this node.

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use super::context::WorkerContext;
 use super::reporter::Reporter;
 use crate::cri::CriError;
-use crate::probe::http::{HttpError, HttpRequest};
+use crate::http::{HttpError, HttpRequest};
 use crate::probe::{PortError, http_get_request, user_agent};
 use crate::types::{ContainerId, PodEvent, go_quoted};
 

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     /// As kubeadm 1.37 writes it for a join with a token.
-    const BOOTSTRAP: &str = include_str!("../../config/testdata/kubeadm/bootstrap-kubelet.conf");
+    const BOOTSTRAP: &str = include_str!("testdata/bootstrap-kubelet.conf");
 
     #[test]
     fn a_kubeconfig_has_the_cluster_of_the_bootstrap_and_the_certificate() {

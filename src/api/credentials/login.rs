@@ -18,7 +18,7 @@ use serde_json::Value;
 use super::plugin::{self, PluginError, bearer};
 use super::source::CredentialsSource;
 use crate::api::kubeconfig::{self, KubeconfigFile, current_cluster};
-use crate::api::proxy::{Proxy, ProxyError};
+use crate::http::{Proxy, ProxyError};
 use crate::sys::file_work;
 use crate::tls::{
     CertificateInfo, CertificateStore, TlsError, Trust, certificates_of, client_config, keys_of,

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::api::kubeconfig::KubeconfigFile;
-use crate::api::proxy::ProxyEnvironment;
+use crate::http::ProxyEnvironment;
 use crate::tls::CertificateStore;
 use crate::types::WallClock;
 
