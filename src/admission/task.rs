@@ -18,6 +18,7 @@ use super::{AdmittedPods, NodeShutdown};
 use crate::cri::RuntimeStatus;
 use crate::pod::{ApiState, DesiredPods, PodEvents, PodKill, RejectedPod, pod_ref, pod_uid};
 use crate::source::SourceState;
+use crate::status::timeline::Timeline;
 use crate::status::{LifecycleSummary, StatusCache};
 use crate::telemetry::{Heartbeat, Metrics};
 use crate::types::node::{NodeReader, OwnNode, Pressures};
@@ -63,6 +64,8 @@ pub struct AdmissionOutputs {
     pub admitted: AdmittedPods,
     /// Receives the events of pods.
     pub events: PodEvents,
+    /// Receives the decisions.
+    pub timeline: Timeline,
     /// The wall clock.
     pub clock: WallClock,
 }
@@ -236,7 +239,7 @@ impl Admission {
     }
 
     fn publish(&self, decisions: Decisions, now: Timestamp) {
-        let timeline = self.inputs.status_cache.timeline();
+        let timeline = &self.outputs.timeline;
         let known: HashSet<PodUid> =
             self.outputs.rejected.borrow().iter().map(|rejected| pod_uid(&rejected.pod)).collect();
         for rejected in &decisions.rejected {

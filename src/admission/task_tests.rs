@@ -123,6 +123,7 @@ fn harness() -> Harness {
         rejected: rejected_in,
         admitted,
         events: Arc::new(move |pod, _, event| sink.lock().push(format!("{} {}", pod.name, event.reason))),
+        timeline: Timeline::default(),
         clock: WallClock::system(),
     };
     let (cancel, heartbeats, metrics) = (CancellationToken::new(), Heartbeats::default(), Metrics::default());

@@ -18,6 +18,7 @@ use crate::api::{
     Credentials, CredentialsSource, CredentialsTask, Purpose, connect,
 };
 use crate::api_objects::{ApiObjects, cached_runtime_classes, cached_services};
+use crate::api_pods;
 use crate::config::{Cluster as Joined, Config};
 use crate::cri::{ImageService, RuntimeService, RuntimeStatus};
 use crate::dra::{Dra, DraSettings, DraTask};
@@ -28,9 +29,11 @@ use crate::node::{
 };
 use crate::objects::RuntimeClasses;
 use crate::objects::services::ServiceEnv;
+use crate::pleg;
 use crate::pod::{ApiState, ContainerRef, DesiredPods, PodEvents};
 use crate::publish::mirror::{MirrorSources, Mirrors};
 use crate::publish::status::{StatusManager, StatusSources};
+use crate::status::timeline::Timeline;
 use crate::status::{PodDirectory, PublishProgress, StatusCache};
 use crate::store::Store;
 use crate::sys::Machine;
@@ -38,8 +41,6 @@ use crate::telemetry::Metrics;
 use crate::tls::CertificateStore;
 use crate::types::node::{NodeAddresses, NodeEvent, NodeEvents, Pressures};
 use crate::types::{PodEvent, PodRef, QuietPeriod, WallClock, architecture};
-use crate::api_pods;
-use crate::pleg;
 
 /// Clients of the API server.
 pub(super) struct Cluster {
@@ -72,6 +73,7 @@ pub(super) struct ClusterInputs {
     pub(super) quiet_period: QuietPeriod,
     pub(super) status_cache: StatusCache,
     pub(super) pods: PodDirectory,
+    pub(super) timeline: Timeline,
     pub(super) desired_pods: watch::Receiver<DesiredPods>,
     pub(super) store: Store,
     /// Recorder of node events.
@@ -216,7 +218,7 @@ impl Cluster {
         });
         let sources = StatusSources {
             pods: inputs.pods,
-            timeline: inputs.status_cache.timeline().clone(),
+            timeline: inputs.timeline.clone(),
             api: api.clone(),
             quiet_period: inputs.quiet_period,
             clock: clock.clone(),
@@ -241,6 +243,7 @@ impl Cluster {
             api,
             node: node.clone(),
             status_cache: inputs.status_cache,
+            timeline: inputs.timeline,
             events,
             clock: clock.clone(),
         };

@@ -39,7 +39,10 @@ use crate::probe::ProbeMetrics;
 use crate::shutdown::{Reports, Shutdown, ShutdownOutputs, ShutdownPeriods, ShutdownSettings};
 use crate::source::SourceState;
 use crate::stats::UsageStats;
-use crate::status::{PodDirectory, PublishProgress, RecentEvents, StatusCache, register_resizes};
+use crate::status::timeline::Timeline;
+use crate::status::{
+    PodActivities, PodDirectory, PublishProgress, RecentEvents, StatusCache, register_resizes,
+};
 use crate::store::Store;
 use crate::telemetry::Metrics;
 use crate::types::node::{NodeAddresses, NodeEvents, NodeReader};
@@ -72,6 +75,9 @@ pub(super) struct Parts {
     pub(super) runtime: RuntimeSide,
     pub(super) store: Store,
     pub(super) status_cache: StatusCache,
+    /// What the workers of pods do.
+    pub(super) activities: PodActivities,
+    pub(super) timeline: Timeline,
     /// The pods of this node, also the rejected ones.
     pub(super) pods: PodDirectory,
     pub(super) events: PodEvents,
@@ -145,7 +151,7 @@ impl Parts {
         let manifests = start_manifests(config, &adopted, file_objects, tasks);
         let shutdown = Shutdown::new(shutdown_settings(config), store.clone(), &metrics);
         let shutdown_outputs = shutdown.outputs();
-        let status_cache = StatusCache::default();
+        let (status_cache, timeline) = (StatusCache::default(), Timeline::default());
         register_resizes(&metrics, &status_cache);
         // A standalone host has no API server to wait for.
         let (api_in, api) = watch::channel(ApiState { ready: cluster.is_none(), ..ApiState::default() });
@@ -224,6 +230,7 @@ impl Parts {
             rejected: rejected_in,
             admitted: admitted.clone(),
             events: events.clone(),
+            timeline: timeline.clone(),
             clock: WallClock::system(),
         };
         let admission = Admission::new(inputs, outputs).counted_in(&metrics);
@@ -277,6 +284,7 @@ impl Parts {
                     quiet_period: runtime.calls.quiet_period(),
                     status_cache: status_cache.clone(),
                     pods: pods.clone(),
+                    timeline: timeline.clone(),
                     desired_pods: desired_pods.clone(),
                     store: store.clone(),
                     metrics: metrics.clone(),
@@ -301,6 +309,8 @@ impl Parts {
             describer,
             store,
             status_cache,
+            activities: PodActivities::new(timeline.clone()),
+            timeline,
             pods,
             events,
             node_events,

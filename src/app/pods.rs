@@ -174,6 +174,7 @@ impl Parts {
             observed: self.runtime.pleg.cache().clone(),
             addresses: self.addresses.clone(),
             runtime_name: runtime_info.version.runtime_name.clone(),
+            timeline: self.timeline.clone(),
             gates: StatusGates {
                 stop_signals: config.pods.stop_signals,
                 image_volumes: config.pods.report_image_volumes,
@@ -183,6 +184,7 @@ impl Parts {
         let prober = ProbeSources {
             runtime: self.runtime.runtime.clone(),
             status_cache: self.status_cache.clone(),
+            timeline: self.timeline.clone(),
             statuses: statuses.clone(),
             results: probes.clone(),
             failing: self.probes.failing,
@@ -234,6 +236,8 @@ impl Parts {
         };
         let reports = ReportSinks {
             status_cache: self.status_cache.clone(),
+            activities: self.activities.clone(),
+            timeline: self.timeline.clone(),
             statuses: statuses.clone(),
             events: self.events.clone(),
             clock: WallClock::system(),
@@ -275,6 +279,8 @@ impl Parts {
             foreign: self.foreign,
             admitted: self.admitted,
             status_cache: self.status_cache.clone(),
+            activities: self.activities,
+            timeline: self.timeline.clone(),
         };
         let events = self.events;
         let desired_pods = self.desired_pods.clone();
@@ -298,6 +304,7 @@ impl Parts {
             desired_pods,
             ended_kills: table.ended_kills(),
             status_cache: self.status_cache,
+            timeline: self.timeline,
             reports: self.reports,
             events: self.node_events,
             clock: WallClock::system(),

@@ -43,6 +43,7 @@ impl Parts {
             let sources = EvictionSources {
                 desired_pods: self.desired_pods.clone(),
                 status_cache: self.status_cache.clone(),
+                timeline: self.timeline.clone(),
                 storage: storage.clone(),
                 root_dir: config.root_dir.clone(),
                 kills: self.evicted.clone(),

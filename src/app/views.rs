@@ -60,7 +60,8 @@ impl Parts {
         ControlServer {
             node: config.node_name.clone(),
             pods: self.pods.clone(),
-            status_cache: self.status_cache.clone(),
+            activities: self.activities.clone(),
+            timeline: self.timeline.clone(),
             desired_pods: self.desired_pods.clone(),
             source: self.manifests.clone(),
             api: self.api.clone(),

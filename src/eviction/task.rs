@@ -13,7 +13,7 @@ use super::metrics::EvictionMetrics;
 use super::plan::{Breach, breach};
 use crate::pod::{AdmittedPod, DesiredPods, PodEvents, PodKill, is_critical};
 use crate::stats::{PodStorage, StorageStats};
-use crate::status::timeline::TimelineStep;
+use crate::status::timeline::{Timeline, TimelineStep};
 use crate::status::{LifecycleSummary, StatusCache};
 use crate::telemetry::Metrics;
 use crate::types::{PodEvent, PodUid, WallClock, reasons};
@@ -22,8 +22,10 @@ use crate::types::{PodEvent, PodUid, WallClock, reasons};
 pub struct EvictionSources {
     /// The desired pods.
     pub desired_pods: watch::Receiver<DesiredPods>,
-    /// Which pods have terminated; and the timeline.
+    /// Which pods have terminated.
     pub status_cache: StatusCache,
+    /// Receives evictions.
+    pub timeline: Timeline,
     /// Measures storage.
     pub storage: StorageStats,
     /// The daemon's directory.
@@ -143,8 +145,8 @@ impl Eviction {
         let message = &breach.message;
         tracing::warn!(pod = %reference, uid = %reference.uid, message = message.trim_end(), "evicting a pod");
         (self.sources.events)(reference, None, &PodEvent::warning(reasons::EVICTED, message.clone()));
-        let (timeline, now) = (self.sources.status_cache.timeline(), self.sources.clock.now());
-        timeline.mark(reference, TimelineStep::Evicted, message.trim_end().to_owned(), now);
+        let now = self.sources.clock.now();
+        self.sources.timeline.mark(reference, TimelineStep::Evicted, message.trim_end().to_owned(), now);
         self.metrics.evicted(breach.signal);
         self.sources.kills.send_modify(|kills| drop(kills.insert(reference.uid.clone(), breach.kill())));
     }

@@ -24,7 +24,7 @@ struct Bench {
     root: TempDir,
     desired_pods: watch::Sender<DesiredPods>,
     kills: watch::Receiver<BTreeMap<PodUid, PodKill>>,
-    status_cache: StatusCache,
+    timeline: Timeline,
     events: Arc<Mutex<Vec<String>>>,
     metrics: Metrics,
     _tasks: JoinSet<()>,
@@ -45,13 +45,13 @@ impl Bench {
             external_pace: None,
             clock: WallClock::of_tokio(at(0)),
         });
-        let (desired_pods, status_cache) =
-            (watch::Sender::new(DesiredPods::default()), StatusCache::default());
+        let (desired_pods, timeline) = (watch::Sender::new(DesiredPods::default()), Timeline::default());
         let (kills_in, kills) = watch::channel(BTreeMap::new());
         let sink = events.clone();
         let sources = EvictionSources {
             desired_pods: desired_pods.subscribe(),
-            status_cache: status_cache.clone(),
+            status_cache: StatusCache::default(),
+            timeline: timeline.clone(),
             storage,
             root_dir: root.path().to_owned(),
             kills: kills_in,
@@ -61,7 +61,7 @@ impl Bench {
         let mut tasks = JoinSet::new();
         tasks.spawn(task.run(CancellationToken::new()));
         tasks.spawn(Eviction::new(sources, &metrics).run(CancellationToken::new()));
-        Self { root, desired_pods, kills, status_cache, events, metrics, _tasks: tasks }
+        Self { root, desired_pods, kills, timeline, events, metrics, _tasks: tasks }
     }
 
     fn desire(&self, pods: &[Arc<AdmittedPod>]) {
@@ -120,7 +120,7 @@ async fn a_pod_beyond_its_limit_is_evicted_once_and_others_stay() {
     bench.desire(&[greedy.clone(), modest.clone()]);
     bench.nobody_else(1).await;
     assert_eq!(*bench.events.lock(), [format!("greedy Evicted: {message}")]);
-    let steps = bench.status_cache.timeline().tracks(|pod| &*pod.name == "greedy");
+    let steps = bench.timeline.tracks(|pod| &*pod.name == "greedy");
     assert_eq!(steps[0].entries[0].step, TimelineStep::Evicted);
     let counted = "kubelet_evictions{eviction_signal=\"emptydirfs.limit\"} 1";
     assert!(bench.metrics.encode().contains(counted), "{}", bench.metrics.encode());

@@ -22,7 +22,8 @@ use crate::log::LogLayout;
 use crate::ownership::{OwnPods, about_remains, remains_of_others};
 use crate::pod::AdmittedPod;
 use crate::pod::resources::{pod_cpu_request, pod_memory_request};
-use crate::status::StatusCache;
+use crate::status::timeline::Timeline;
+use crate::status::{PodActivities, StatusCache};
 use crate::sys::{Mounts, file_work};
 use crate::types::{MemoryProtection, MemoryQos, PodUid, QosClass, QuietPeriod, error_chain};
 use crate::volume::Volumes;
@@ -60,6 +61,10 @@ pub struct HostJanitor {
     pub admitted: AdmittedPods,
     /// The statuses of pods.
     pub status_cache: StatusCache,
+    /// What their workers do.
+    pub activities: PodActivities,
+    /// Their timelines.
+    pub timeline: Timeline,
 }
 
 #[async_trait]
@@ -132,6 +137,8 @@ impl Janitor for HostJanitor {
     }
 
     fn forget(&self, known: &HashSet<PodUid>) {
+        self.timeline.retain(known);
+        self.activities.retain(known);
         self.status_cache.retain(known);
         self.admitted.retain(known);
     }

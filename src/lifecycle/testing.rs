@@ -41,9 +41,10 @@ use crate::pod::DesiredPods;
 use crate::pod::pod_uid;
 use crate::pod::{PodEvents, PodKill, ProbeResults};
 use crate::source::SourceState;
-use crate::status::timeline::Entry;
+use crate::status::timeline::{Entry, Timeline};
 use crate::status::{
-    Activity, Doing, PodStatusEntry, StatusCache, StatusGates, StatusHandle, StatusSources, StatusTask,
+    Activity, Doing, PodActivities, PodStatusEntry, StatusCache, StatusGates, StatusHandle, StatusSources,
+    StatusTask,
 };
 use crate::store::Store;
 use crate::sys::KernelMounts;
@@ -133,6 +134,8 @@ struct Daemon {
     cancel: CancellationToken,
     wanted: watch::Sender<DesiredPods>,
     status_cache: StatusCache,
+    activities: PodActivities,
+    timeline: Timeline,
     store: Store,
     admitted: AdmittedPods,
     restarts: RestartRequests,
@@ -213,7 +216,8 @@ impl Node {
             reported.lock().push((pod.uid.clone(), container, event.reason.to_string()));
         });
         let (pleg, pleg_handle) = Pleg::new(runtime.clone(), StdRng::from_rng(&mut self.chance));
-        let status_cache = StatusCache::default();
+        let (status_cache, timeline) = (StatusCache::default(), Timeline::default());
+        let activities = PodActivities::new(timeline.clone());
         let store = self.disk.copy();
         let (admitted, adopted) = AdmittedPods::new(store.clone());
         let root = self.root.path();
@@ -233,6 +237,7 @@ impl Node {
             observed: pleg_handle.cache().clone(),
             addresses: self.addresses.1.clone(),
             runtime_name: host().runtime_name,
+            timeline: timeline.clone(),
             gates: StatusGates { stop_signals: true, image_volumes: true },
             clock: self.clock.clone(),
         };
@@ -278,6 +283,8 @@ impl Node {
             env: EnvAccess { objects: Arc::new(self.objects.clone()), services: self.service_env.clone() },
             reports: ReportSinks {
                 status_cache: status_cache.clone(),
+                activities: activities.clone(),
+                timeline: timeline.clone(),
                 statuses: statuses.clone(),
                 events: events.clone(),
                 clock: self.clock.clone(),
@@ -305,6 +312,8 @@ impl Node {
             foreign: self.foreign.clone(),
             admitted: admitted.clone(),
             status_cache: status_cache.clone(),
+            activities: activities.clone(),
+            timeline: timeline.clone(),
         };
         let (wanted, wanted_view) = watch::channel(self.wanted.clone());
         let table = PodTable::new(
@@ -332,8 +341,18 @@ impl Node {
         tasks.spawn(pleg.run(cancel.clone()));
         tasks.spawn(status_task.run(cancel.clone()));
         tasks.spawn(table.run(cancel.clone()));
-        self.daemon =
-            Some(Daemon { tasks, cancel, wanted, status_cache, store, admitted, restarts, heartbeats });
+        self.daemon = Some(Daemon {
+            tasks,
+            cancel,
+            wanted,
+            status_cache,
+            activities,
+            timeline,
+            store,
+            admitted,
+            restarts,
+            heartbeats,
+        });
     }
 
     /// Sets or removes the node's address.
@@ -550,12 +569,12 @@ impl Node {
 
     /// What a pod's worker does.
     pub(super) fn doing(&self, uid: &str) -> Option<Doing> {
-        self.daemon.as_ref()?.status_cache.doing(&uid.into())
+        self.daemon.as_ref()?.activities.of(&uid.into())
     }
 
     /// The timeline of a pod; empty without a daemon.
     pub(super) fn timeline(&self, uid: &str) -> Vec<Entry> {
-        let tracks = self.daemon.as_ref().map(|daemon| daemon.status_cache.timeline().tracks(|_| true));
+        let tracks = self.daemon.as_ref().map(|daemon| daemon.timeline.tracks(|_| true));
         let its = tracks.into_iter().flatten().find(|track| track.uid == uid);
         its.map(|track| track.entries.into()).unwrap_or_default()
     }

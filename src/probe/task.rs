@@ -22,7 +22,7 @@ use super::stored;
 use super::target::{SeenPod, has_probes};
 use crate::cri::RuntimeService;
 use crate::pod::{AdmittedPod, FailingProbe, FailingProbes, PodEvents, PodProbes, ProbeKind, ProbeResults};
-use crate::status::timeline::TimelineStep;
+use crate::status::timeline::{Timeline, TimelineStep};
 use crate::status::{PodStatusEntry, StatusCache, StatusHandle};
 use crate::store::Store;
 use crate::telemetry::Heartbeat;
@@ -38,6 +38,8 @@ pub struct ProbeSources {
     pub runtime: Arc<dyn RuntimeService>,
     /// What runs, and where.
     pub status_cache: StatusCache,
+    /// Receives the results.
+    pub timeline: Timeline,
     /// Told of pods whose status changes.
     pub statuses: StatusHandle,
     /// Receives the findings.
@@ -238,7 +240,7 @@ impl Prober {
         }
         let uid = &pod.uid;
         if begins_to_fail {
-            self.sources.status_cache.timeline().event(pod, Some(container), &event, now);
+            self.sources.timeline.event(pod, Some(container), &event, now);
             tracing::warn!(%pod, %uid, container, reason, "{}", event.message);
         } else {
             tracing::debug!(%pod, %uid, container, reason, "{}", event.message);
@@ -263,12 +265,7 @@ impl Prober {
         };
         let (pod, container) = (&run.pod.reference, &run.container.name);
         let now = self.sources.clock.now();
-        self.sources.status_cache.timeline().mark(
-            pod,
-            TimelineStep::Probed,
-            format!("{container} {what}"),
-            now,
-        );
+        self.sources.timeline.mark(pod, TimelineStep::Probed, format!("{container} {what}"), now);
         tracing::info!(%pod, uid = %pod.uid, container, "container {what}");
     }
 }

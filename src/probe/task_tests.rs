@@ -29,6 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 struct Bench {
     fake: FakeRuntime,
     status_cache: StatusCache,
+    timeline: Timeline,
     results: ProbeResults,
     failing: FailingProbes,
     metrics: Metrics,
@@ -44,6 +45,7 @@ impl Bench {
         let bench = Self {
             fake: FakeRuntime::new(),
             status_cache: StatusCache::default(),
+            timeline: Timeline::default(),
             results: ProbeResults::default(),
             failing: FailingProbes::default(),
             metrics: Metrics::default(),
@@ -69,6 +71,7 @@ impl Bench {
         let sources = ProbeSources {
             runtime: Arc::new(self.fake.clone()),
             status_cache: self.status_cache.clone(),
+            timeline: self.timeline.clone(),
             statuses: StatusHandle::default(),
             results: self.results.clone(),
             failing: self.failing.clone(),
@@ -197,7 +200,7 @@ async fn a_container_becomes_ready_at_once_and_unready_after_its_threshold() {
         metrics.contains("prober_probe_duration_seconds_count{probe_type=\"Readiness\",container=\"c\""),
         "{metrics}"
     );
-    let steps = bench.status_cache.timeline().tracks(|_| true);
+    let steps = bench.timeline.tracks(|_| true);
     let details: Vec<&str> = steps[0].entries.iter().map(|entry| entry.detail.as_str()).collect();
     assert_eq!(details, ["c is ready", "c: Readiness probe failed: broken", "c is not ready"]);
     // The pod is gone.

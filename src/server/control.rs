@@ -42,7 +42,8 @@ use crate::pod::{ApiState, DesiredPods, FailingProbes};
 use crate::shutdown::ShutdownView;
 use crate::source::SourceState;
 use crate::stats::UsageStats;
-use crate::status::{DirectoryChanges, DirectoryEntry, PodDirectory, RecentEvents, StatusCache};
+use crate::status::timeline::Timeline;
+use crate::status::{DirectoryChanges, DirectoryEntry, PodActivities, PodDirectory, RecentEvents};
 use crate::telemetry::{Metrics, PROMETHEUS_TEXT};
 use crate::worker::RestartRequests;
 
@@ -95,8 +96,10 @@ pub struct ControlServer {
     pub node: String,
     /// The pods of this node.
     pub pods: PodDirectory,
-    /// What the workers of pods do, and the timelines.
-    pub status_cache: StatusCache,
+    /// What their workers do.
+    pub activities: PodActivities,
+    /// Their timelines.
+    pub timeline: Timeline,
     /// The admitted pods.
     pub desired_pods: watch::Receiver<DesiredPods>,
     /// State of the manifests.

@@ -93,7 +93,7 @@ impl ControlServer {
             let is_match = |pod: &PodRef| {
                 matches_pod_name(query, PodName { namespace: &pod.namespace, name: &pod.name }, &self.node)
             };
-            let existed = self.status_cache.timeline().pods().iter().any(is_match);
+            let existed = self.timeline.pods().iter().any(is_match);
             explanations.push(unknown(query, &named, &problems, existed, &self.node));
         }
         explanations.sort_by(|a, b| a.pod.cmp(&b.pod));
@@ -158,7 +158,7 @@ impl ControlServer {
         now: Timestamp,
     ) -> Explanation {
         let pod = pod_ref(&known.pod);
-        let doing = self.status_cache.doing(&pod.uid);
+        let doing = self.activities.of(&pod.uid);
         let observed = self.pleg.cache().get(&pod);
         let running = observed.iter().flat_map(|status| &status.containers);
         let running = running.filter(|c| c.state == ContainerState::Running).map(|c| c.name.to_string());

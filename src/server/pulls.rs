@@ -44,7 +44,7 @@ impl ControlServer {
     /// The pods that this image is pulled for.
     fn waiting_for(&self, image: &str) -> Vec<String> {
         let waits = |uid: &PodUid| {
-            let Some(doing) = self.status_cache.doing(uid) else { return false };
+            let Some(doing) = self.activities.of(uid) else { return false };
             let mut wanted = doing.pulling.iter().map(|pull| &*pull.image).chain(doing.activity.image());
             wanted.any(|wanted| with_default_tag(wanted).is_ok_and(|wanted| wanted == image))
         };

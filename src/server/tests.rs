@@ -39,8 +39,10 @@ use crate::pod::{
 };
 use crate::shutdown::ShutdownView;
 use crate::source::{SourceState, StaticPod};
+use crate::status::timeline::Timeline;
 use crate::status::{
-    ImageOwner, ImagePull, LifecycleSummary, PodDirectory, PodStatusEntry, RecentEvents, StatusCache,
+    ImageOwner, ImagePull, LifecycleSummary, PodActivities, PodDirectory, PodStatusEntry, RecentEvents,
+    StatusCache,
 };
 use crate::store::Store;
 use crate::telemetry::Metrics;
@@ -63,6 +65,7 @@ struct Bench {
     pod: Pod,
     container: ContainerId,
     status_cache: StatusCache,
+    activities: PodActivities,
     /// Pulls one image at a time.
     images: Images,
     events: RecentEvents,
@@ -95,7 +98,8 @@ impl Bench {
         let runtime = Arc::new(fake.clone());
         let (relister, pleg) = Pleg::new(runtime.clone(), StdRng::seed_from_u64(1));
         let pod = pod(&container);
-        let status_cache = StatusCache::default();
+        let (status_cache, timeline) = (StatusCache::default(), Timeline::default());
+        let activities = PodActivities::new(timeline.clone());
         let limits = PullLimits { serialize: true, max_parallel: None, qps: 0, burst: 0 };
         let (clock, credentials) = (WallClock::system(), Credentials::default());
         let images = Images::new(
@@ -121,7 +125,8 @@ impl Bench {
         let server = ControlServer {
             node: "node1".to_owned(),
             pods: PodDirectory::of(status_cache.clone()),
-            status_cache: status_cache.clone(),
+            activities: activities.clone(),
+            timeline,
             desired_pods: desired_pods.subscribe(),
             source: source.subscribe(),
             api: watch::channel(ApiState::default()).1,
@@ -180,6 +185,7 @@ impl Bench {
             pod,
             container,
             status_cache,
+            activities,
             images,
             events,
             restarts,
@@ -497,7 +503,7 @@ async fn a_pull_is_listed_with_its_pods_and_progress() {
     };
     let owner = ImageOwner::Container("c".to_owned());
     let shown = ImagePull { owner, image: "slow:1".to_owned() };
-    bench.status_cache.pull_begins(&pod, &shown, Timestamp::now());
+    bench.activities.pull_begins(&pod, &shown, Timestamp::now());
     let look = async {
         while bench.images.pulls().len() < 2 {
             tokio::task::yield_now().await;

@@ -27,9 +27,9 @@ pub(super) async fn timeline(
     Query(query): Query<PodQuery>,
 ) -> Json<TimelineView> {
     let named = |pod: &PodRef| matches_pod_name(&query.pod, of(pod), &server.node);
-    let pods = server.status_cache.timeline().tracks(named);
+    let pods = server.timeline.tracks(named);
     let nearest = if pods.is_empty() {
-        let known = server.status_cache.timeline().pods();
+        let known = server.timeline.pods();
         let known: Vec<PodName<'_>> = known.iter().map(of).collect();
         nearest_names(&query.pod, &known, &server.node)
     } else {

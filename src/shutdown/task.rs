@@ -24,7 +24,7 @@ use super::reports::Reports;
 use super::view::ShutdownView;
 use crate::admission::NodeShutdown;
 use crate::pod::{AdmittedPod, DesiredPods, PodKill, PodPhase, StatusOverride};
-use crate::status::timeline::TimelineStep;
+use crate::status::timeline::{Timeline, TimelineStep};
 use crate::status::{LifecycleSummary, PodStatusEntry, StatusCache};
 use crate::store::Store;
 use crate::telemetry::Metrics;
@@ -78,6 +78,8 @@ pub struct ShutdownSources {
     pub ended_kills: watch::Receiver<BTreeSet<PodUid>>,
     /// Which pods have terminated.
     pub status_cache: StatusCache,
+    /// Receives the terminations of pods.
+    pub timeline: Timeline,
     /// What the API server has of this node; `None` on a standalone node.
     pub reports: Option<Reports>,
     /// Receives events about the node.
@@ -318,7 +320,7 @@ impl ShutdownTask {
         for pod in &pods {
             let grace = period.grace_seconds(pod);
             let detail = format!("within {grace} s");
-            self.sources.status_cache.timeline().mark(&pod.reference, TimelineStep::Shutdown, detail, now);
+            self.sources.timeline.mark(&pod.reference, TimelineStep::Shutdown, detail, now);
         }
         self.demands.send_modify(|demands| {
             let kills =

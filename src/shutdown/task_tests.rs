@@ -108,6 +108,7 @@ impl Host {
             desired_pods: desired_pods.subscribe(),
             ended_kills,
             status_cache: status_cache.clone(),
+            timeline: Timeline::default(),
             reports: Some(Reports { statuses: statuses.subscribe(), node: node.subscribe() }),
             events: Arc::new(move |event| seen.lock().push(event.message)),
             clock: self.clock.clone(),

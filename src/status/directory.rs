@@ -57,7 +57,7 @@ impl DirectoryEntry {
         }
     }
 
-    /// Its lifecycle; that of a rejected pod was over before it began.
+    /// Its lifecycle. A rejected pod counts as terminated.
     pub fn lifecycle(&self) -> LifecycleSummary {
         match self {
             Self::Reported(entry) => entry.lifecycle,

@@ -1,6 +1,7 @@
 //! The status of a pod as the API shows it, computed from what is desired, what was observed and small facts whenever one of
 //! them changes, and its summary in a table; timelines and recent events. Never decides what happens to the pod.
 
+mod activities;
 mod activity;
 mod cache;
 mod conditions;
@@ -28,6 +29,7 @@ mod terminations;
 mod testing;
 pub mod timeline;
 
+pub use activities::PodActivities;
 pub use activity::{Activity, ContainerKill, Doing, ImageOwner, ImagePull};
 pub use cache::{PodStatusEntry, StatusCache};
 pub use conditions::{

@@ -43,6 +43,8 @@ pub struct StatusSources {
     pub addresses: NodeAddresses,
     /// Name of the runtime, the scheme of container IDs.
     pub runtime_name: String,
+    /// Where the ends of containers are recorded.
+    pub timeline: Timeline,
     /// What statuses show only with a feature gate.
     pub gates: StatusGates,
     /// The time of day.
@@ -68,7 +70,6 @@ struct Entry {
 pub struct StatusTask {
     sources: StatusSources,
     status_cache: StatusCache,
-    timeline: Timeline,
     pods: HashMap<PodUid, Entry>,
     /// Pods whose status is due, in order. One that was recomputed meanwhile is skipped.
     due: VecDeque<(Instant, PodUid)>,
@@ -81,11 +82,9 @@ pub struct StatusTask {
 impl StatusTask {
     /// The only writer of the statuses in `status_cache`.
     pub fn new(sources: StatusSources, status_cache: StatusCache) -> Self {
-        let timeline = status_cache.timeline().clone();
         Self {
             sources,
             status_cache,
-            timeline,
             pods: HashMap::new(),
             due: VecDeque::new(),
             reads: FuturesUnordered::new(),
@@ -99,7 +98,7 @@ impl StatusTask {
     pub fn register(&self, metrics: &Metrics) {
         self.terminations.register(metrics);
         self.starts.register(metrics);
-        self.timeline.register(metrics);
+        self.sources.timeline.register(metrics);
     }
 
     /// Answers as this heartbeat.
@@ -246,7 +245,7 @@ impl StatusTask {
             reason => format!(", {reason}"),
         };
         let detail = format!("{}: exit code {}{reason}", ended.name, ended.exit_code);
-        self.timeline.mark(pod, TimelineStep::Ended, detail, self.sources.clock.now());
+        self.sources.timeline.mark(pod, TimelineStep::Ended, detail, self.sources.clock.now());
     }
 }
 

@@ -29,6 +29,7 @@ async fn who_waits_for_termination_messages_waits_until_the_pod_can_be_inspected
         probes: ProbeResults::default(),
         addresses: NodeAddresses::fixed([]),
         runtime_name: "containerd".to_owned(),
+        timeline: Timeline::default(),
         gates: StatusGates::default(),
         clock: WallClock::system(),
     };

@@ -273,7 +273,7 @@ impl Timeline {
     }
 
     /// Marks the pods that are not in `known` as deleted.
-    pub(super) fn retain(&self, known: &HashSet<PodUid>) {
+    pub fn retain(&self, known: &HashSet<PodUid>) {
         let mut state = self.lock();
         let newly: Vec<PodUid> = state.pods.keys().filter(|uid| !known.contains(*uid)).cloned().collect();
         for uid in newly {

@@ -65,7 +65,7 @@ impl EventSender {
     /// Sends an event without suppressing repetitions.
     pub(super) fn announce(&self, container: Option<&str>, event: &PodEvent) {
         let pod = &self.pod;
-        self.sinks.status_cache.timeline().event(pod, container, event, self.sinks.clock.now());
+        self.sinks.timeline.event(pod, container, event, self.sinks.clock.now());
         self.send(container, event);
         let (uid, reason, message) = (&pod.uid, &*event.reason, event.message.as_str());
         match event.kind {
@@ -92,7 +92,7 @@ impl EventSender {
 
     /// Shows that an image is being pulled, until the result is dropped.
     pub(super) fn pulling(&self, pull: &ImagePull) -> ShownPull {
-        self.sinks.status_cache.pull_begins(&self.pod, pull, self.sinks.clock.now());
+        self.sinks.activities.pull_begins(&self.pod, pull, self.sinks.clock.now());
         ShownPull { events: self.clone(), pull: pull.clone() }
     }
 
@@ -120,6 +120,6 @@ pub(super) struct ShownPull {
 impl Drop for ShownPull {
     fn drop(&mut self) {
         let EventSender { pod, sinks, .. } = &self.events;
-        sinks.status_cache.pull_ends(pod, &self.pull, sinks.clock.now());
+        sinks.activities.pull_ends(pod, &self.pull, sinks.clock.now());
     }
 }

@@ -10,8 +10,8 @@ use super::events::EventSender;
 use super::same_cause::is_same_cause;
 use super::{Outcome, Work};
 use crate::pod::{PodEvents, WaitingReason};
-use crate::status::timeline::TimelineStep;
-use crate::status::{Activity, ContainerKill, PodFacts, StatusCache, StatusHandle};
+use crate::status::timeline::{Timeline, TimelineStep};
+use crate::status::{Activity, ContainerKill, PodActivities, PodFacts, StatusCache, StatusHandle};
 use crate::types::{ContainerId, EventKind, PodEvent, PodRef, WallClock, reasons};
 use crate::volume::VolumeProblem;
 
@@ -21,8 +21,12 @@ const FAILED_MOUNT: &str = "FailedMount";
 /// Destinations of reports. Cheap to clone.
 #[derive(Clone)]
 pub struct ReportSinks {
-    /// Shows what workers are doing.
+    /// The statuses so far.
     pub status_cache: StatusCache,
+    /// Shows what workers are doing.
+    pub activities: PodActivities,
+    /// Receives the steps of pods.
+    pub timeline: Timeline,
     /// Receives the facts of pod statuses.
     pub statuses: StatusHandle,
     /// Receives events, in addition to the log and the timeline.
@@ -104,12 +108,12 @@ impl Reporter {
 
     /// Shows what the worker does from now on.
     pub(super) fn begin(&self, activity: Activity) {
-        self.sinks().status_cache.begin(self.pod(), activity, self.now());
+        self.sinks().activities.begin(self.pod(), activity, self.now());
     }
 
     /// Adds a step to the pod's timeline.
     pub(super) fn mark(&self, step: TimelineStep, detail: String) {
-        self.sinks().status_cache.timeline().mark(self.pod(), step, detail, self.now());
+        self.sinks().timeline.mark(self.pod(), step, detail, self.now());
     }
 
     /// Publishes the facts to the owner of statuses.
@@ -155,12 +159,12 @@ impl Reporter {
     /// Shows when containers are retried. Call it before publishing their waiting reasons: readers of those look up this
     /// time.
     pub(super) fn publish_retries(&self) {
-        self.sinks().status_cache.retries(&self.pod().uid, self.retries.clone());
+        self.sinks().activities.retries(&self.pod().uid, self.retries.clone());
     }
 
     /// Shows which pull Secrets are missing, now that a pull failed.
     pub(super) fn missing_secrets(&self, names: Vec<String>) {
-        self.sinks().status_cache.missing_secrets(&self.pod().uid, names);
+        self.sinks().activities.missing_secrets(&self.pod().uid, names);
     }
 
     /// Records a failure of the present work.
@@ -204,7 +208,7 @@ impl Reporter {
             at: self.now(),
             why: why.to_owned(),
         };
-        self.sinks().status_cache.killed(&self.pod().uid, kill);
+        self.sinks().activities.killed(&self.pod().uid, kill);
         self.announce(Some(container), &PodEvent::normal(reasons::KILLING, why.to_owned()));
     }
 

@@ -92,6 +92,6 @@ impl PodSyncer for WorkerContext {
             let pause = due.saturating_duration_since(Instant::now());
             self.reports.clock.now().checked_add(pause).ok()
         };
-        self.reports.status_cache.schedule(pod, due.and_then(at));
+        self.reports.activities.schedule(pod, due.and_then(at));
     }
 }

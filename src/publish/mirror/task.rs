@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 use super::plan::{Action, Name, Owner, name_of, plan};
 use crate::api::{ApiErrorKind, Objects, Wire, error_kind};
 use crate::pod::{AdmittedPod, ApiState, DesiredPods, PodEvents};
-use crate::status::LifecycleSummary;
-use crate::status::StatusCache;
+use crate::status::timeline::Timeline;
+use crate::status::{LifecycleSummary, StatusCache};
 use crate::telemetry::Changed;
 use crate::types::{Backoff, BackoffPolicy, PodEvent, PodUid, WallClock, error_chain, sleep_until};
 
@@ -42,8 +42,10 @@ pub struct MirrorSources {
     pub api: watch::Receiver<ApiState>,
     /// The Node, which owns the mirror pods, once registered.
     pub node: watch::Receiver<Option<Arc<Node>>>,
-    /// Lifecycles of the pods, and where failures are shown.
+    /// Lifecycles of the pods.
     pub status_cache: StatusCache,
+    /// Receives failures.
+    pub timeline: Timeline,
     /// Recorder of pod events.
     pub events: PodEvents,
     /// The wall clock.
@@ -201,7 +203,7 @@ impl Mirrors {
             let event = PodEvent::warning(FAILED, format!("Failed to create the mirror pod: {error}"));
             let reference = &of.reference;
             let sources = &self.sources;
-            sources.status_cache.timeline().event(reference, None, &event, sources.clock.now());
+            sources.timeline.event(reference, None, &event, sources.clock.now());
             (sources.events)(reference, None, &event);
         }
         pause.unwrap_or(retry.delay)

@@ -13,8 +13,8 @@ use super::{MirrorSources, Mirrors};
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
 use crate::api_pods;
 use crate::pod::{AdmittedPod, ApiState, DesiredPods};
-use crate::status::LifecycleSummary;
-use crate::status::{PodStatusEntry, StatusCache};
+use crate::status::timeline::Timeline;
+use crate::status::{LifecycleSummary, PodStatusEntry, StatusCache};
 use crate::types::WallClock;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -42,6 +42,7 @@ impl Setup {
             api: seen,
             node: node_out,
             status_cache: status_cache.clone(),
+            timeline: Timeline::default(),
             events: Arc::new(move |_, _, event| heard.lock().push(event.message.clone())),
             clock: WallClock::system(),
         };

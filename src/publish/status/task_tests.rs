@@ -13,6 +13,7 @@ use super::{StatusManager, StatusSources};
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
 use crate::api_pods;
 use crate::pod::{AdmittedPod, ApiState, RejectedPod, Rejection};
+use crate::status::timeline::Timeline;
 use crate::status::{LifecycleSummary, PodDirectory, PodStatusEntry, StatusCache};
 use crate::telemetry::Metrics;
 use crate::types::{QuietPeriod, WallClock};
@@ -39,7 +40,7 @@ impl Setup {
         let quiet_period = QuietPeriod::default();
         let sources = StatusSources {
             pods: PodDirectory::new(status_cache.clone(), rejected.subscribe(), seen.clone()),
-            timeline: status_cache.timeline().clone(),
+            timeline: Timeline::default(),
             api: seen,
             quiet_period: quiet_period.clone(),
             clock: WallClock::system(),
