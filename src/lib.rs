@@ -5,6 +5,8 @@
 
 pub mod admission;
 pub mod api;
+pub mod api_objects;
+pub mod api_pods;
 pub mod app;
 pub mod cgroup;
 pub mod cli;

@@ -16,10 +16,10 @@ use k8s_openapi::api::core::v1::Pod;
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
-use crate::pod::DesiredPods;
 use crate::pod::pod_uid;
 use crate::pod::validation::unsupported;
-use crate::source::{ManifestOrigin, SourceState, StaticPod};
+use crate::pod::{DesiredPods, ManifestOrigin};
+use crate::source::{SourceState, StaticPod};
 use crate::store::{Store, Table};
 use crate::types::PodUid;
 

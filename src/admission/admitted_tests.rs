@@ -8,11 +8,11 @@ use k8s_openapi::api::core::v1::Pod;
 use proptest::prelude::*;
 
 use super::AdmittedPods;
-use crate::pod::AdmittedPod;
 use crate::pod::DesiredPods;
 use crate::pod::pod_uid;
 use crate::pod::testing;
-use crate::source::{FileAccess, ManifestContext, ManifestOrigin, SourceState, StaticPod, read_manifest};
+use crate::pod::{AdmittedPod, ManifestOrigin};
+use crate::source::{FileAccess, ManifestContext, SourceState, StaticPod, read_manifest};
 use crate::store::{Store, Table};
 use crate::types::PodUid;
 use crate::types::testing::at;

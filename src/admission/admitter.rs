@@ -25,15 +25,14 @@ use super::victims::victims;
 use crate::pod::validation::FieldError;
 use crate::pod::view::PodView;
 use crate::pod::{
-    AdmittedPod, DesiredPods, PodKill, PodPhase, RejectedPod, Rejection, ResizeRefusal, ResizeState,
-    StatusOverride, is_critical, patience, pod_ref, pod_uid, seen_at, with_allocation,
+    AdmittedPod, ApiState, DesiredPods, PodKill, PodPhase, RejectedPod, Rejection, ResizeRefusal,
+    ResizeState, StatusOverride, has_ended, is_critical, patience, pod_ref, pod_uid, seen_at,
+    with_allocation,
 };
 use crate::source::SourceState;
-use crate::source::api::ApiState;
-use crate::types::{PodEvent, PodRef, PodUid};
+use crate::types::{PodEvent, PodRef, PodUid, reasons};
 
 /// Upstream's reason and message for a preempted pod.
-pub(super) const PREEMPTING: &str = "Preempting";
 pub(super) const PREEMPTED: &str = "Preempted in order to admit critical pod";
 
 /// Upstream's message of its condition `DisruptionTarget`.
@@ -262,7 +261,8 @@ impl Admitter {
                     Verdict::Admitted => None,
                     Verdict::Rejected(why) => Some((why, ResizeRefusal::Deferred)),
                     Verdict::Waiting => {
-                        let why = Rejection::new("Preempting", "waiting for preempted pods to terminate");
+                        let why =
+                            Rejection::new(reasons::PREEMPTING, "waiting for preempted pods to terminate");
                         Some((why, ResizeRefusal::Deferred))
                     }
                     Verdict::Unconfirmed => {
@@ -421,20 +421,15 @@ fn candidates<'a>(input: &AdmissionInput<'a>) -> Vec<Candidate<'a>> {
 }
 
 /// Whether the pod is already terminating or terminated, so that there is nothing to decide.
-fn is_terminating(pod: &Pod) -> bool {
-    pod.metadata.deletion_timestamp.is_some() || has_ended(pod)
-}
-
-fn has_ended(pod: &Pod) -> bool {
-    let phase = pod.status.as_ref().and_then(|status| PodPhase::parse(status.phase.as_deref()?));
-    phase.is_some_and(PodPhase::is_terminal)
+pub(super) fn is_terminating(pod: &Pod) -> bool {
+    pod.metadata.deletion_timestamp.is_some() || pod.status.as_ref().is_some_and(has_ended)
 }
 
 /// How a preempted pod is killed: with its own grace period, as upstream.
 fn preemption() -> PodKill {
     let status = StatusOverride {
         phase: PodPhase::Failed,
-        reason: PREEMPTING.to_owned(),
+        reason: reasons::PREEMPTING.to_owned(),
         message: PREEMPTED.to_owned(),
         disruption: Some(DISRUPTION.into()),
     };

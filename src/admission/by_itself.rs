@@ -11,11 +11,10 @@ use super::{app_armor, pressure};
 use crate::ownership::Unrunnable;
 use crate::pod::validation::FieldError;
 use crate::pod::view::PodView;
-use crate::pod::{Rejection, pod_ref, pod_uid};
+use crate::pod::{ApiState, Rejection, pod_ref, pod_uid};
 use crate::source::SourceState;
-use crate::source::api::ApiState;
-use crate::types::PodUid;
 use crate::types::resources::is_extended;
+use crate::types::{PodUid, reasons};
 
 pub(super) const OS_LABEL: &str = "kubernetes.io/os";
 
@@ -29,37 +28,37 @@ pub(super) fn rejection_by_itself(
     let rejection = |reason: &'static str, message: String| Some(Rejection::new(reason, message));
     if !unsupported.is_empty() {
         // The reason of upstream's node-declared-features check.
-        return rejection("PodFeatureUnsupported", unsupported_message(unsupported));
+        return rejection(reasons::POD_FEATURE_UNSUPPORTED, unsupported_message(unsupported));
     }
     if let Some(rejection) = pressure::rejection(pod, &node.pressures) {
         return Some(rejection);
     }
     if let Some(message) = forbidden_sysctl(pod, allowed_unsafe_sysctls) {
-        return rejection("SysctlForbidden", message);
+        return rejection(reasons::SYSCTL_FORBIDDEN, message);
     }
     let label = pod.metadata.labels.as_ref().and_then(|labels| labels.get(OS_LABEL));
     if label.is_some_and(|os| os != "linux") {
         let message = "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label";
-        return rejection("PodOSSelectorNodeLabelDoesNotMatch", message.to_owned());
+        return rejection(reasons::POD_OS_SELECTOR_NODE_LABEL_DOES_NOT_MATCH, message.to_owned());
     }
     let os = PodView::from(pod).spec.os.as_ref();
     if os.is_some_and(|os| os.name != "linux") {
         let message = "Failed to admit pod as the OS field doesn't match node OS";
-        return rejection("PodOSNotSupported", message.to_owned());
+        return rejection(reasons::POD_OS_NOT_SUPPORTED, message.to_owned());
     }
     if needs_strict_groups(pod) && node.strict_groups == Some(false) {
         let message = "SupplementalGroupsPolicy=Strict is not supported in this node";
-        return rejection("SupplementalGroupsPolicyNotSupported", message.to_owned());
+        return rejection(reasons::SUPPLEMENTAL_GROUPS_POLICY_NOT_SUPPORTED, message.to_owned());
     }
     let class = PodView::from(pod).spec.runtime_class_name.as_deref();
     if node.is_standalone && class.is_some_and(|class| !class.is_empty()) {
         // Upstream ignores the field without an API server.
         let message = "spec.runtimeClassName: Forbidden: a runtime class is an object of an API server, \
             and this node has none";
-        return rejection("PodFeatureUnsupported", message.to_owned());
+        return rejection(reasons::POD_FEATURE_UNSUPPORTED, message.to_owned());
     }
     if let Some(message) = app_armor::required(pod, node.app_armor) {
-        return rejection("AppArmor", message);
+        return rejection(reasons::APP_ARMOR, message);
     }
     None
 }
@@ -113,8 +112,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::pod::ManifestOrigin;
     use crate::pod::validation::unsupported;
-    use crate::source::{ManifestOrigin, StaticPod};
+    use crate::source::StaticPod;
 
     #[test]
     fn running_pods_that_hostlet_cannot_run_are_named() {

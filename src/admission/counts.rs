@@ -6,31 +6,31 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use tokio::sync::watch;
 
-use crate::pod::{DesiredPods, RejectedPod, is_static};
-use crate::source::api::ApiState;
+use crate::pod::{ApiState, DesiredPods, RejectedPod, is_static};
 use crate::status::{LifecycleSummary, StatusCache};
 use crate::telemetry::{Metrics, PlainCounter, Reading};
+use crate::types::reasons;
 
 /// Reasons with a label of their own. Others could be of any number.
 const KNOWN_REASONS: [&str; 18] = [
-    "AppArmor",
-    "PodOSSelectorNodeLabelDoesNotMatch",
-    "PodOSNotSupported",
+    reasons::APP_ARMOR,
+    reasons::POD_OS_SELECTOR_NODE_LABEL_DOES_NOT_MATCH,
+    reasons::POD_OS_NOT_SUPPORTED,
     "InvalidNodeInfo",
     "InitContainerRestartPolicyForbidden",
-    "SupplementalGroupsPolicyNotSupported",
+    reasons::SUPPLEMENTAL_GROUPS_POLICY_NOT_SUPPORTED,
     "UnexpectedAdmissionError",
     "UnexpectedPredicateFailureType",
     "OutOfcpu",
     "OutOfmemory",
     "OutOfephemeral-storage",
-    "OutOfpods",
+    reasons::OUT_OF_PODS,
     "PodLevelResourcesNotSupported",
-    "PodFeatureUnsupported",
-    "Evicted",
-    "SysctlForbidden",
+    reasons::POD_FEATURE_UNSUPPORTED,
+    reasons::EVICTED,
+    reasons::SYSCTL_FORBIDDEN,
     "TopologyAffinityError",
-    "NodeShutdown",
+    reasons::NODE_SHUTDOWN,
 ];
 
 /// The number of rejections. Clones share it.
@@ -55,7 +55,7 @@ impl RejectionCounts {
 
 fn label(reason: &str) -> &'static str {
     let known = KNOWN_REASONS.into_iter().find(|known| *known == reason);
-    known.unwrap_or(if reason.starts_with("OutOf") { "OutOfExtendedResources" } else { "Other" })
+    known.unwrap_or(if reason.starts_with(reasons::OUT_OF) { "OutOfExtendedResources" } else { "Other" })
 }
 
 /// The number of preempted pods, by the first resource that was missing. Clones share it.

@@ -12,7 +12,7 @@ use crate::pod::resources::requested_resources;
 use crate::pod::view::PodView;
 use crate::pod::{ContainerKind, PodContainer, Rejection, is_critical, is_static};
 use crate::types::resources::{CPU, EPHEMERAL_STORAGE, MEMORY, PODS};
-use crate::types::{Quantity, ResourceList};
+use crate::types::{Quantity, ResourceList, reasons};
 
 /// The resources that are checked first, in this order; all others follow by name. The first shortage is the reason for
 /// rejection.
@@ -45,7 +45,7 @@ impl Shortage {
         let message = format!(
             "Node didn't have enough resource: {resource}, requested: {requested}, used: {used}, capacity: {capacity}"
         );
-        Rejection::new(format!("OutOf{resource}"), message)
+        Rejection::new(format!("{}{resource}", reasons::OUT_OF), message)
     }
 }
 
@@ -107,11 +107,15 @@ fn misplaced(pod: &Pod, node: &NodeView, others: &[&Pod]) -> Option<(Rejection, 
         Some((Rejection::new(predicate, message), by_node))
     };
     if !affinity::matches(spec, &node.name, &node.labels) {
-        return failed("NodeAffinity", "node(s) didn't match Pod's node affinity/selector", true);
+        return failed(reasons::NODE_AFFINITY, "node(s) didn't match Pod's node affinity/selector", true);
     }
     let taken: HashSet<HostPort> = others.iter().flat_map(|other| host_ports(other)).collect();
     if host_ports(pod).iter().any(|port| taken.iter().any(|other| port.conflicts(other))) {
-        return failed("NodePorts", "node(s) didn't have free ports for the requested pod ports", false);
+        return failed(
+            reasons::NODE_PORTS,
+            "node(s) didn't have free ports for the requested pod ports",
+            false,
+        );
     }
     let tolerations = spec.tolerations.as_deref().unwrap_or_default();
     let is_untolerated = |taint: &Taint| {

@@ -6,8 +6,8 @@ use super::tolerations::tolerates;
 use crate::pod::resources::qos_class;
 use crate::pod::view::PodView;
 use crate::pod::{Rejection, is_critical};
-use crate::types::QosClass;
 use crate::types::node::{Pressure, Pressures};
+use crate::types::{QosClass, reasons};
 
 /// The taint that the node lifecycle controller puts on a node under memory pressure.
 const MEMORY_PRESSURE_TAINT: &str = "node.kubernetes.io/memory-pressure";
@@ -23,7 +23,7 @@ pub(super) fn rejection(pod: &Pod, pressures: &Pressures) -> Option<Rejection> {
         return None;
     }
     let conditions: Vec<&str> = pressures.iter().map(|pressure| pressure.condition()).collect();
-    Some(Rejection::new("Evicted", format!("The node had condition: [{}]. ", conditions.join(" "))))
+    Some(Rejection::new(reasons::EVICTED, format!("The node had condition: [{}]. ", conditions.join(" "))))
 }
 
 fn tolerates_memory_pressure(pod: &Pod) -> bool {

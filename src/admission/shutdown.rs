@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::pod::{PodKill, Rejection};
-use crate::types::PodUid;
+use crate::types::{PodUid, reasons};
 
 /// A shutdown of the node, as far as it affects which pods run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,5 +16,5 @@ pub struct NodeShutdown {
 
 /// Upstream's rejection of a pod that arrives during the shutdown.
 pub(super) fn rejection() -> Rejection {
-    Rejection::new("NodeShutdown", "Pod was rejected as the node is shutting down.")
+    Rejection::new(reasons::NODE_SHUTDOWN, "Pod was rejected as the node is shutting down.")
 }

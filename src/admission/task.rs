@@ -4,25 +4,24 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Node;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::admitter::{AdmissionInput, Admitter, Decisions, PREEMPTED, PREEMPTING};
+use super::admitter::{AdmissionInput, Admitter, Decisions, PREEMPTED, is_terminating};
 use super::by_itself::unsupported_message;
 use super::counts::{CountedPods, RejectionCounts};
 use super::node::NodeView;
 use super::reread::Reread;
 use super::{AdmittedPods, NodeShutdown};
 use crate::cri::RuntimeStatus;
-use crate::pod::{DesiredPods, PodEvents, PodKill, PodPhase, RejectedPod, pod_ref, pod_uid};
+use crate::pod::{ApiState, DesiredPods, PodEvents, PodKill, RejectedPod, pod_ref, pod_uid};
 use crate::source::SourceState;
-use crate::source::api::ApiState;
 use crate::status::{LifecycleSummary, StatusCache};
 use crate::telemetry::{Heartbeat, Metrics};
 use crate::types::node::{NodeReader, OwnNode, Pressures};
-use crate::types::{PodEvent, PodUid, WallClock, sleep_until};
+use crate::types::{PodEvent, PodUid, WallClock, reasons, sleep_until};
 
 /// The inputs of decisions.
 pub struct AdmissionInputs {
@@ -253,7 +252,11 @@ impl Admission {
         }
         for uid in &decisions.newly_preempted {
             if let Some(pod) = decisions.desired_pods.pods.iter().find(|pod| pod.reference.uid == *uid) {
-                (self.outputs.events)(&pod.reference, None, &PodEvent::warning(PREEMPTING, PREEMPTED));
+                (self.outputs.events)(
+                    &pod.reference,
+                    None,
+                    &PodEvent::warning(reasons::PREEMPTING, PREEMPTED),
+                );
             }
         }
         for pod in &decisions.desired_pods.pods {
@@ -288,14 +291,14 @@ impl Admission {
                 continue;
             };
             let message = unsupported_message(&current.unsupported);
-            if is_over(pod) || self.reported_unsupported.get(&reference.uid) == Some(&message) {
+            if is_terminating(pod) || self.reported_unsupported.get(&reference.uid) == Some(&message) {
                 continue;
             }
             tracing::warn!(pod = %reference, uid = %reference.uid, message, "a pod uses fields that hostlet does not support");
             (self.outputs.events)(
                 &reference,
                 None,
-                &PodEvent::warning("PodFeatureUnsupported", message.clone()),
+                &PodEvent::warning(reasons::POD_FEATURE_UNSUPPORTED, message.clone()),
             );
             self.reported_unsupported.insert(reference.uid, message);
         }
@@ -304,11 +307,6 @@ impl Admission {
 
 fn supports_strict_groups(status: &RuntimeStatus) -> bool {
     status.features.is_some_and(|features| features.supplemental_groups_policy)
-}
-
-fn is_over(pod: &Pod) -> bool {
-    let phase = pod.status.as_ref().and_then(|status| PodPhase::parse(status.phase.as_deref()?));
-    pod.metadata.deletion_timestamp.is_some() || phase.is_some_and(PodPhase::is_terminal)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use k8s_openapi::api::core::v1::{PodStatus, Taint};
+use k8s_openapi::api::core::v1::{Pod, PodStatus, Taint};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::Mutex;
@@ -13,8 +13,7 @@ use serde_json::json;
 use tokio_util::sync::DropGuard;
 
 use super::*;
-use crate::pod::{AdmittedPod, PodKill, StatusOverride};
-use crate::source::api::ApiPod;
+use crate::pod::{AdmittedPod, ApiPod, PodKill, PodPhase, StatusOverride};
 use crate::status::PodStatusEntry;
 use crate::store::Store;
 use crate::telemetry::{Heartbeats, Metrics};

@@ -17,6 +17,7 @@ use crate::api::{
     CertificateReport, CertificateSettings, ClientCertificateTask, ConnectError, Connection, Connections,
     Credentials, CredentialsSource, CredentialsTask, Purpose, connect,
 };
+use crate::api_objects::{ApiObjects, cached_runtime_classes, cached_services};
 use crate::config::{Cluster as Joined, Config};
 use crate::cri::{ImageService, RuntimeService, RuntimeStatus};
 use crate::dra::{Dra, DraSettings, DraTask};
@@ -25,13 +26,11 @@ use crate::node::{
     ApiNodeReader, FormerDevices, LatestNode, LeaseTask, NodeInputs, NodeSettings, RuntimeFacts, StatusTask,
     observe_runtime, watch_node,
 };
+use crate::objects::RuntimeClasses;
 use crate::objects::services::ServiceEnv;
-use crate::objects::{ApiObjects, RuntimeClasses};
-use crate::pleg;
-use crate::pod::{ContainerRef, DesiredPods, PodEvents, RejectedPod};
+use crate::pod::{ApiState, ContainerRef, DesiredPods, PodEvents, RejectedPod};
 use crate::publish::mirror::{MirrorSources, Mirrors};
 use crate::publish::status::{StatusManager, StatusSources};
-use crate::source::api::{self, ApiState};
 use crate::status::{PublishProgress, StatusCache};
 use crate::store::Store;
 use crate::sys::Machine;
@@ -39,6 +38,7 @@ use crate::telemetry::Metrics;
 use crate::tls::CertificateStore;
 use crate::types::node::{NodeAddresses, NodeEvent, NodeEvents, Pressures};
 use crate::types::{PodEvent, PodRef, QuietPeriod, WallClock, architecture};
+use crate::{api_pods, pleg};
 
 /// Clients of the API server.
 pub(super) struct Cluster {
@@ -211,7 +211,7 @@ impl Cluster {
 
         let (node_name, api) = (config.node_name.clone(), outputs.api.subscribe());
         tasks.spawn_reader(Stage::Pods, "API pods", |cancel| {
-            api::run(client.clone(), node_name.clone(), inputs.known, outputs.api, cancel)
+            api_pods::run(client.clone(), node_name.clone(), inputs.known, outputs.api, cancel)
         });
         let sources = StatusSources {
             status_cache: inputs.status_cache.clone(),
@@ -231,9 +231,9 @@ impl Cluster {
         let slices_client = client.clone();
         let (objects_task, objects) = ApiObjects::new(client.clone());
         tasks.spawn(Stage::Support, "objects", |cancel| objects_task.run(cancel));
-        let (services_task, services) = ServiceEnv::new(client.clone(), inputs.store.clone());
+        let (services_task, services) = cached_services(client.clone(), inputs.store.clone());
         tasks.spawn(Stage::Support, "services", |cancel| services_task.run(cancel));
-        let (classes_task, runtime_classes) = RuntimeClasses::new(client.clone(), inputs.store.clone());
+        let (classes_task, runtime_classes) = cached_runtime_classes(client.clone(), inputs.store.clone());
         tasks.spawn(Stage::Support, "runtime classes", |cancel| classes_task.run(cancel));
         let sources = MirrorSources {
             desired_pods: inputs.desired_pods,

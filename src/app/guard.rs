@@ -29,8 +29,8 @@ use crate::ownership::{
     Foreign, History, KnownClaim, Refusal, Unrunnable, first_start_refusal, history, kubelet_listener,
     other_kubelets, remains_of_others, running_pods, runtime_pods,
 };
+use crate::pod::ApiState;
 use crate::source::SourceState;
-use crate::source::api::ApiState;
 use crate::supervisor::StartDecision;
 use crate::sys::{HostDirs, SysError, file_work};
 use crate::telemetry::Changed;

@@ -34,14 +34,14 @@ use crate::objects::services::ServiceEnv;
 use crate::objects::{ObjectSource, RuntimeClasses, Standalone};
 use crate::ownership::OwnPods;
 use crate::plugin::PluginList;
-use crate::pod::{ContainerRef, DesiredPods, PodEvents, PodKill, ProbeResults, RejectedPod};
-use crate::probe::{FailingProbes, ProbeMetrics};
-use crate::publish::recent::RecentEvents;
+use crate::pod::{
+    ApiState, ContainerRef, DesiredPods, FailingProbes, PodEvents, PodKill, ProbeResults, RejectedPod,
+};
+use crate::probe::ProbeMetrics;
 use crate::shutdown::{Reports, Shutdown, ShutdownOutputs, ShutdownPeriods, ShutdownSettings};
 use crate::source::SourceState;
-use crate::source::api::ApiState;
 use crate::stats::UsageStats;
-use crate::status::{PublishProgress, StatusCache, register_resizes};
+use crate::status::{PublishProgress, RecentEvents, StatusCache, register_resizes};
 use crate::store::Store;
 use crate::telemetry::Metrics;
 use crate::types::node::{NodeAddresses, NodeEvents, NodeReader};

@@ -106,11 +106,11 @@ fn tune_kernel(proc: &Path, is_protected: bool) -> Result<(), StartupError> {
     }
     for tunable in unexpected {
         match tunable.set(proc) {
-            Ok(()) => tracing::info!("the kernel's setting {tunable}; set it"),
+            Ok(()) => tracing::info!("the kernel setting {tunable}: hostlet has set it"),
             Err(error) => {
                 tracing::warn!(
                     error = error_chain(&error),
-                    "the kernel's setting {tunable}, and cannot be set; continuing with it"
+                    "the kernel setting {tunable}, and hostlet cannot set it: continuing without it"
                 );
             }
         }
@@ -131,13 +131,13 @@ fn share_root_dir(proc: &Path, dir: &Path) {
     match share_dir(dir, &mounts) {
         Ok(Sharing::Shared) => {}
         Ok(Sharing::Made { mount }) => tracing::info!(
-            "the mount {}, on which {dir_name} is, is not shared; mounted {dir_name} on itself, as a shared mount. For a mountPropagation of \
-             hostPath volumes, {remedy}",
+            "{dir_name} is on the mount {}, which is not shared: hostlet has mounted {dir_name} on itself, as a shared mount. For a \
+             mountPropagation of hostPath volumes, {remedy}",
             mount.display()
         ),
         Ok(Sharing::Occupied { mount }) => tracing::warn!(
-            "the mount {}, on which {dir_name} is, is not shared, and cannot be while volumes are mounted in it: containers whose volumes have \
-             mountPropagation do not start; {remedy}",
+            "{dir_name} is on the mount {}, which is not shared, and volumes are mounted in it, so that it cannot be shared now: containers \
+             whose volumes have a mountPropagation do not start; {remedy}",
             mount.display()
         ),
         Err(error) => tracing::warn!(

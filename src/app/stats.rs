@@ -9,7 +9,6 @@ use super::paths::{PROC, SYS};
 use super::tasks::{Stage, Tasks};
 use crate::cgroup::Cgroups;
 use crate::config::Config;
-use crate::cri_config::hosts_file;
 use crate::eviction::{Eviction, EvictionSources};
 use crate::kubelet_api::stats::StatsParts;
 use crate::log::LogLayout;
@@ -96,7 +95,6 @@ impl Parts {
             observed,
             logs: logs.clone(),
             root_dir: config.root_dir.clone(),
-            hosts_file,
             clock: clock.clone(),
         });
         tasks.spawn(Stage::Support, "disk use", |cancel| task.run(cancel));

@@ -10,9 +10,9 @@ use super::client::{DaemonArgs, Lines};
 use super::error::CommandError;
 use super::exit::Exit;
 use super::objects::{ObjectFormat, write_next_object};
-use crate::publish::recent::RecentEvent;
 use crate::server::EventsQuery;
-use crate::status::human_duration;
+use crate::status::RecentEvent;
+use crate::types::human_duration;
 
 /// Arguments of `hostlet events`.
 #[derive(Clone, Debug, Args)]

@@ -14,7 +14,7 @@ use super::pods::print_problems;
 use crate::api::LaneCounts;
 use crate::explain::{Explanation, Verdict};
 use crate::node::NO_RELIEF;
-use crate::status::human_duration;
+use crate::types::human_duration;
 
 /// Arguments of `hostlet explain`.
 #[derive(Clone, Debug, Args)]

@@ -14,7 +14,7 @@ use super::exit::Exit;
 use super::explain::lanes;
 use super::objects::{ObjectFormat, write_object};
 use crate::server::NodeReport;
-use crate::status::human_duration;
+use crate::types::human_duration;
 
 /// Arguments of `hostlet node`.
 #[derive(Clone, Debug, Args)]

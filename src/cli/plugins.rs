@@ -12,7 +12,7 @@ use super::error::CommandError;
 use super::exit::Exit;
 use super::objects::{ObjectFormat, write_object};
 use crate::plugin::{PluginState, PluginView};
-use crate::status::human_duration;
+use crate::types::human_duration;
 
 const NONE: &str = "<none>";
 

@@ -3,8 +3,7 @@
 use jiff::Timestamp;
 
 use crate::server::{PullView, PullsView};
-use crate::status::human_duration;
-use crate::types::human_size;
+use crate::types::{human_duration, human_size};
 
 /// A line per pull, and one for their total progress.
 pub(super) fn pull_lines(view: &PullsView, now: Timestamp) -> Vec<String> {

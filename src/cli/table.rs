@@ -4,8 +4,9 @@ use comfy_table::{ColumnConstraint, ContentArrangement, Table};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 
-use crate::pod::PodPhase;
+use crate::pod::has_ended;
 use crate::status::{READY_TO_START, cause_in, summary};
+use crate::types::reasons;
 
 /// The columns of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +84,7 @@ pub(super) fn message(pod: &Pod) -> String {
 
 /// What the pod's containers wait for: that of the first one with a message, else what the pod waits for as a whole.
 fn waits_for(status: &PodStatus) -> Option<&str> {
-    if status.phase.as_deref().and_then(PodPhase::parse).is_some_and(PodPhase::is_terminal) {
+    if has_ended(status) {
         return None;
     }
     let lists = [&status.init_container_statuses, &status.container_statuses];
@@ -112,8 +113,10 @@ impl Tone {
     /// That of a pod's status.
     pub(super) fn of(status: &str) -> Self {
         match status {
-            "Running" | "Completed" | "Succeeded" => Self::Fine,
-            "Pending" | "ContainerCreating" | "Terminating" | "PodInitializing" => Self::Passing,
+            "Running" | reasons::COMPLETED | "Succeeded" => Self::Fine,
+            "Pending" | reasons::CONTAINER_CREATING | "Terminating" | reasons::POD_INITIALIZING => {
+                Self::Passing
+            }
             _ => Self::Bad,
         }
     }

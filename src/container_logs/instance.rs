@@ -3,7 +3,7 @@
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 
-use crate::types::ContainerId;
+use crate::types::{ContainerId, reasons};
 
 /// Why a container has no instance with a log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -82,8 +82,8 @@ fn id(id: Option<&str>) -> Option<&str> {
 /// The most common cases have a simpler text.
 fn waiting_reason(reason: &str) -> &str {
     match reason {
-        "ErrImagePull" => "image can't be pulled",
-        "ImagePullBackOff" => "trying and failing to pull image",
+        reasons::ERR_IMAGE_PULL => "image can't be pulled",
+        reasons::IMAGE_PULL_BACK_OFF => "trying and failing to pull image",
         other => other,
     }
 }

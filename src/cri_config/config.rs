@@ -5,13 +5,13 @@ use k8s_openapi::api::core::v1::{Container, Pod, VolumeMount};
 use super::annotations::{container_annotations, container_labels};
 use super::env::{EnvSources, environment};
 use super::linux_resources::container_resources;
-use super::paths::container_log;
 use super::security::container_context;
 use super::{ConfigError, HostSettings};
 use crate::cri::ImageInfo;
 use crate::cri::wire::{
     ContainerConfig, ContainerMetadata, ImageSpec, KeyValue, LinuxContainerConfig, Mount, NamespaceMode,
 };
+use crate::log::container_log_path;
 use crate::pod::absolute_mount_path;
 use crate::pod::view::PodView;
 use crate::types::{ContainerId, stop_signal_number};
@@ -50,7 +50,7 @@ pub fn container_config(
         mounts,
         labels: container_labels(pod, container),
         annotations: container_annotations(pod, container, attempt),
-        log_path: container_log(&container.name, attempt),
+        log_path: container_log_path(&container.name, attempt),
         stdin: container.stdin.unwrap_or(false),
         stdin_once: container.stdin_once.unwrap_or(false),
         tty: container.tty.unwrap_or(false),

@@ -4,8 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::user_namespaces::remove_mappings;
-use crate::sys::{Mounts, SysError, is_missing, real_path};
+use crate::sys::{Mounts, PodDirs, SysError, is_missing, pods_dir, real_path};
 use crate::types::PodUid;
 
 /// Why a pod's directory could not be removed.
@@ -40,7 +39,7 @@ pub enum PodDirError {
 
 /// UIDs of the pods that have a directory under `root`.
 pub fn pod_dirs(root: &Path) -> Result<Vec<PodUid>, PodDirError> {
-    let path = root.join("pods");
+    let path = pods_dir(root);
     let read = |source| PodDirError::Read { path: path.clone(), source };
     let entries = match fs::read_dir(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -59,14 +58,14 @@ pub fn pod_dirs(root: &Path) -> Result<Vec<PodUid>, PodDirError> {
 /// Removes the directory of a pod whose volumes are torn down: hostlet's own files, and empty directories. Blocking. Idempotent. A
 /// directory with anything else remains, with an error that names it.
 pub fn remove_pod_dir(root: &Path, uid: &PodUid, mounts: &dyn Mounts) -> Result<(), PodDirError> {
-    let Some(dir) = pod_dir(root, uid).filter(|dir| dir.exists()) else { return Ok(()) };
+    let Some(dirs) = PodDirs::new(root, uid).filter(|dirs| dirs.path().exists()) else { return Ok(()) };
     let table = mounts.table().map_err(PodDirError::Mounts)?;
-    if let Some(mount) = table.within(&real_path(&dir)).next() {
+    if let Some(mount) = table.within(&real_path(dirs.path())).next() {
         return Err(PodDirError::Mounted { path: mount.point.clone() });
     }
-    remove_file(&dir.join("etc-hosts"))?;
-    remove_mappings(root, uid)?;
-    let containers = dir.join("containers");
+    remove_file(&dirs.hosts_file())?;
+    remove_file(&dirs.id_range())?;
+    let containers = dirs.containers();
     for container in entries(&containers)? {
         // Termination logs, one per start.
         for log in entries(&container)? {
@@ -76,15 +75,10 @@ pub fn remove_pod_dir(root: &Path, uid: &PodUid, mounts: &dyn Mounts) -> Result<
     }
     remove_empty(&containers)?;
     // Empty once the volumes, including those left by a stock kubelet, are removed.
-    for left in ["volumes", "plugins", "volume-subpaths", "volumeDevices"] {
-        remove_empty_tree(&dir.join(left))?;
+    for left in [dirs.volumes(), dirs.plugins(), dirs.sub_paths(), dirs.block_devices()] {
+        remove_empty_tree(&left)?;
     }
-    remove_empty(&dir)
-}
-
-/// The directory of a pod; `None` if its UID cannot be the name of one.
-pub(super) fn pod_dir(root: &Path, uid: &PodUid) -> Option<PathBuf> {
-    uid.is_file_name().then(|| root.join("pods").join(uid.as_str()))
+    remove_empty(dirs.path())
 }
 
 fn entries(dir: &Path) -> Result<Vec<PathBuf>, PodDirError> {
@@ -122,6 +116,7 @@ fn ignore_not_found(path: &Path, result: io::Result<()>) -> Result<(), PodDirErr
 
 #[cfg(test)]
 mod tests {
+    use super::super::user_namespaces::remove_mappings;
     use super::*;
     use crate::sys::KernelMounts;
 

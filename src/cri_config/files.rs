@@ -12,14 +12,13 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 
 use super::dns::{self, DnsWarning, ResolvConfError, parse_resolv_conf};
 use super::hostname::hostname_and_domain;
-use super::paths::{container_dir, hosts_file, pod_dir};
 use super::{ConfigError, HostSettings, hosts};
 use crate::cri::wire::{DnsConfig, ImageSpec, Mount, MountPropagation};
 
 use crate::pod::view::PodView;
 use crate::pod::{absolute_mount_path, recursive_read_only};
-use crate::sys::file_work;
-use crate::types::error_chain;
+use crate::sys::{PodDirs, file_work};
+use crate::types::{PodUid, error_chain};
 use crate::volume::PodVolumes;
 
 const ETC_HOSTS: &str = "/etc/hosts";
@@ -64,6 +63,9 @@ pub enum FilesError {
         /// The error.
         source: ResolvConfError,
     },
+    /// The pod's UID is no name of a directory.
+    #[error("the UID {0:?} is no name of a directory")]
+    Uid(PodUid),
     /// The pod cannot be configured.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -88,8 +90,12 @@ pub struct MountSupport {
 }
 
 /// Creates the pod's directory. Idempotent.
-pub async fn make_pod_dir(uid: &str, host: &HostSettings) -> Result<(), FilesError> {
-    make_dir(&pod_dir(uid, host)).await
+pub async fn make_pod_dir(uid: &PodUid, host: &HostSettings) -> Result<(), FilesError> {
+    make_dir(dirs_of(uid, host)?.path()).await
+}
+
+fn dirs_of(uid: &PodUid, host: &HostSettings) -> Result<PodDirs, FilesError> {
+    PodDirs::new(&host.root_dir, uid).ok_or_else(|| FilesError::Uid(uid.clone()))
 }
 
 /// DNS configuration of a pod, with warnings for its owner. Reads the host's resolv.conf each time, because it changes with the
@@ -128,11 +134,12 @@ pub async fn container_mounts(
     host: &HostSettings,
 ) -> Result<Vec<Mount>, FilesError> {
     let view = PodView::from(pod);
-    let dir = container_dir(view.uid, &container.name, host);
+    let dirs = dirs_of(&view.uid.into(), host)?;
+    let dir = dirs.container(&container.name);
     make_dir(&dir).await?;
     let mut mounts = volume_mounts(container, sources, support, host)?;
     if has_managed_hosts(view, container, pod_ips) {
-        let path = hosts_file(&host.root_dir, &view.uid.into());
+        let path = dirs.hosts_file();
         write_in_place(&path, hosts_content(view, pod_ips, host).await?, ETC_HOSTS_MODE).await?;
         mounts.push(mount(&path, ETC_HOSTS, host));
     }
@@ -264,7 +271,7 @@ mod tests {
         let pod = full_pod();
         let main = &pod.spec.as_ref().unwrap().containers[0];
         let ips = ["10.88.7.89".parse().unwrap()];
-        make_pod_dir(FULL_UID, &host).await.unwrap();
+        make_pod_dir(&FULL_UID.into(), &host).await.unwrap();
         let none = (PodVolumes::default(), BTreeMap::new(), BTreeMap::new());
         let none = MountSources { volumes: &none.0, images: &none.1, parts: &none.2 };
         let mounts = container_mounts(&pod, main, none, MountSupport::default(), &ips, &host).await.unwrap();

@@ -16,7 +16,6 @@ mod hostname;
 mod hosts;
 mod kernel;
 mod linux_resources;
-mod paths;
 mod ports;
 mod sandbox;
 mod security;
@@ -40,7 +39,6 @@ pub use files::{
 pub use hash::container_hash;
 pub use kernel::KernelFacts;
 pub use linux_resources::{resized_resources, resized_sandbox};
-pub use paths::{container_dir, hosts_file, pod_dir, pod_logs};
 pub use sandbox::sandbox_config;
 pub use security::{MASKED_PATHS, READONLY_PATHS};
 pub use settings::HostSettings;

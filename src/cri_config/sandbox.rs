@@ -7,7 +7,6 @@ use k8s_openapi::api::core::v1::Pod;
 use super::annotations::{sandbox_annotations, sandbox_labels};
 use super::hostname::kernel_hostname;
 use super::linux_resources::{overhead_resources, sandbox_resources};
-use super::paths::pod_log_dir;
 use super::ports::port_mappings;
 use super::security::{groups, namespaces, number, profile, selinux_options};
 use super::{ConfigError, HostSettings};
@@ -15,6 +14,8 @@ use crate::cri::wire::security_profile::ProfileType;
 use crate::cri::wire::{
     DnsConfig, LinuxPodSandboxConfig, LinuxSandboxSecurityContext, PodSandboxConfig, PodSandboxMetadata,
 };
+use crate::log::pod_dir_name;
+use crate::pod::pod_ref;
 use crate::pod::view::PodView;
 
 /// The configuration of a pod's sandbox; `cgroup_parent` is the pod's cgroup in the notation of the runtime's cgroup driver.
@@ -37,7 +38,7 @@ pub fn sandbox_config(
             attempt,
         }),
         hostname,
-        log_directory: pod_log_dir(pod, host).to_string_lossy().into_owned(),
+        log_directory: host.pod_logs_dir.join(pod_dir_name(&pod_ref(api))).to_string_lossy().into_owned(),
         dns_config: Some(dns),
         port_mappings: port_mappings(&pod.spec.containers),
         labels: sandbox_labels(pod),

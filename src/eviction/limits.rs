@@ -5,10 +5,10 @@ use std::path::Path;
 
 use k8s_openapi::api::core::v1::{Container, Volume};
 
-use crate::cri_config::hosts_file;
 use crate::pod::AdmittedPod;
 use crate::pod::resources::limited_storage;
 use crate::stats::{PodPlaces, VolumePlace};
+use crate::sys::PodDirs;
 use crate::types::Quantity;
 use crate::types::resources::EPHEMERAL_STORAGE;
 use crate::volume::{empty_dir_path, local_volume_dir};
@@ -77,7 +77,7 @@ impl StorageLimits {
                 volumes.insert(volume.name.clone(), VolumePlace::limited(path, enough));
             }
         }
-        let containers = self.pod.map(|_| hosts_file(root, uid));
+        let containers = self.pod.and_then(|_| Some(PodDirs::new(root, uid)?.hosts_file()));
         PodPlaces { pod: pod.reference.clone(), volumes, external: BTreeMap::new(), containers }
     }
 }

@@ -3,10 +3,9 @@
 use super::limits::StorageLimits;
 use crate::pod::{PodKill, PodPhase, StatusOverride};
 use crate::stats::{ContainerStorage, PodStorage};
-use crate::types::Quantity;
+use crate::types::{Quantity, reasons};
 
 /// Upstream's reason of an evicted pod and of its event.
-pub(super) const EVICTED: &str = "Evicted";
 
 /// Upstream's grace period of an immediate eviction.
 const GRACE_SECONDS: i64 = 1;
@@ -42,7 +41,7 @@ impl Breach {
     pub(super) fn kill(&self) -> PodKill {
         let status = StatusOverride {
             phase: PodPhase::Failed,
-            reason: EVICTED.to_owned(),
+            reason: reasons::EVICTED.to_owned(),
             message: self.message.clone(),
             disruption: None,
         };

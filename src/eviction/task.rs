@@ -10,13 +10,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::limits::StorageLimits;
 use super::metrics::EvictionMetrics;
-use super::plan::{Breach, EVICTED, breach};
+use super::plan::{Breach, breach};
 use crate::pod::{AdmittedPod, DesiredPods, PodEvents, PodKill, is_critical};
 use crate::stats::{PodStorage, StorageStats};
 use crate::status::timeline::TimelineStep;
 use crate::status::{LifecycleSummary, StatusCache};
 use crate::telemetry::Metrics;
-use crate::types::{PodEvent, PodUid, WallClock};
+use crate::types::{PodEvent, PodUid, WallClock, reasons};
 
 /// What evictions observe, and where they report.
 pub struct EvictionSources {
@@ -142,7 +142,7 @@ impl Eviction {
         let reference = &pod.reference;
         let message = &breach.message;
         tracing::warn!(pod = %reference, uid = %reference.uid, message = message.trim_end(), "evicting a pod");
-        (self.sources.events)(reference, None, &PodEvent::warning(EVICTED, message.clone()));
+        (self.sources.events)(reference, None, &PodEvent::warning(reasons::EVICTED, message.clone()));
         let (timeline, now) = (self.sources.status_cache.timeline(), self.sources.clock.now());
         timeline.mark(reference, TimelineStep::Evicted, message.trim_end().to_owned(), now);
         self.metrics.evicted(breach.signal);

@@ -9,13 +9,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
 
 use crate::pod::view::PodView;
-use crate::pod::{ContainerKind, PodContainer};
-use crate::probe::FailingProbe;
-use crate::source::{ManifestOrigin, ManifestProblem};
+use crate::pod::{ContainerKind, FailingProbe, ManifestOrigin, ManifestProblem, PodContainer};
 use crate::status::{Activity, ContainerKill, Doing, ImagePull};
-
-/// The reason of a pod that was evicted.
-pub(super) const EVICTED: &str = "Evicted";
+use crate::types::reasons;
 
 /// This node's decision about a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,7 +127,7 @@ impl ExplainInput<'_> {
     /// The message of the eviction of this pod, if it was evicted.
     pub(super) fn evicted(&self) -> Option<&str> {
         let status = self.status?;
-        status.message.as_deref().filter(|_| status.reason.as_deref() == Some(EVICTED))
+        status.message.as_deref().filter(|_| status.reason.as_deref() == Some(reasons::EVICTED))
     }
 
     /// `namespace/name`.

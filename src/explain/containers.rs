@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus};
 
-use super::case::{EVICTED, ExplainInput};
+use super::case::ExplainInput;
 use super::causes::{OF_CONFIG, OF_CONTAINER, find};
 use super::endings::{UNKNOWN, because, how_it_ended, remedy_of_end};
 use super::explanation::{Explanation, Verdict, one_line};
@@ -12,20 +12,11 @@ use super::pod::{failed_step, starting, step};
 use super::probes::{probes, startup_gate};
 use crate::pod::{ContainerKind, PodPhase, is_static, restarts_after};
 use crate::status::Activity;
-use crate::status::human_duration;
-use crate::worker::DEADLINE_EXCEEDED;
-
-/// The reason of a pod that a shutdown of the node ended.
-const SHUTDOWN: &str = "Terminated";
-/// The waiting reason of a container that is removed because all containers of its pod start again.
-const RESTARTING_ALL: &str = "RestartingAllContainers";
-/// The reason of a pod that is not ready because of its readiness gates only.
-const GATES_NOT_READY: &str = "ReadinessGatesNotReady";
+use crate::types::{human_duration, reasons};
 
 /// Explains a pod by its containers.
 pub(super) fn containers(case: &ExplainInput<'_>) -> Explanation {
-    let phase = case.status.and_then(|status| PodPhase::parse(status.phase.as_deref()?));
-    match phase {
+    match case.status.and_then(PodPhase::of) {
         Some(PodPhase::Succeeded) => return completed(case),
         Some(PodPhase::Failed) => return failed(case),
         Some(PodPhase::Pending | PodPhase::Running) | None => {}
@@ -48,8 +39,8 @@ fn waits(case: &ExplainInput<'_>, status: &ContainerStatus) -> Option<Explanatio
         return Some(explanation);
     }
     let explanation = match reason {
-        "CrashLoopBackOff" => return Some(crash_loop(case, status)),
-        "PostStartHookError" => Explanation::wrong(format!(
+        reasons::CRASH_LOOP_BACK_OFF => return Some(crash_loop(case, status)),
+        reasons::POST_START_HOOK_ERROR => Explanation::wrong(format!(
             "{} was stopped, because its postStart hook failed: {}",
             case.subject(name),
             one_line(message)
@@ -57,10 +48,12 @@ fn waits(case: &ExplainInput<'_>, status: &ContainerStatus) -> Option<Explanatio
         .do_this(
             "correct lifecycle.postStart in the manifest, or what it calls; the container is started again",
         ),
-        "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => {
+        reasons::CREATE_CONTAINER_CONFIG_ERROR
+        | reasons::CREATE_CONTAINER_ERROR
+        | reasons::RUN_CONTAINER_ERROR => {
             let (what, group) = match reason {
-                "CreateContainerConfigError" => ("configured as specified", OF_CONFIG),
-                "CreateContainerError" => ("created", OF_CONTAINER),
+                reasons::CREATE_CONTAINER_CONFIG_ERROR => ("configured as specified", OF_CONFIG),
+                reasons::CREATE_CONTAINER_ERROR => ("created", OF_CONTAINER),
                 _ => ("started", OF_CONTAINER),
             };
             let cause = find(group, message);
@@ -107,12 +100,16 @@ fn failed(case: &ExplainInput<'_>) -> Explanation {
     if let Some((reason, message)) = reported {
         let sentence = format!("The pod was stopped: {}", message.trim_end());
         let remedy = match (reason, is_static(case.pod)) {
-            (SHUTDOWN, true) => "nothing: it starts again with the host, or when the shutdown is cancelled",
-            (SHUTDOWN, false) => "nothing: its controller replaces it; without one, create it again",
-            (DEADLINE_EXCEEDED, _) => {
+            (reasons::TERMINATED, true) => {
+                "nothing: it starts again with the host, or when the shutdown is cancelled"
+            }
+            (reasons::TERMINATED, false) => {
+                "nothing: its controller replaces it; without one, create it again"
+            }
+            (reasons::DEADLINE_EXCEEDED, _) => {
                 "raise spec.activeDeadlineSeconds, or have it finish earlier; its controller may replace it"
             }
-            (EVICTED, _) => {
+            (reasons::EVICTED, _) => {
                 "have it write less, or raise its limits (resources.limits.ephemeral-storage, emptyDir.sizeLimit); its \
                  controller replaces it; without one, create it again"
             }
@@ -197,7 +194,9 @@ fn initializes(case: &ExplainInput<'_>) -> Option<Explanation> {
 /// A pod whose containers are ready, and which waits for conditions that others set.
 fn readiness_gates(case: &ExplainInput<'_>) -> Option<Explanation> {
     let conditions = case.status?.conditions.as_deref().unwrap_or_default();
-    let unready = conditions.iter().find(|condition| condition.reason.as_deref() == Some(GATES_NOT_READY))?;
+    let unready = conditions
+        .iter()
+        .find(|condition| condition.reason.as_deref() == Some(reasons::READINESS_GATES_NOT_READY))?;
     let gates = one_line(unready.message.as_deref().unwrap_or_default());
     Some(
         Explanation::under_way(format!("The pod runs, but is not ready because of its readiness gates: {gates}"))
@@ -218,7 +217,8 @@ fn in_progress(case: &ExplainInput<'_>) -> Option<Explanation> {
     let status = case.statuses().iter().find(|status| !is_up(status))?;
     let Some(ended) = ended(status) else {
         let waiting = status.state.as_ref().and_then(|state| state.waiting.as_ref());
-        let restarts_all = waiting.is_some_and(|waiting| waiting.reason.as_deref() == Some(RESTARTING_ALL));
+        let restarts_all = waiting
+            .is_some_and(|waiting| waiting.reason.as_deref() == Some(reasons::RESTARTING_ALL_CONTAINERS));
         let mut explanation = starting(case, case.activity());
         if restarts_all {
             let why = "A restart rule of a container that exited has all containers of the pod start again.";

@@ -10,6 +10,7 @@ use super::case::ExplainInput;
 use super::causes::{OF_CONTAINER, find, innermost_message, of_log_end};
 use super::explanation::one_line;
 use crate::status::ContainerKill;
+use crate::types::reasons;
 
 /// Maximum length of a quoted message in characters; the log has the rest.
 const MAX_QUOTED: usize = 300;
@@ -26,14 +27,16 @@ pub(super) fn how_it_ended(case: &ExplainInput<'_>, name: &str, ended: &Containe
         };
     }
     let how = match (ended.reason.as_deref(), kill_of(case, ended), ended.exit_code) {
-        (Some("OOMKilled"), _, 0 | 137) => "was killed because it used more memory than its limit".to_owned(),
-        (Some("OOMKilled"), _, code) => {
+        (Some(reasons::OOM_KILLED), _, 0 | 137) => {
+            "was killed because it used more memory than its limit".to_owned()
+        }
+        (Some(reasons::OOM_KILLED), _, code) => {
             format!(
                 "ended with exit code {code} after the kernel killed one of its processes, because it used more \
                  memory than its limit"
             )
         }
-        (Some("ContainerStatusUnknown"), _, _) => {
+        (Some(reasons::CONTAINER_STATUS_UNKNOWN), _, _) => {
             "has terminated while hostlet could not observe it, so its exit code is unknown".to_owned()
         }
         (_, Some(kill), code) => {
@@ -73,10 +76,10 @@ pub(super) fn remedy_of_end(
     let words =
         if message.trim().is_empty() { case.log_ends.get(name).map_or("", String::as_str) } else { message };
     let known = match (ended.reason.as_deref(), kill_of(case, ended), ended.exit_code) {
-        (Some("OOMKilled"), _, _) => {
+        (Some(reasons::OOM_KILLED), _, _) => {
             Some(format!("raise resources.limits.memory of container {name}, or have it use less"))
         }
-        (Some("ContainerStatusUnknown"), _, _) => Some("nothing: it is created again".to_owned()),
+        (Some(reasons::CONTAINER_STATUS_UNKNOWN), _, _) => Some("nothing: it is created again".to_owned()),
         (_, Some(kill), _) => remedy_of_kill(kill).map(str::to_owned),
         (_, None, 0) => Some(
             "if it should terminate, set restartPolicy to OnFailure or Never; if it should keep running, its \
@@ -137,7 +140,7 @@ pub(super) fn because(rule: Option<&super::causes::Rule>, message: &str) -> Stri
 }
 
 pub(super) fn could_not_start(ended: &ContainerStateTerminated) -> bool {
-    matches!(ended.reason.as_deref(), Some("StartError" | "ContainerCannotRun"))
+    matches!(ended.reason.as_deref(), Some(reasons::START_ERROR | reasons::CONTAINER_CANNOT_RUN))
 }
 
 /// Keeps the last [`MAX_QUOTED`] characters, because the end of an output is the most informative part.

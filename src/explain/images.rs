@@ -6,6 +6,7 @@ use super::endings::because;
 use super::explanation::{Explanation, one_line};
 use super::pod::with_pull;
 use crate::status::{Activity, ImageOwner};
+use crate::types::reasons;
 
 /// The remedy for a failed pull with an unknown cause.
 const UNKNOWN: &str =
@@ -83,34 +84,34 @@ pub(super) fn image(
     let (image, owner, policy) = (wanted.image, wanted.owner(), wanted.policy());
     let load = load_remedy(case);
     let (sentence, remedy) = match reason {
-        "InvalidImageName" => (
+        reasons::INVALID_IMAGE_NAME => (
             format!("The image name {image:?} of {owner} is invalid: {}", last_part(message)),
             "correct spec.containers[].image in the manifest: [registry[:port]/]repository[:tag], in lower case \
              and without \
              spaces, e.g. docker.io/library/nginx:1.27"
                 .to_owned(),
         ),
-        "ErrImageNeverPull" => (
+        reasons::ERR_IMAGE_NEVER_PULL => (
             format!(
                 "The image {image} of {owner} is not on this node, and {policy} Never forbids pulling it"
             ),
             format!("{load}, or set {policy} to IfNotPresent"),
         ),
-        "ImageInspectError" => {
+        reasons::IMAGE_INSPECT_ERROR => {
             let cause = find(OF_PULL, message);
             (
                 format!("The container runtime cannot inspect the image {image}{}", because(cause, message)),
                 "check the container runtime's log (journalctl -u containerd)".to_owned(),
             )
         }
-        "SignatureValidationFailed" => (
+        reasons::SIGNATURE_VALIDATION_FAILED => (
             format!(
                 "The image {image} of {owner} was rejected because of its signature: {}",
                 innermost_message(message)
             ),
             "use an image whose signature is valid, or change the container runtime's policy".to_owned(),
         ),
-        "ErrImagePull" | "ImagePullBackOff" | "RegistryUnavailable" => {
+        reasons::ERR_IMAGE_PULL | reasons::IMAGE_PULL_BACK_OFF | reasons::REGISTRY_UNAVAILABLE => {
             let error = last_words(message);
             let cause = find(OF_PULL, error);
             let sentence = format!("The image {image} of {owner} cannot be pulled{}", because(cause, error));
@@ -119,10 +120,10 @@ pub(super) fn image(
         _ => return None,
     };
     let mut explanation = Explanation::wrong(sentence).do_this(wanted.remedy(&remedy));
-    if matches!(reason, "ErrImagePull" | "ImagePullBackOff") {
+    if matches!(reason, reasons::ERR_IMAGE_PULL | reasons::IMAGE_PULL_BACK_OFF) {
         explanation.also.extend(credential_problems(case));
     }
-    if reason != "InvalidImageName" {
+    if reason != reasons::INVALID_IMAGE_NAME {
         let sentence_of = |(file, problem): &(String, String)| format!("The image archive {file} {problem}.");
         explanation.also.extend(case.archives.iter().map(sentence_of));
     }

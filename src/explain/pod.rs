@@ -8,10 +8,9 @@ use super::containers::containers;
 use super::endings::because;
 use super::explanation::{Explanation, Verdict, one_line};
 use super::resize::with_resize;
-use crate::pod::PodPhase;
-use crate::status::{Activity, ImagePull, READY_TO_START, cause_in, human_duration};
-use crate::types::human_size;
-use crate::worker::DEADLINE_EXCEEDED;
+use crate::pod::has_ended;
+use crate::status::{Activity, ImagePull, READY_TO_START, cause_in};
+use crate::types::{human_duration, human_size, reasons};
 
 const RUNTIME_LOG: &str = "check the container runtime's log (journalctl -u containerd)";
 
@@ -68,38 +67,38 @@ fn rejected(case: &ExplainInput<'_>) -> Option<Explanation> {
     let message = status.message.as_deref().unwrap_or_default();
     let message = message.strip_prefix("Pod was rejected: ").unwrap_or(message);
     let remedy = match status.reason.as_deref() {
-        Some("PodFeatureUnsupported") => {
+        Some(reasons::POD_FEATURE_UNSUPPORTED) => {
             "remove these fields from the manifest; hostlet does not support them yet, and would run something else \
              if it left them out by itself"
         }
-        Some("SysctlForbidden") => {
+        Some(reasons::SYSCTL_FORBIDDEN) => {
             "remove the sysctl from spec.securityContext.sysctls, or permit it with allowedUnsafeSysctls in the \
              configuration"
         }
-        Some("OutOfpods") => "remove manifests of other pods, or raise maxPods in the configuration",
-        Some("Evicted") => {
+        Some(reasons::OUT_OF_PODS) => "remove manifests of other pods, or raise maxPods in the configuration",
+        Some(reasons::EVICTED) => {
             "free what the node is short of, as its conditions say, then create the pod again; under memory \
              pressure alone a pod with \
              resources.requests is admitted"
         }
-        Some("NodePorts") => {
+        Some(reasons::NODE_PORTS) => {
             "change hostPort (with hostNetwork: containerPort) of this pod or of the one that has the port already"
         }
-        Some("NodeShutdown") => {
+        Some(reasons::NODE_SHUTDOWN) => {
             "wait until the host is up again: a pod of a manifest starts then, and one of the API server is replaced by \
              its controller"
         }
-        Some("NodeAffinity") => {
+        Some(reasons::NODE_AFFINITY) => {
             "remove spec.nodeSelector and required node affinity, or give this node the labels that they require \
              (nodeLabels)"
         }
-        Some("PodOSNotSupported") => {
+        Some(reasons::POD_OS_NOT_SUPPORTED) => {
             "remove spec.os and spec.nodeSelector, or set them to linux: this node runs Linux"
         }
-        Some("AppArmor") => {
+        Some(reasons::APP_ARMOR) => {
             "enable AppArmor in the kernel of this host (lsm=…,apparmor), or remove appArmorProfile"
         }
-        Some(reason) if reason.starts_with("OutOf") => {
+        Some(reason) if reason.starts_with(reasons::OUT_OF) => {
             "lower resources.requests in the manifest, remove other pods, or reserve less for the host \
              (systemReserved, \
              kubeReserved)"
@@ -168,7 +167,8 @@ fn terminating(case: &ExplainInput<'_>) -> Option<Explanation> {
         return None;
     }
     let since = case.terminating_since.or(case.active_since());
-    let is_late = case.status.is_some_and(|status| status.reason.as_deref() == Some(DEADLINE_EXCEEDED));
+    let is_late =
+        case.status.is_some_and(|status| status.reason.as_deref() == Some(reasons::DEADLINE_EXCEEDED));
     let why = match (is_removed, case.evicted(), case.shutdown) {
         (true, _, _) => ": its manifest was removed or replaced".to_owned(),
         (false, None, _) if is_late => ": it was active for longer than activeDeadlineSeconds".to_owned(),
@@ -250,10 +250,9 @@ fn not_started(case: &ExplainInput<'_>) -> Option<Explanation> {
 /// A pod without a ready sandbox.
 fn sandbox(case: &ExplainInput<'_>) -> Option<Explanation> {
     let status = case.status?;
-    match status.phase.as_deref().and_then(PodPhase::parse) {
-        // The sandbox of a pod that ended is removed.
-        Some(PodPhase::Succeeded | PodPhase::Failed) => return None,
-        Some(PodPhase::Pending | PodPhase::Running) | None => {}
+    // The sandbox of a pod that ended is removed.
+    if has_ended(status) {
+        return None;
     }
     let conditions = status.conditions.as_deref().unwrap_or_default();
     let condition = conditions.iter().find(|c| c.type_ == READY_TO_START && c.status == "False")?;

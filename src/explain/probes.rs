@@ -4,8 +4,7 @@ use k8s_openapi::api::core::v1::ContainerStatus;
 
 use super::case::ExplainInput;
 use super::explanation::Explanation;
-use crate::pod::ProbeKind;
-use crate::probe::FailingProbe;
+use crate::pod::{FailingProbe, ProbeKind};
 
 /// The first container whose probes fail or have not succeeded yet.
 pub(super) fn probes(case: &ExplainInput<'_>) -> Option<Explanation> {

@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::PodCondition;
 
 use super::case::ExplainInput;
 use super::explanation::{Explanation, Verdict, one_line};
+use crate::types::reasons;
 
 /// Adds a resize that is pending or fails. It is the explanation of a pod that is fine otherwise.
 pub(super) fn with_resize(case: &ExplainInput<'_>, mut explanation: Explanation) -> Explanation {
@@ -32,7 +33,7 @@ fn resize(condition: &PodCondition) -> Option<Explanation> {
             format!("{now}, because the requested ones are not free: {message}"),
             "wait until other pods end or shrink, or request less; hostlet retries whenever one does",
         ),
-        ("PodResizeInProgress", Some("Error")) => (
+        ("PodResizeInProgress", Some(reasons::RESIZE_ERROR)) => (
             format!("The pod cannot be given its new resources: {message}"),
             "correct the problem in the message, or take the change of resources back; hostlet retries automatically",
         ),

@@ -8,9 +8,7 @@ use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use serde_json::{Value, json};
 
 use super::{Disposition, ExplainInput, Explanation, HungCall, NodeProblem, PullSoFar, Verdict, explain};
-use crate::pod::testing;
-use crate::probe::FailingProbe;
-use crate::source::{ManifestOrigin, ManifestProblem};
+use crate::pod::{FailingProbe, ManifestOrigin, ManifestProblem, testing};
 use crate::status::{Activity, Doing};
 pub(super) use crate::types::testing::at;
 

@@ -11,8 +11,7 @@ use super::{
     Disposition, HungCall, NodeProblem, PodName, PullSoFar, Verdict, matches_pod_name, nearest_names,
     not_read_yet, unknown,
 };
-use crate::pod::{ProbeKind, testing};
-use crate::probe::FailingProbe;
+use crate::pod::{FailingProbe, ProbeKind, testing};
 use crate::status::{Activity, ImageOwner, ImagePull};
 use crate::types::CONFIG_SOURCE_ANNOTATION;
 

@@ -5,8 +5,7 @@ use serde_json::{Value, json};
 
 use super::testing::{Facts, at};
 use super::{Explanation, PullSoFar, Verdict};
-use crate::pod::ProbeKind;
-use crate::probe::FailingProbe;
+use crate::pod::{FailingProbe, ProbeKind};
 use crate::status::{Activity, ImageOwner, ImagePull};
 
 fn running() -> Value {

@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use crate::types::{ImageReferenceError, go_quoted};
-
-/// The reason of most failed pulls.
-pub const ERR_IMAGE_PULL: &str = "ErrImagePull";
+use crate::types::{ImageReferenceError, go_quoted, reasons};
 
 /// Why an image is not available. `Display` is the container's waiting message, [`ImageError::reason`] its reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -81,21 +78,21 @@ impl ImageError {
     /// The waiting reason. Clients match on it.
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::InvalidName { .. } => "InvalidImageName",
-            Self::Inspect { .. } => "ImageInspectError",
-            Self::NeverPull { .. } => "ErrImageNeverPull",
-            Self::Credentials { .. } | Self::Pull { .. } => ERR_IMAGE_PULL,
-            Self::RegistryUnavailable { .. } => "RegistryUnavailable",
-            Self::SignatureValidation { .. } => "SignatureValidationFailed",
-            Self::BackOff { .. } => "ImagePullBackOff",
+            Self::InvalidName { .. } => reasons::INVALID_IMAGE_NAME,
+            Self::Inspect { .. } => reasons::IMAGE_INSPECT_ERROR,
+            Self::NeverPull { .. } => reasons::ERR_IMAGE_NEVER_PULL,
+            Self::Credentials { .. } | Self::Pull { .. } => reasons::ERR_IMAGE_PULL,
+            Self::RegistryUnavailable { .. } => reasons::REGISTRY_UNAVAILABLE,
+            Self::SignatureValidation { .. } => reasons::SIGNATURE_VALIDATION_FAILED,
+            Self::BackOff { .. } => reasons::IMAGE_PULL_BACK_OFF,
         }
     }
 
     /// Classifies a failed pull. The runtime marks a known cause with a prefix (CRI API, package `errors`).
     pub(super) fn of_pull(image: &str, message: String) -> Self {
-        if let Some(detail) = message.strip_prefix("RegistryUnavailable") {
+        if let Some(detail) = message.strip_prefix(reasons::REGISTRY_UNAVAILABLE) {
             Self::RegistryUnavailable { image: image.to_owned(), detail: detail.to_owned() }
-        } else if let Some(detail) = message.strip_prefix("SignatureValidationFailed") {
+        } else if let Some(detail) = message.strip_prefix(reasons::SIGNATURE_VALIDATION_FAILED) {
             Self::SignatureValidation { image: image.to_owned(), detail: detail.to_owned() }
         } else {
             Self::Pull { message }

@@ -20,7 +20,7 @@ use crate::sys::file_work;
 use crate::telemetry::Metrics;
 use crate::types::settings::ImageVerification;
 use crate::types::{
-    ImageReference, PodEvent, PodRef, PodUid, WallClock, go_duration, go_quoted, with_default_tag,
+    ImageReference, PodEvent, PodRef, PodUid, WallClock, go_duration, go_quoted, reasons, with_default_tag,
 };
 
 /// A container's request for an image.
@@ -155,7 +155,7 @@ impl Images {
         let requested = request.image;
         let image = with_default_tag(requested).map_err(|problem| {
             let error = ImageError::InvalidName { image: requested.to_owned(), problem };
-            reported(error, "InspectFailed", report)
+            reported(error, reasons::INSPECT_FAILED, report)
         })?;
 
         let present = match request.policy {
@@ -164,7 +164,7 @@ impl Images {
                 let present = self.inner.service.image_status(&image, &request.sandbox.annotations).await;
                 let present = present.map_err(|e| {
                     let error = ImageError::Inspect { image: requested.to_owned(), message: e.to_string() };
-                    reported(error, "InspectFailed", report)
+                    reported(error, reasons::INSPECT_FAILED, report)
                 })?;
                 found_out.is_present = Some(present.is_some());
                 present
@@ -189,7 +189,7 @@ impl Images {
                     if self.inner.records.is_enabled() { " and can be accessed by the pod" } else { "" };
                 let message =
                     format!("Container image {} already present on machine{access}", go_quoted(requested));
-                report(PodEvent::normal("Pulled", message));
+                report(PodEvent::normal(reasons::PULLED, message));
                 return Ok(EnsuredImage { image: present.clone(), pulled: None });
             }
         }
@@ -198,7 +198,7 @@ impl Images {
             PullPolicy::Never => {
                 found_out.needs_pull = found_out.is_present.filter(|is_present| *is_present);
                 let error = ImageError::NeverPull { image: requested.to_owned() };
-                Err(reported(error, "ErrImageNeverPull", report))
+                Err(reported(error, reasons::ERR_IMAGE_NEVER_PULL, report))
             }
             PullPolicy::Always | PullPolicy::IfNotPresent => {
                 found_out.needs_pull = Some(true);
@@ -229,7 +229,10 @@ impl Images {
         let (pod, requested) = (request.pod, request.image);
         let requested_at = Instant::now();
         if let Some(error) = self.inner.backoffs.lock().in_force(&pod.uid, requested, requested_at) {
-            report(PodEvent::normal("BackOff", format!("Back-off pulling image {}", go_quoted(requested))));
+            report(PodEvent::normal(
+                reasons::BACK_OFF,
+                format!("Back-off pulling image {}", go_quoted(requested)),
+            ));
             return Err(error);
         }
 
@@ -246,7 +249,7 @@ impl Images {
             PullPolicy::IfNotPresent | PullPolicy::Never => present,
         };
         let intent = self.inner.records.begin(requested, present.as_ref()).await;
-        report(PodEvent::normal("Pulling", format!("Pulling image {}", go_quoted(requested))));
+        report(PodEvent::normal(reasons::PULLING, format!("Pulling image {}", go_quoted(requested))));
         let tried = logins.iter().map(|found| found.login.clone()).collect();
         match self.inner.puller.pull(image, tried, request.sandbox).await {
             Ok(pulled) => {
@@ -255,13 +258,13 @@ impl Images {
                 // A late joiner has waited for only part of the pull.
                 let took = PulledIn { pull: pulled.took.min(total), total };
                 self.inner.metrics.pulled(pulled.image.size, total);
-                report(PodEvent::normal("Pulled", pulled_message(requested, took, pulled.image.size)));
+                report(PodEvent::normal(reasons::PULLED, pulled_message(requested, took, pulled.image.size)));
                 Ok(EnsuredImage { image: pulled.image, pulled: Some(took) })
             }
             // The image is there, so its intent stays.
             Err(PullError::Inspect(message)) => {
                 let error = ImageError::Inspect { image: requested.to_owned(), message };
-                Err(reported(error, "InspectFailed", report))
+                Err(reported(error, reasons::INSPECT_FAILED, report))
             }
             Err(e @ (PullError::Throttled | PullError::Runtime(_))) => {
                 intent.failed();
@@ -299,7 +302,7 @@ impl Images {
 }
 
 fn failed_to_pull(requested: &str, message: &str) -> PodEvent {
-    PodEvent::warning("Failed", format!("Failed to pull image {}: {message}", go_quoted(requested)))
+    PodEvent::warning(reasons::FAILED, format!("Failed to pull image {}: {message}", go_quoted(requested)))
 }
 
 /// An error whose event has the same message as the pod's status.

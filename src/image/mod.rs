@@ -14,7 +14,7 @@ mod puller;
 mod throttle;
 
 pub use access::RecordUpkeep;
-pub use error::{ERR_IMAGE_PULL, ImageError};
+pub use error::ImageError;
 pub use images::{EnsuredImage, ImageRequest, Images, PulledIn};
 pub use policy::PullPolicy;
 pub use progress::{Arrivals, ContainerdArrivals};

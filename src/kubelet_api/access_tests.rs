@@ -33,7 +33,7 @@ use super::{
 use crate::config::EffectiveConfig;
 use crate::cri::fake::FakeRuntime;
 use crate::pleg::Pleg;
-use crate::source::api::ApiState;
+use crate::pod::ApiState;
 use crate::status::StatusCache;
 use crate::telemetry::{Heartbeats, Metrics};
 use crate::tls::fake::FakeAuthority;

@@ -18,8 +18,7 @@ use tokio::sync::watch;
 use super::answers::{Slashes, json, only_get, text};
 use crate::cri::ContainerState;
 use crate::pleg::Cache;
-use crate::pod::RejectedPod;
-use crate::source::api::ApiState;
+use crate::pod::{ApiState, RejectedPod, has_ended};
 use crate::status::{LifecycleSummary, PodStatusEntry, StatusCache};
 use crate::types::PodRef;
 
@@ -154,11 +153,10 @@ fn allocated(lists: &PodLists, namespace: &str, name: &str, uid: Option<&str>) -
     }
 }
 
-/// Whether a pod still has its resources: it is not completed, or terminates at this moment.
+/// Whether a pod still has its resources: it has not ended, or terminates at this moment.
 fn is_active(entry: &PodStatusEntry) -> bool {
-    let is_completed = matches!(entry.status.phase.as_deref(), Some("Succeeded" | "Failed"));
     match entry.lifecycle {
-        LifecycleSummary::Active => !is_completed,
+        LifecycleSummary::Active => !has_ended(&entry.status),
         LifecycleSummary::Terminating => true,
         LifecycleSummary::Terminated => false,
     }

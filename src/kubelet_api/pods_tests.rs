@@ -4,8 +4,7 @@ use serde_json::json;
 
 use super::super::testing::{Bench, ask, object, web};
 use super::*;
-use crate::pod::AdmittedPod;
-use crate::source::api::ApiPod;
+use crate::pod::{AdmittedPod, ApiPod};
 
 fn lists(bench: &Bench, api: ApiState) -> PodLists {
     PodLists {

@@ -1,23 +1,20 @@
-//! Pods that need objects of the API server, on an in-memory node: they start as soon as the objects are available.
+//! Pods that need objects of the cluster, on an in-memory node: they start as soon as the objects are available.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{PodSpec, Service};
-use k8s_openapi::api::node::v1::RuntimeClass;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use tokio::time::sleep;
-use tokio_util::sync::CancellationToken;
 
 use super::testing::{Node, pod};
-use crate::api::fake::{ApiFault, ApiRule, FakeApi};
 use crate::cri::Operation;
-use crate::objects::services::ServiceEnv;
-use crate::objects::{Object, ObjectError, ObjectKind, ObjectState, RuntimeClasses};
+use crate::objects::services::{KnownService, KnownServices, ServiceEnv};
+use crate::objects::{KnownClasses, Object, ObjectError, ObjectKind, ObjectState, RuntimeClasses};
 use crate::pod::AdmittedPod;
 use crate::status::{Activity, READY_TO_START};
-use crate::store::Store;
-use crate::types::{CONFIG_SOURCE_ANNOTATION, WallClock};
+use crate::types::CONFIG_SOURCE_ANNOTATION;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -145,18 +142,12 @@ async fn a_hanging_api_server_delays_only_a_start() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_of_the_cluster_starts_once_services_are_known_and_a_static_pod_before() {
-    let api = FakeApi::new(WallClock::system());
     let kubernetes = json!({"spec": {"clusterIP": "10.96.0.1", "ports": [{"name": "https", "port": 443}]}});
-    let mut kubernetes: Service = serde_json::from_value(kubernetes).unwrap();
-    kubernetes.metadata.name = Some("kubernetes".to_owned());
-    api.put("/api/v1/namespaces/default/services/kubernetes", &kubernetes);
-    api.fail(ApiRule::always("GET", "/services", ApiFault::Reset));
+    let kubernetes: Service = serde_json::from_value(kubernetes).unwrap();
+    let (services, known_services) = watch::channel(KnownServices::default());
     let mut node = Node::new();
     node.stop().await;
-    let (task, service_env) = ServiceEnv::new(api.client(), Store::default());
-    let mut tasks = tokio::task::JoinSet::new();
-    tasks.spawn(task.run(CancellationToken::new()));
-    node.service_env = service_env;
+    node.service_env = ServiceEnv::new(known_services);
     node.boot();
     let of_cluster = pod_that(json!({}));
     let of_cluster = of_cluster.edited(|pod| {
@@ -170,8 +161,10 @@ async fn a_pod_of_the_cluster_starts_once_services_are_known_and_a_static_pod_be
     assert!(node.running("u1").is_empty());
     // Waits for a newer relist: with paused time only the next second's counts.
     sleep(2 * SECOND).await;
-    api.heal();
-    node.until("services are known", MINUTE, |n| n.service_env.is_listed()).await;
+    services.send_modify(|services| {
+        services.set("default", "kubernetes", KnownService::new(kubernetes));
+        services.set_listed();
+    });
     node.until("it runs", AT_ONCE, |n| n.running("u1").len() == 1).await;
     let container = node.containers().into_iter().find(|c| c.uid == "u1").unwrap();
     let envs = node.runtime.container_config(&container.id.as_str().into()).unwrap().envs;
@@ -277,13 +270,11 @@ async fn a_private_image_is_only_for_pods_with_its_credentials_also_after_a_rest
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_whose_runtime_class_is_missing_starts_with_its_handler_once_it_exists() {
-    let api = FakeApi::new(WallClock::system());
+    let listed = KnownClasses { is_listed: true, ..KnownClasses::default() };
+    let (classes, known_classes) = watch::channel(listed);
     let mut node = Node::new();
     node.stop().await;
-    let (task, classes) = RuntimeClasses::new(api.client(), Store::default());
-    let mut tasks = tokio::task::JoinSet::new();
-    tasks.spawn(task.run(CancellationToken::new()));
-    node.runtime_classes = classes;
+    node.runtime_classes = RuntimeClasses::new(known_classes);
     node.boot();
     node.want([pod_that(json!({"runtimeClassName": "sandboxed"}))]);
     let missing = "Failed to create pod sandbox: runtimeclass.node.k8s.io \"sandboxed\" not found";
@@ -296,9 +287,7 @@ async fn a_pod_whose_runtime_class_is_missing_starts_with_its_handler_once_it_ex
     assert!(!node.has("u1"));
     // Waits for a newer relist: with paused time only the next second's counts.
     sleep(2 * SECOND).await;
-    let class = json!({"metadata": {"name": "sandboxed"}, "handler": "kata"});
-    let class: RuntimeClass = serde_json::from_value(class).unwrap();
-    api.put("/apis/node.k8s.io/v1/runtimeclasses/sandboxed", &class);
+    classes.send_modify(|classes| drop(classes.handlers.insert("sandboxed".into(), "kata".into())));
     node.until("it runs", AT_ONCE, |n| n.running("u1").len() == 1).await;
     let handlers: Vec<String> =
         node.runtime.wire_sandboxes().into_iter().map(|sandbox| sandbox.runtime_handler).collect();

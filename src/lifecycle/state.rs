@@ -10,8 +10,8 @@ use tokio::sync::oneshot;
 
 use crate::gate::Urgency;
 use crate::pod::{AdmittedPod, PodPhase, RestartPolicy, StatusOverride};
-use crate::types::PodRef;
-use crate::worker::{Content, DEADLINE_EXCEEDED, Outcome, PAST_DEADLINE, Work};
+use crate::types::{PodRef, reasons};
+use crate::worker::{Content, Outcome, PAST_DEADLINE, Work};
 
 /// Shortest grace period: a pod deleted with 0 must still be stopped (as upstream).
 const MIN_GRACE_SECONDS: i64 = 1;
@@ -421,7 +421,7 @@ impl PodLifecycle {
 fn deadline_exceeded() -> StatusOverride {
     StatusOverride {
         phase: PodPhase::Failed,
-        reason: DEADLINE_EXCEEDED.to_owned(),
+        reason: reasons::DEADLINE_EXCEEDED.to_owned(),
         message: PAST_DEADLINE.to_owned(),
         disruption: None,
     }

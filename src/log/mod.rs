@@ -17,7 +17,7 @@ pub use cleanup::LogCleanUp;
 pub use error::{LogError, at};
 pub use layout::LogLayout;
 pub use line::{LogLine, LogLineError, LogStream};
-pub use names::container_log_path;
+pub use names::{container_log_path, pod_dir_name};
 pub use read::{LogOptions, LogStreaming, LogWatches, Until};
 pub use rotated::{RotatedForm, RotatedLog, RotationStamp};
 pub use tail::tail_start;

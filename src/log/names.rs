@@ -15,8 +15,8 @@ pub fn container_log_path(container: &str, attempt: u32) -> String {
     format!("{container}/{}", log_name(attempt))
 }
 
-/// `<namespace>_<name>_<uid>`.
-pub(super) fn pod_dir_name(pod: &PodRef) -> String {
+/// The name of a pod's log directory: `<namespace>_<name>_<uid>`.
+pub fn pod_dir_name(pod: &PodRef) -> String {
     format!("{}_{}_{}", pod.namespace, pod.name, pod.uid)
 }
 

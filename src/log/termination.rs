@@ -8,6 +8,7 @@ use super::line::LogLine;
 use super::tail::tail_start;
 use crate::cri::ContainerStatus;
 use crate::sys::{Links, open_regular};
+use crate::types::reasons;
 
 /// Maximum bytes read from a termination log, from its end.
 const MAX_MESSAGE: u64 = 4096;
@@ -19,8 +20,6 @@ const MAX_LOG_LINES: usize = 80;
 const LOG_WINDOW: u64 = 2 << 20;
 /// The policy that uses the end of the log if a failed container left no message.
 const FALLBACK_TO_LOGS: &str = "FallbackToLogsOnError";
-/// The runtime's reason for a container that never ran and has no log.
-const CANNOT_RUN: &str = "ContainerCannotRun";
 
 /// The termination message of an exited container: the end of its termination log or, by its policy, of its log. Empty if there
 /// is none. As upstream, a read error becomes the message. The runtime's own message is not included.
@@ -35,8 +34,9 @@ pub fn termination_message(status: &ContainerStatus) -> String {
             Err(e) => return format!("Error on reading termination log {path}: {e}"),
         }
     }
-    let falls_back =
-        status.termination_policy == FALLBACK_TO_LOGS && status.exit_code != 0 && status.reason != CANNOT_RUN;
+    let falls_back = status.termination_policy == FALLBACK_TO_LOGS
+        && status.exit_code != 0
+        && status.reason != reasons::CONTAINER_CANNOT_RUN;
     if !falls_back {
         return String::new();
     }
@@ -196,7 +196,7 @@ mod tests {
         bench.status.exit_code = 0;
         assert_eq!(termination_message(&bench.status), "");
         bench.status.exit_code = 128;
-        bench.status.reason = CANNOT_RUN.to_owned();
+        bench.status.reason = "ContainerCannotRun".to_owned();
         assert_eq!(termination_message(&bench.status), "");
         bench.status.reason = "Error".to_owned();
         bench.status.termination_policy = "File".to_owned();

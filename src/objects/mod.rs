@@ -1,24 +1,18 @@
-//! ConfigMaps, Secrets, claims of volumes, service account tokens, Services and RuntimeClasses of the cluster: the trait
-//! [`ObjectSource`], its implementations for an API server and for standalone hosts, and a fake. Knows no pods. Its only writes
-//! to the API server are token requests.
+//! ConfigMaps, Secrets, claims of volumes, service account tokens, Services and RuntimeClasses as pods use them: the trait
+//! [`ObjectSource`], the source of standalone hosts, handles to what is known, and a fake. Knows no pods and no API server.
 
-mod api;
-mod api_claims;
 mod claims;
 #[cfg(any(test, feature = "fakes"))]
 mod fake;
-mod kept;
 mod runtime_classes;
 pub mod services;
 mod source;
 mod standalone;
 mod watched;
 
-pub use api::{ApiObjects, ObjectsTask};
-pub use claims::{ClaimError, ClaimRef, ClaimState, GROUP, MOUNT_OPTIONS};
+pub use claims::{ClaimError, ClaimRef, ClaimState, GROUP, MOUNT_OPTIONS, reduced_volume};
 #[cfg(any(test, feature = "fakes"))]
 pub use fake::FakeObjects;
-pub use kept::{Kept, KeptTask};
 pub use runtime_classes::{KnownClasses, RuntimeClassError, RuntimeClasses};
 pub use source::{
     Object, ObjectError, ObjectKind, ObjectRef, ObjectSource, ObjectState, ServiceAccountInfo, Token,

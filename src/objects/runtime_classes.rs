@@ -1,18 +1,12 @@
-//! The cluster's RuntimeClasses: which handler of the runtime each stands for (Kubernetes docs, "Runtime Class"). Follows all of
-//! them, as upstream; stores only names and handlers.
+//! The cluster's RuntimeClasses: which handler of the runtime each stands for (Kubernetes docs, "Runtime Class"). Only names and
+//! handlers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use k8s_openapi::api::node::v1::RuntimeClass;
-use kube::Client;
-use kube::runtime::watcher::Event;
-use serde::Serialize;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-use super::kept::{Kept, KeptTask};
-use crate::store::{Store, Table};
 use crate::types::watching;
 
 /// How long after start-up a pod waits for the first list before its class counts as missing.
@@ -29,53 +23,13 @@ pub enum RuntimeClassError {
     Unread(String),
 }
 
-/// Handlers by the name of their class.
-type Handlers = BTreeMap<Box<str>, Box<str>>;
-
 /// The known classes.
 #[derive(Debug, Default)]
 pub struct KnownClasses {
-    handlers: Handlers,
-    listing: Handlers,
-    /// Whether the API server has listed them.
-    is_listed: bool,
-}
-
-impl Kept for KnownClasses {
-    type Object = RuntimeClass;
-    const TABLE: Table = Table::RuntimeClasses;
-    const PLURAL: &'static str = "runtime classes";
-
-    fn apply(&mut self, event: Event<RuntimeClass>) {
-        match event {
-            Event::Init => self.listing.clear(),
-            Event::InitApply(class) => put(&mut self.listing, class),
-            Event::InitDone => {
-                self.handlers = std::mem::take(&mut self.listing);
-                self.is_listed = true;
-            }
-            Event::Apply(class) => put(&mut self.handlers, class),
-            Event::Delete(class) => {
-                self.handlers.remove(class.metadata.name.as_deref().unwrap_or_default());
-            }
-        }
-    }
-
-    fn key(class: &RuntimeClass) -> String {
-        class.metadata.name.clone().unwrap_or_default()
-    }
-
-    fn row(&self, key: &str) -> Option<impl Serialize> {
-        self.handlers.get(key)
-    }
-
-    fn rows(&self) -> impl Iterator<Item = (String, impl Serialize)> {
-        self.handlers.iter().map(|(name, handler)| (name.to_string(), handler))
-    }
-}
-
-fn put(handlers: &mut Handlers, class: RuntimeClass) {
-    handlers.insert(class.metadata.name.unwrap_or_default().into(), class.handler.into());
+    /// Handlers by the name of their class.
+    pub handlers: BTreeMap<Box<str>, Box<str>>,
+    /// Whether they were listed, so that a class that is not here does not exist.
+    pub is_listed: bool,
 }
 
 /// The known classes. Clones share them.
@@ -87,13 +41,9 @@ pub struct RuntimeClasses {
 }
 
 impl RuntimeClasses {
-    /// The classes of an API server, and the task that watches them. Until the first list they are the stored ones.
-    pub fn new(client: Client, store: Store) -> (KeptTask<KnownClasses>, Self) {
-        let rows = store.all::<String>(Table::RuntimeClasses);
-        let handlers = rows.into_iter().map(|(name, handler)| (name.into(), handler.into())).collect();
-        let (known, receiver) = watch::channel(KnownClasses { handlers, ..KnownClasses::default() });
-        let task = KeptTask::new(client, known, store);
-        (task, Self { known: receiver, deadline: Instant::now() + FIRST_LIST_TIMEOUT })
+    /// The classes as they become known. Until the first list they are those that an earlier daemon knew.
+    pub fn new(known: watch::Receiver<KnownClasses>) -> Self {
+        Self { known, deadline: Instant::now() + FIRST_LIST_TIMEOUT }
     }
 
     /// The classes of a standalone host: none.
@@ -129,5 +79,12 @@ impl RuntimeClasses {
 }
 
 #[cfg(test)]
-#[path = "runtime_classes_tests.rs"]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_standalone_host_has_no_classes() {
+        let error = RuntimeClasses::none().handler("kata").await.unwrap_err();
+        assert_eq!(error, RuntimeClassError::NotFound("kata".to_owned()));
+    }
+}

@@ -11,12 +11,11 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::api::publish;
-use super::claims::reduced;
 use super::{
     ClaimError, ClaimRef, ClaimState, Object, ObjectError, ObjectRef, ObjectSource, ObjectState,
-    ServiceAccountInfo, Token, TokenRequest,
+    ServiceAccountInfo, Token, TokenRequest, reduced_volume,
 };
+use crate::types::watching::publish;
 
 /// An object that a file defines. `Display` identifies it.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,7 +31,7 @@ pub enum FileObject {
 impl FileObject {
     /// A PersistentVolume.
     pub fn volume(volume: PersistentVolume) -> Self {
-        Self::Volume(Arc::new(reduced(volume)))
+        Self::Volume(Arc::new(reduced_volume(volume)))
     }
 }
 

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::cgroup::{CgroupError, Cgroups};
 use crate::cri_config::{PodDirError, pod_dirs};
 use crate::log::{LogError, LogLayout};
+use crate::sys::PodDirs;
 use crate::types::PodUid;
 
 /// How many pods a sentence names.
@@ -54,9 +55,9 @@ pub fn remains_of_others(
 ) -> Result<BTreeMap<PodUid, Remains>, RemainsError> {
     let mut found: BTreeMap<PodUid, Remains> = BTreeMap::new();
     for uid in pod_dirs(root)?.into_iter().filter(|uid| !is_own(uid)) {
-        let path = root.join("pods").join(uid.as_str());
-        if has_entries(&path)? {
-            found.entry(uid).or_default().directories.push(path);
+        let Some(dirs) = PodDirs::new(root, &uid) else { continue };
+        if has_entries(dirs.path())? {
+            found.entry(uid).or_default().directories.push(dirs.path().to_owned());
         }
     }
     for (uid, path) in logs.pods()?.into_iter().filter(|(uid, _)| !is_own(uid)) {

@@ -290,8 +290,8 @@ impl Registrations {
         vec![Effect::Tell(attempt, status)]
     }
 
-    /// Takes whether a plugin could be told the outcome. Only then is it registered: one that does not know would not wait for
-    /// calls. `chance` is from 0 to 1.
+    /// Records whether the outcome was delivered to the plugin. Only then is the plugin registered: without it, the plugin does not
+    /// expect calls. `chance` is from 0 to 1.
     pub(super) fn told(
         &mut self,
         attempt: Attempt,

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{Container, EphemeralContainer, ImageVolumeSourc
 
 use super::resources::qos_class;
 use super::{
-    ContainerKind, ContainerRef, PodContainer, PodPhase, Rank, ResizeState, RestartPolicy, is_static,
+    ContainerKind, ContainerRef, PodContainer, Rank, ResizeState, RestartPolicy, has_ended, is_static,
     pod_ref, seen_at,
 };
 use crate::types::{PodRef, QosClass};
@@ -79,8 +79,7 @@ impl AdmittedPod {
 
     /// Whether the status from its source has a terminal phase.
     pub fn has_ended(&self) -> bool {
-        let phase = self.object.status.as_ref().and_then(|status| PodPhase::parse(status.phase.as_deref()?));
-        phase.is_some_and(PodPhase::is_terminal)
+        self.object.status.as_ref().is_some_and(has_ended)
     }
 
     /// The pod's spec.

@@ -1,4 +1,4 @@
-//! The volumes of pods that are mounts of what outlives them, as far as they are set up. Plain values.
+//! The mounted volumes of pods whose data outlives the pod: local volumes and NFS. Plain values.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,9 +10,9 @@ use crate::types::PodRef;
 pub struct ExternalVolume {
     /// Where it is mounted.
     pub dir: PathBuf,
-    /// The path or the server. All volumes on one server block together.
+    /// The path on this host, or the server, that the volume depends on: all volumes of one unit block together.
     pub unit: PathBuf,
 }
 
-/// Those of each pod, by the name of the volume.
+/// Each pod's external volumes that are set up, by the name of the volume.
 pub type ExternalVolumes = BTreeMap<PodRef, BTreeMap<String, ExternalVolume>>;

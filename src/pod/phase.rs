@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use k8s_openapi::api::core::v1::PodStatus;
+
 /// The phase of a pod's lifecycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodPhase {
@@ -26,8 +28,9 @@ impl PodPhase {
         }
     }
 
-    /// Parses a value of `status.phase`.
-    pub fn parse(name: &str) -> Option<Self> {
+    /// The phase of a pod with this status; `None` if the status has none that is known.
+    pub fn of(status: &PodStatus) -> Option<Self> {
+        let name = status.phase.as_deref()?;
         [Self::Pending, Self::Running, Self::Succeeded, Self::Failed]
             .into_iter()
             .find(|phase| phase.as_str() == name)
@@ -40,6 +43,11 @@ impl PodPhase {
             Self::Pending | Self::Running => false,
         }
     }
+}
+
+/// Whether a pod with this status has ended: it is in a terminal phase.
+pub fn has_ended(status: &PodStatus) -> bool {
+    PodPhase::of(status).is_some_and(PodPhase::is_terminal)
 }
 
 impl fmt::Display for PodPhase {

@@ -7,7 +7,6 @@ mod attempt;
 mod exec;
 mod grpc;
 mod http_get;
-mod last;
 mod metrics;
 mod port;
 mod schedule;
@@ -18,7 +17,6 @@ mod task;
 mod tcp;
 
 pub use http_get::http_get_request;
-pub use last::{FailingProbe, FailingProbes};
 pub use metrics::ProbeMetrics;
 pub use port::PortError;
 pub use task::{ProbeSources, Prober};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ContainerStatus;
 
-use crate::pod::{AdmittedPod, ContainerKind, ContainerRef, PodPhase, ProbeKind};
+use crate::pod::{AdmittedPod, ContainerKind, ContainerRef, ProbeKind, has_ended};
 use crate::status::{LifecycleSummary, PodStatusEntry};
 use crate::types::ContainerId;
 
@@ -47,8 +47,7 @@ impl SeenPod {
     /// What a status shows of a pod with probes.
     pub(super) fn new(entry: &PodStatusEntry) -> Self {
         let status = &*entry.status;
-        let phase = status.phase.as_deref().and_then(PodPhase::parse);
-        let is_over = phase.is_some_and(PodPhase::is_terminal);
+        let is_over = has_ended(status);
         let is_ending = entry.pod.is_deleted()
             || entry.terminating_since.is_some()
             || entry.lifecycle != LifecycleSummary::Active;

@@ -15,14 +15,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::answer::{Answer, Attempt};
 use super::attempt::ProbeRunner;
-use super::last::{FailingProbe, FailingProbes};
 use super::metrics::ProbeMetrics;
 use super::schedule::{Finish, Now, Run, Schedule};
 use super::state::Verdict;
 use super::stored;
 use super::target::{SeenPod, has_probes};
 use crate::cri::RuntimeService;
-use crate::pod::{AdmittedPod, PodEvents, PodProbes, ProbeKind, ProbeResults};
+use crate::pod::{AdmittedPod, FailingProbe, FailingProbes, PodEvents, PodProbes, ProbeKind, ProbeResults};
 use crate::status::timeline::TimelineStep;
 use crate::status::{PodStatusEntry, StatusCache, StatusHandle};
 use crate::store::Store;

@@ -16,7 +16,7 @@ use crate::ownership::{
 };
 use crate::shutdown::shutdown_files;
 use crate::store::Store;
-use crate::sys::{DaemonUnit, HostDirs, checkpoints_dir, common_dirs};
+use crate::sys::{DaemonUnit, HostDirs, checkpoints_dir, common_dirs, pods_dir};
 use crate::types::{PodRef, PodUid, error_chain};
 
 /// Where other kubelets are looked for.
@@ -106,10 +106,7 @@ fn common_files(root: &Path, etc: &Path, own_files: &[PathBuf]) -> Vec<PathBuf> 
     let checkpoints = Some(checkpoints_dir(root)).filter(|path| all.contains(path));
     let common: Vec<PathBuf> = checkpoints.into_iter().chain(shutdown_files(root, etc)).collect();
     let is_ours = |path: &PathBuf| {
-        common.contains(path)
-            || *path == root.join("pods")
-            || own_files.contains(path)
-            || is_unused(root, path)
+        common.contains(path) || *path == pods_dir(root) || own_files.contains(path) || is_unused(root, path)
     };
     if all.iter().all(is_ours) { common } else { Vec::new() }
 }

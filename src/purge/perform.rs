@@ -14,7 +14,7 @@ use crate::cri::{ContainerState, CriError, RuntimeService};
 use crate::cri_config::remove_pod_dir;
 use crate::housekeeping::{Family, IptablesError, remove_iptables_chains};
 use crate::log::LogLayout;
-use crate::sys::{Mounts, SysError, file_work, remove_tree, unshare_dir};
+use crate::sys::{Mounts, SysError, file_work, pods_dir, remove_tree, unshare_dir};
 use crate::types::{ContainerId, PodRef, PodUid, error_chain};
 use crate::volume::{self, VolumeThreads};
 
@@ -171,7 +171,7 @@ impl Purger {
     fn remove_own(&self, files: &[PathBuf]) -> Vec<PurgeError> {
         let mut failed: Vec<_> =
             files.iter().filter_map(|file| remove_tree(file).err()).map(PurgeError::File).collect();
-        let _ = fs::remove_dir(self.root_dir.join("pods"));
+        let _ = fs::remove_dir(pods_dir(&self.root_dir));
         let left = remains(&self.root_dir);
         // hostlet created them if nothing else is in them.
         if left.iter().all(|path| is_unused(&self.root_dir, path)) {

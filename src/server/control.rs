@@ -40,14 +40,11 @@ use crate::image::{Arrivals, Images};
 use crate::node::NodeDescriber;
 use crate::pleg::PlegHandle;
 use crate::plugin::PluginList;
-use crate::pod::{DesiredPods, RejectedPod};
-use crate::probe::FailingProbes;
-use crate::publish::recent::RecentEvents;
+use crate::pod::{ApiState, DesiredPods, FailingProbes, RejectedPod};
 use crate::shutdown::ShutdownView;
 use crate::source::SourceState;
-use crate::source::api::ApiState;
 use crate::stats::UsageStats;
-use crate::status::StatusCache;
+use crate::status::{RecentEvents, StatusCache};
 use crate::telemetry::{Metrics, PROMETHEUS_TEXT};
 use crate::worker::RestartRequests;
 

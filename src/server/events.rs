@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::control::ControlServer;
 use crate::explain::{PodName, matches_pod_name};
-use crate::publish::recent::RecentEvent;
+use crate::status::RecentEvent;
 
 /// Least interval between two pieces of a watch, which bounds the output of a busy node.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -20,8 +20,7 @@ use crate::explain::{
 };
 use crate::log::log_end;
 use crate::pod::view::PodView;
-use crate::pod::{pod_ref, pod_uid};
-use crate::source::{ManifestOrigin, ManifestProblem};
+use crate::pod::{ManifestOrigin, ManifestProblem, pod_ref, pod_uid};
 use crate::status::{Doing, PodStatusEntry};
 use crate::sys::file_work;
 use crate::types::{PodRef, PodUid, one_line};

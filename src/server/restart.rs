@@ -11,7 +11,7 @@ use super::error::RequestError;
 use super::find::{find_container, find_pod, not_started};
 use crate::cri::ContainerState;
 use crate::pleg::PodStatus;
-use crate::pod::{ContainerKind, pod_ref, pod_uid};
+use crate::pod::{ContainerKind, has_ended, pod_ref, pod_uid};
 use crate::types::ContainerId;
 
 /// The query of `/v1/restart`.
@@ -62,11 +62,10 @@ fn targets(
 ) -> Result<Vec<(String, ContainerId)>, RequestError> {
     let name = pod_ref(pod).to_string();
     let spec = pod.spec.as_ref();
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     if pod.metadata.deletion_timestamp.is_some() {
         return Err(RequestError::Ended { pod: name, how: "is terminating" });
     }
-    if matches!(phase, Some("Succeeded" | "Failed")) {
+    if pod.status.as_ref().is_some_and(has_ended) {
         return Err(RequestError::Ended {
             pod: name,
             how: "has ended; change or remove its definition to run it again",

@@ -34,13 +34,12 @@ use crate::log::LogWatches;
 use crate::node::{self, NodeDescriber, NodeInputs, RuntimeFacts};
 use crate::pleg::{Pleg, PlegHandle};
 use crate::plugin::PluginList;
-use crate::pod::{AdmittedPod, ContainerKind, ContainerRef, DesiredPods, pod_ref};
-use crate::probe::FailingProbes;
-use crate::publish::recent::RecentEvents;
+use crate::pod::{
+    AdmittedPod, ApiState, ContainerKind, ContainerRef, DesiredPods, FailingProbes, ManifestOrigin, pod_ref,
+};
 use crate::shutdown::ShutdownView;
-use crate::source::api::ApiState;
-use crate::source::{ManifestOrigin, SourceState, StaticPod};
-use crate::status::{ImageOwner, ImagePull, LifecycleSummary, PodStatusEntry, StatusCache};
+use crate::source::{SourceState, StaticPod};
+use crate::status::{ImageOwner, ImagePull, LifecycleSummary, PodStatusEntry, RecentEvents, StatusCache};
 use crate::store::Store;
 use crate::telemetry::Metrics;
 use crate::types::node::{NodeAddresses, Pressures};

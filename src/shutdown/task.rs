@@ -29,10 +29,9 @@ use crate::status::{LifecycleSummary, PodStatusEntry, StatusCache};
 use crate::store::Store;
 use crate::telemetry::Metrics;
 use crate::types::node::{NodeEvent, NodeEvents};
-use crate::types::{PodUid, WallClock};
+use crate::types::{PodUid, WallClock, reasons};
 
-/// Upstream's reason and message of a pod that the shutdown ends.
-const TERMINATED: &str = "Terminated";
+/// Upstream's message of a pod that the shutdown ends.
 const IMMINENT: &str = "Pod was terminated in response to imminent node shutdown.";
 
 /// Upstream's reason for which the node is not ready.
@@ -415,7 +414,7 @@ impl ShutdownTask {
 fn kill(grace_seconds: Option<i64>) -> PodKill {
     let status = StatusOverride {
         phase: PodPhase::Failed,
-        reason: TERMINATED.to_owned(),
+        reason: reasons::TERMINATED.to_owned(),
         message: IMMINENT.to_owned(),
         disruption: Some(IMMINENT.into()),
     };

@@ -319,7 +319,7 @@ async fn pods_end_by_priority_then_the_host_goes_down() {
     let kill = daemon.outputs.demands.borrow().kills[&PodUid::from("web")].clone();
     assert_eq!(
         (kill.status.phase, &*kill.status.reason, &*kill.status.message, kill.evict),
-        (PodPhase::Failed, TERMINATED, IMMINENT, false)
+        (PodPhase::Failed, "Terminated", IMMINENT, false)
     );
     assert_eq!(kill.status.disruption.as_deref(), Some(IMMINENT));
     assert!(daemon.is_under_way(), "nothing starts until the host is down");

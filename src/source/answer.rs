@@ -8,7 +8,8 @@ use jiff::Timestamp;
 use super::decode::{DecodedPods, Mistakes, decode_pods, within};
 use super::identity::{Identity, PodSource};
 use super::manifest::{ManifestError, completed};
-use super::state::{ManifestOrigin, StaticPod};
+use super::state::StaticPod;
+use crate::pod::ManifestOrigin;
 use crate::pod::pod_ref;
 
 /// A URL and the node that reads it.

@@ -14,7 +14,8 @@ use proptest::prelude::*;
 
 use super::files::Files;
 use super::reader::{FileRead, Pass, Reader};
-use super::{FileAccess, ManifestContext, ManifestOrigin, StaticPod, read_manifest};
+use super::{FileAccess, ManifestContext, StaticPod, read_manifest};
+use crate::pod::ManifestOrigin;
 
 const MIB: usize = 1 << 20;
 

@@ -9,8 +9,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::reader::set_problem;
-use super::state::{ManifestOrigin, ManifestProblem, SourceState};
+use super::state::SourceState;
 use crate::pod::pod_ref;
+use crate::pod::{ManifestOrigin, ManifestProblem};
 
 /// Publishes the combined state until cancelled, first when the files were read once.
 pub(super) async fn run(

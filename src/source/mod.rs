@@ -1,8 +1,7 @@
-//! Sources of pods: the manifests of static pods, in files and at a URL, and the API server. On a host without an API server,
-//! files also define the objects that pods refer to.
+//! The source of static pods: manifests, in files and at a URL. On a host without an API server, files also define the objects
+//! that pods refer to.
 
 mod answer;
-pub mod api;
 mod decode;
 mod file_objects;
 mod files;
@@ -26,5 +25,5 @@ mod url;
 pub use answer::{AnswerContext, read_answer};
 pub use decode::{DecodeError, Mistakes};
 pub use manifest::{FileAccess, Manifest, ManifestContext, ManifestError, read_manifest};
-pub use state::{ManifestOrigin, ManifestProblem, SourceState, StaticPod};
+pub use state::{SourceState, StaticPod};
 pub use task::{SourceConfig, UrlSource, run};

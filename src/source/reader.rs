@@ -11,9 +11,10 @@ use k8s_openapi::api::core::v1::Pod;
 use md5::{Digest, Md5};
 
 use super::manifest::{FileAccess, ManifestContext, read_manifest};
-use super::state::{ManifestOrigin, ManifestProblem, SourceState, StaticPod};
+use super::state::{SourceState, StaticPod};
 use crate::objects::FileObject;
 use crate::pod::pod_ref;
+use crate::pod::{ManifestOrigin, ManifestProblem};
 use crate::types::CONFIG_SEEN_ANNOTATION;
 
 /// The result of one pass over the files.

@@ -9,7 +9,8 @@ use proptest::prelude::*;
 
 use super::merge::{fixed, new_problems};
 use super::reader::{FileRead, Pass, Reader};
-use super::{FileAccess, ManifestOrigin, SourceState, StaticPod};
+use super::{FileAccess, SourceState, StaticPod};
+use crate::pod::ManifestOrigin;
 use crate::types::CONFIG_SEEN_ANNOTATION;
 use crate::types::testing::at;
 

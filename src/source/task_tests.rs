@@ -8,7 +8,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{ManifestOrigin, SourceConfig, SourceState, StaticPod, run};
+use super::{SourceConfig, SourceState, StaticPod, run};
+use crate::pod::ManifestOrigin;
 use crate::types::Rescan;
 
 const FOREVER: Duration = Duration::from_secs(3600);

@@ -10,9 +10,9 @@ use jiff::Timestamp;
 
 use super::answer::{AnswerContext, read_answer};
 use super::reader::{as_first_seen, is_same_pod, set_problem};
-use super::state::{ManifestOrigin, ManifestProblem, SourceState, StaticPod};
+use super::state::{SourceState, StaticPod};
 use crate::http::FetchError;
-use crate::pod::pod_uid;
+use crate::pod::{ManifestOrigin, ManifestProblem, pod_uid};
 use crate::types::error_chain;
 
 /// The known state of a URL.

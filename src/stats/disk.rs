@@ -12,7 +12,7 @@ use crate::cri::{ContainerState, ContainerStats, ImageFilesystem, ImageService, 
 use crate::log::LogLayout;
 use crate::pleg::{Cache, PodStatus};
 use crate::sys::{
-    FilesystemUsage, SpaceUsage, SysError, file_work, files_usage, filesystem_usage, tree_usage,
+    FilesystemUsage, PodDirs, SpaceUsage, SysError, file_work, files_usage, filesystem_usage, tree_usage,
 };
 use crate::types::{ContainerId, PodUid, WallClock, error_chain};
 
@@ -29,8 +29,6 @@ pub struct DiskSettings {
     pub logs: LogLayout,
     /// The daemon's directory.
     pub root_dir: PathBuf,
-    /// The hosts file of a pod below that directory.
-    pub hosts_file: fn(&Path, &PodUid) -> PathBuf,
     /// The wall clock.
     pub clock: WallClock,
 }
@@ -152,7 +150,8 @@ fn add_pod(
         usage.containers.insert(container.id.clone(), ContainerDisk { layer, logs });
     }
     let mut own = readable(files_usage(&settings.logs.pod_dir(pod))).unwrap_or_default();
-    let hosts = readable(tree_usage(&(settings.hosts_file)(&settings.root_dir, &pod.uid), u64::MAX));
+    let hosts = PodDirs::new(&settings.root_dir, &pod.uid);
+    let hosts = hosts.and_then(|dirs| readable(tree_usage(&dirs.hosts_file(), u64::MAX)));
     let hosts = hosts.map(|hosts| hosts.space).unwrap_or_default();
     own.bytes = own.bytes.saturating_add(hosts.bytes);
     own.inodes = own.inodes.saturating_add(hosts.inodes);

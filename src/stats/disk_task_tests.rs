@@ -24,7 +24,6 @@ fn stats(fake: &FakeRuntime, directory: &Path) -> (JoinSet<()>, CancellationToke
         observed: Cache::default(),
         logs: LogLayout { pod_logs_dir: directory.to_owned(), containers_dir: directory.to_owned() },
         root_dir: directory.to_owned(),
-        hosts_file: |root, _| root.to_owned(),
         clock: WallClock::system(),
     });
     let (mut tasks, cancel) = (JoinSet::new(), CancellationToken::new());

@@ -1,6 +1,6 @@
-//! What pods and the node use of this node's resources, measured for the rooms that ask: CPU, memory, network and processes from the
-//! kernel's files ([`UsageStats`]); filesystems, writable layers and logs ([`DiskStats`]); and volumes, at a pace of their own
-//! ([`StorageStats`]). Nothing is measured for nobody, except how full the volumes of claims are. Decides nothing because of it.
+//! Measures what pods and the node use of this node's resources: CPU, memory, network and processes from the kernel's files
+//! ([`UsageStats`]); filesystems, writable layers and logs ([`DiskStats`]); and volumes, at their own intervals ([`StorageStats`]). Only
+//! what another room requests is measured; the usage of the volumes of claims is always measured. Makes no decisions.
 
 mod accounting;
 mod claims;

@@ -11,6 +11,7 @@ use crate::pod::{
     AdmittedPod, ContainerKind, PodContainer, PodPhase, demands_restart_of_all, may_restart_all,
     whole_seconds,
 };
+use crate::types::reasons;
 
 /// A sandbox with its network is ready. Its message says what containers that have not started wait for.
 pub const READY_TO_START: &str = "PodReadyToStartContainers";
@@ -147,7 +148,7 @@ fn resize_pending(pod: &AdmittedPod) -> Option<PodCondition> {
 /// Transitions when a resize begins, fails, or is followed by another.
 fn resize_in_progress(input: &StatusInput<'_>, previous: &[PodCondition]) -> Option<PodCondition> {
     let resize = input.actuated?.resize.as_ref()?;
-    let reason = resize.error.as_ref().map(|_| "Error".to_owned());
+    let reason = resize.error.as_ref().map(|_| reasons::RESIZE_ERROR.to_owned());
     let before = previous.iter().find(|before| before.type_ == RESIZE_IN_PROGRESS);
     let same = before
         .filter(|before| before.reason.as_deref().filter(|reason| !reason.is_empty()) == reason.as_deref());
@@ -308,7 +309,7 @@ fn ready(pod: &AdmittedPod, containers_ready: &Verdict, others: &[PodCondition])
     if closed.is_empty() {
         Verdict::TRUE
     } else {
-        Verdict::FALSE.because("ReadinessGatesNotReady").saying(closed.join(", "))
+        Verdict::FALSE.because(reasons::READINESS_GATES_NOT_READY).saying(closed.join(", "))
     }
 }
 

@@ -16,27 +16,22 @@ use crate::cri::{ContainerState, ContainerStatus, LinuxUser};
 use crate::pod::{
     AdmittedPod, ContainerKind, PodContainer, absolute_mount_path, recursive_read_only, whole_seconds,
 };
+use crate::types::reasons;
 
 /// Maximum bytes of a pod's termination messages, shared equally by its containers.
 const MAX_MESSAGE_BYTES: usize = 12 << 10;
 /// Exit code reported for a container with an unknown exit: as if killed.
 const UNKNOWN_EXIT_CODE: i32 = 137;
-const STATUS_UNKNOWN: &str = "ContainerStatusUnknown";
 /// Upstream's message for a container that ran and was removed.
 const USED_TO_RUN: &str =
     "The container could not be located when the pod was deleted.  The container used to be Running";
 
-/// Upstream's reasons for a container that has not started, without and with init containers.
-const CREATING: &str = "ContainerCreating";
-const INITIALIZING: &str = "PodInitializing";
-
 /// Whether this is the reason of a container that has not started, and has not failed to.
 pub fn is_default_reason(reason: &str) -> bool {
-    [CREATING, INITIALIZING].contains(&reason)
+    [reasons::CONTAINER_CREATING, reasons::POD_INITIALIZING].contains(&reason)
 }
 
-/// Upstream's reason for a container that was removed because all containers of its pod start again.
-pub(super) const RESTARTING_ALL: &str = "RestartingAllContainers";
+/// Upstream's message for a container that was removed because all containers of its pod start again.
 const REMOVED_TO_RESTART: &str = "The container is removed because RestartAllContainers in place";
 
 /// Statuses of the init containers, including sidecars, in the order of the spec.
@@ -168,7 +163,8 @@ impl OneContainer<'_> {
             ContainerState::Unknown if was_running => {
                 restart_count = restart_count.saturating_add(1);
                 let lost = unlocated(NOT_LOCATED);
-                let restarting = restarts_all(self.input).then(|| RESTARTING_ALL.to_owned());
+                let restarting =
+                    restarts_all(self.input).then(|| reasons::RESTARTING_ALL_CONTAINERS.to_owned());
                 ended(ContainerStateTerminated { reason: restarting.or(lost.reason), ..lost })
             }
             // A termination that was reported before is kept.
@@ -192,7 +188,9 @@ impl OneContainer<'_> {
     /// The reported termination of a container that the runtime lost.
     fn reported_lost(&self, container_id: &str) -> Option<&ContainerStateTerminated> {
         let old = self.old.filter(|old| old.container_id.as_deref() == Some(container_id))?;
-        let is_lost = |reason: &str| [STATUS_UNKNOWN, RESTARTING_ALL].contains(&reason);
+        let is_lost = |reason: &str| {
+            [reasons::CONTAINER_STATUS_UNKNOWN, reasons::RESTARTING_ALL_CONTAINERS].contains(&reason)
+        };
         terminated(old).filter(|ended| ended.reason.as_deref().is_some_and(is_lost))
     }
 
@@ -212,8 +210,8 @@ impl OneContainer<'_> {
 
     fn terminated(&self, seen: &ContainerStatus, container_id: String) -> ContainerStateTerminated {
         let reason = match seen.reason.as_str() {
-            "" if seen.exit_code == 0 => "Completed",
-            "" => "Error",
+            "" if seen.exit_code == 0 => reasons::COMPLETED,
+            "" => reasons::ERROR,
             reason => reason,
         };
         let written = self.input.termination_messages.get(&seen.id).map(String::as_str).unwrap_or_default();
@@ -245,10 +243,10 @@ impl OneContainer<'_> {
         };
         let has_run = self.old.is_some_and(|old| running(old).is_some() || terminated(old).is_some());
         if has_run && self.input.lifecycle == LifecycleSummary::Active && restarts_all(self.input) {
-            status.state = Some(waiting(Some(RESTARTING_ALL), Some(REMOVED_TO_RESTART)));
+            status.state = Some(waiting(Some(reasons::RESTARTING_ALL_CONTAINERS), Some(REMOVED_TO_RESTART)));
             let removed = ContainerStateTerminated {
                 exit_code: UNKNOWN_EXIT_CODE,
-                reason: Some(RESTARTING_ALL.to_owned()),
+                reason: Some(reasons::RESTARTING_ALL_CONTAINERS.to_owned()),
                 message: Some(REMOVED_TO_RESTART.to_owned()),
                 ..ContainerStateTerminated::default()
             };
@@ -268,7 +266,11 @@ impl OneContainer<'_> {
     }
 
     fn default_state(&self) -> ApiState {
-        let reason = if self.pod.init_containers().is_empty() { CREATING } else { INITIALIZING };
+        let reason = if self.pod.init_containers().is_empty() {
+            reasons::CONTAINER_CREATING
+        } else {
+            reasons::POD_INITIALIZING
+        };
         waiting(Some(reason), None)
     }
 
@@ -284,7 +286,7 @@ impl OneContainer<'_> {
             }
             if newest.is_none() && self.must_have_succeeded(status) {
                 status.state = Some(ended(ContainerStateTerminated {
-                    reason: Some("Completed".to_owned()),
+                    reason: Some(reasons::COMPLETED.to_owned()),
                     message: Some(
                         "Unable to get init container status from container runtime and pod has been initialized, treat it as exited normally"
                             .to_owned(),
@@ -405,7 +407,7 @@ fn ended(terminated: ContainerStateTerminated) -> ApiState {
 pub(super) fn unlocated(message: &str) -> ContainerStateTerminated {
     ContainerStateTerminated {
         exit_code: UNKNOWN_EXIT_CODE,
-        reason: Some(STATUS_UNKNOWN.to_owned()),
+        reason: Some(reasons::CONTAINER_STATUS_UNKNOWN.to_owned()),
         message: Some(message.to_owned()),
         ..ContainerStateTerminated::default()
     }

@@ -218,7 +218,7 @@ fn a_container_that_vanished_while_running_is_not_new() {
     let vanished = regular(&scene);
     assert_eq!(vanished["state"]["waiting"]["reason"], "ContainerCreating");
     let last = &vanished["lastState"]["terminated"];
-    assert_eq!((&last["reason"], &last["exitCode"]), (&json!(STATUS_UNKNOWN), &json!(137)));
+    assert_eq!((&last["reason"], &last["exitCode"]), (&json!("ContainerStatusUnknown"), &json!(137)));
     assert_eq!(
         last["message"],
         "The container could not be located when the pod was deleted.  The container used to be Running"

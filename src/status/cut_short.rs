@@ -12,11 +12,12 @@ use jiff::Timestamp;
 use super::finished::NOT_LOCATED;
 use crate::cri::{ContainerState, ContainerStatus};
 use crate::pleg::PodStatus;
+use crate::types::reasons;
 
 /// Exit code reported for a container with an unknown exit: as if killed (as upstream).
 const UNKNOWN_EXIT_CODE: i32 = 137;
 /// containerd's reason for a container that it could not start.
-const START_ERROR: (&str, i32) = ("StartError", 128);
+const START_ERROR: (&str, i32) = (reasons::START_ERROR, 128);
 
 /// Whether the container must be inspected to determine the outcome of its start.
 pub fn is_unclear(container: &ContainerStatus) -> bool {
@@ -83,7 +84,7 @@ fn lost(container: &ContainerStatus) -> ContainerStatus {
     ContainerStatus {
         state: ContainerState::Exited,
         exit_code: UNKNOWN_EXIT_CODE,
-        reason: "ContainerStatusUnknown".to_owned(),
+        reason: reasons::CONTAINER_STATUS_UNKNOWN.to_owned(),
         message: NOT_LOCATED.to_owned(),
         ..container.clone()
     }

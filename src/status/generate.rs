@@ -84,7 +84,7 @@ fn outcome(
 ) -> (PodPhase, Option<String>, Option<String>) {
     let pod = input.pod;
     let previous = input.previous;
-    let before = previous.and_then(|previous| PodPhase::parse(previous.phase.as_deref()?));
+    let before = previous.and_then(PodPhase::of);
     let kept = |phase| {
         let same = previous.filter(|_| before == Some(phase));
         (phase, same.and_then(|same| same.reason.clone()), same.and_then(|same| same.message.clone()))

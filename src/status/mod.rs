@@ -1,8 +1,7 @@
 //! The status of a pod as the API shows it, computed from what is desired, what was observed and small facts whenever one of
-//! them changes, and its summary in a table. Never decides what happens to the pod.
+//! them changes, and its summary in a table; timelines and recent events. Never decides what happens to the pod.
 
 mod activity;
-mod age;
 mod cache;
 mod conditions;
 mod containers;
@@ -17,6 +16,7 @@ mod newest;
 mod phase;
 mod pod_state;
 mod publish_progress;
+mod recent_events;
 mod restart;
 mod starts;
 mod step_times;
@@ -28,7 +28,6 @@ mod testing;
 pub mod timeline;
 
 pub use activity::{Activity, ContainerKill, Doing, ImageOwner, ImagePull};
-pub use age::human_duration;
 pub use cache::{PodStatusEntry, StatusCache};
 pub use conditions::{
     DISRUPTION_TARGET, READY_TO_START, RESIZE_PENDING, TERMINATION_BY_KUBELET, cause_in, is_owned_condition,
@@ -42,5 +41,6 @@ pub use input::{LifecycleSummary, StatusGates, StatusInput};
 pub use metrics::register_resizes;
 pub use newest::newest;
 pub use publish_progress::PublishProgress;
+pub use recent_events::{RecentEvent, RecentEvents};
 pub use summary::{PodSummary, summary};
 pub use task::{StatusSources, StatusTask};

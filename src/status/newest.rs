@@ -3,7 +3,7 @@
 
 use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
 
-use crate::pod::PodPhase;
+use crate::pod::has_ended;
 
 /// The status to continue from. For a daemon that started without the API server, `own` knows what happened since, `api` what
 /// earlier daemons saw; conditions that others write are newest in `api`.
@@ -14,9 +14,6 @@ pub fn newest(own: &PodStatus, api: &PodStatus) -> PodStatus {
         containers(own.init_container_statuses.as_ref(), api.init_container_statuses.as_ref());
     status.ephemeral_container_statuses =
         containers(own.ephemeral_container_statuses.as_ref(), api.ephemeral_container_statuses.as_ref());
-    let has_ended = |status: &PodStatus| {
-        status.phase.as_deref().and_then(PodPhase::parse).is_some_and(PodPhase::is_terminal)
-    };
     if has_ended(own) && !has_ended(api) {
         status.phase.clone_from(&own.phase);
         status.reason.clone_from(&own.reason);

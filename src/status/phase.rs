@@ -2,10 +2,10 @@
 
 use k8s_openapi::api::core::v1::{Container, ContainerState, ContainerStatus};
 
-use super::containers::RESTARTING_ALL;
 use super::input::LifecycleSummary;
 use super::restart::Restarts;
 use crate::pod::{ContainerKind, PodPhase};
+use crate::types::reasons;
 
 /// A container's status, as far as the phase depends on it.
 #[derive(Clone, Copy)]
@@ -31,11 +31,11 @@ impl Seen {
                 Self::Running { started: status.started.unwrap_or(false) }
             }
             (Some(ContainerState { terminated: Some(ended), .. }), _) => match ended.reason.as_deref() {
-                Some(RESTARTING_ALL) => Self::Reset,
+                Some(reasons::RESTARTING_ALL_CONTAINERS) => Self::Reset,
                 Some(_) | None => Self::Ended(ended.exit_code),
             },
             (Some(ContainerState { waiting: Some(_), .. }), Some(last)) => match last.reason.as_deref() {
-                Some(RESTARTING_ALL) => Self::Reset,
+                Some(reasons::RESTARTING_ALL_CONTAINERS) => Self::Reset,
                 Some(_) | None => Self::WaitingAgain(last.exit_code),
             },
             (Some(ContainerState { waiting: Some(_), .. }), None) => Self::NeverStarted,

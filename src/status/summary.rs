@@ -3,9 +3,9 @@
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod, PodStatus};
 
-use super::age::human_duration;
 use crate::pod::view::PodView;
-use crate::pod::{ContainerKind, PodPhase};
+use crate::pod::{ContainerKind, PodPhase, has_ended};
+use crate::types::{human_duration, reasons};
 
 /// The cells of a pod's line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,8 +57,8 @@ pub fn summary(pod: &Pod, now: Timestamp) -> PodSummary {
         .iter()
         .filter(|init| ContainerKind::of_init(init) == ContainerKind::Sidecar)
         .count();
-    let phase = status.phase.clone().unwrap_or_default();
-    let mut word = status.reason.clone().filter(|reason| !reason.is_empty()).unwrap_or_else(|| phase.clone());
+    let reason = status.reason.clone().filter(|reason| !reason.is_empty());
+    let mut word = reason.or_else(|| status.phase.clone()).unwrap_or_default();
 
     let mut all_inits = Tally::default();
     let mut tally = Tally::default();
@@ -70,8 +70,7 @@ pub fn summary(pod: &Pod, now: Timestamp) -> PodSummary {
     } else {
         tally = Tally { ready: tally.ready, ..all_inits };
     }
-    let is_over = PodPhase::parse(&phase).is_some_and(PodPhase::is_terminal);
-    if view.meta.deletion_timestamp.is_some() && !is_over {
+    if view.meta.deletion_timestamp.is_some() && !has_ended(status) {
         word = "Terminating".to_owned();
     }
 
@@ -115,7 +114,7 @@ fn init_word(pod: PodView<'_>, status: &PodStatus, all: &mut Tally, sidecars: &m
                 sidecars.ready += usize::from(container.ready)
             }
             (Some(ended), _) => return Some(format!("Init:{}", ending(ended))),
-            (None, Some(reason)) if !reason.is_empty() && reason != "PodInitializing" => {
+            (None, Some(reason)) if !reason.is_empty() && reason != reasons::POD_INITIALIZING => {
                 return Some(format!("Init:{reason}"));
             }
             (None, _) => return Some(format!("Init:{index}/{}", inits.len())),
@@ -145,7 +144,7 @@ fn main_word(status: &PodStatus, tally: &mut Tally, mut word: String) -> String 
         }
     }
     match failure {
-        _ if word != "Completed" => word,
+        _ if word != reasons::COMPLETED => word,
         // Some containers completed while others still run.
         _ if has_running && holds(status, "Ready") => PodPhase::Running.as_str().to_owned(),
         Some(failure) => failure,

@@ -25,7 +25,7 @@ use crate::pod::ProbeResults;
 use crate::sys::file_work;
 use crate::telemetry::{Heartbeat, Metrics};
 use crate::types::node::NodeAddresses;
-use crate::types::{ContainerId, PodRef, PodUid, WallClock, sleep_until};
+use crate::types::{ContainerId, PodRef, PodUid, WallClock, reasons, sleep_until};
 
 /// How long a change in the runtime waits for the facts of the pod's worker. The worker is usually idle and publishes them
 /// within a millisecond, so that one status covers both.
@@ -242,7 +242,7 @@ impl StatusTask {
     /// Records that a container terminated.
     fn record_termination(&self, pod: &PodRef, ended: &ContainerStatus) {
         let reason = match ended.reason.as_str() {
-            "" | "Error" | "Completed" => String::new(),
+            "" | reasons::ERROR | reasons::COMPLETED => String::new(),
             reason => format!(", {reason}"),
         };
         let detail = format!("{}: exit code {}{reason}", ended.name, ended.exit_code);

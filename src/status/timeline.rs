@@ -13,7 +13,7 @@ use super::step_times::{StepTimes, label};
 use super::{Activity, ImageOwner, ImagePull};
 use crate::pod::pod_ref;
 use crate::telemetry::{Metrics, record_span};
-use crate::types::{CONFIG_SEEN_ANNOTATION, EventKind, PodEvent, PodRef, PodUid};
+use crate::types::{CONFIG_SEEN_ANNOTATION, EventKind, PodEvent, PodRef, PodUid, reasons};
 
 /// Entries kept per pod; the oldest are dropped first.
 const MAX_ENTRIES: usize = 64;
@@ -255,13 +255,13 @@ impl Timeline {
     pub(crate) fn event(&self, pod: &PodRef, container: Option<&str>, event: &PodEvent, now: Timestamp) {
         let container = container.unwrap_or_default();
         let step = match (event.kind, &*event.reason) {
-            (EventKind::Normal, "Started") => TimelineStep::Running,
-            (EventKind::Normal, "Killing") => TimelineStep::Killing,
-            (EventKind::Normal, "DeadlineExceeded") => TimelineStep::Deadline,
+            (EventKind::Normal, reasons::STARTED) => TimelineStep::Running,
+            (EventKind::Normal, reasons::KILLING) => TimelineStep::Killing,
+            (EventKind::Normal, reasons::DEADLINE_EXCEEDED) => TimelineStep::Deadline,
             // A restart's back-off is a step of its own.
-            (EventKind::Normal, _) | (EventKind::Warning, "BackOff") => return,
+            (EventKind::Normal, _) | (EventKind::Warning, reasons::BACK_OFF) => return,
             // Repeats the previous event, with only its reason as the message.
-            (EventKind::Warning, "Failed") if is_bare(&event.message) => return,
+            (EventKind::Warning, reasons::FAILED) if is_bare(&event.message) => return,
             (EventKind::Warning, _) => TimelineStep::Failed,
         };
         let detail = match (step, container) {

@@ -10,9 +10,8 @@ use tokio_util::sync::CancellationToken;
 use super::notifier::{Notifier, Notify};
 use super::status_line::{ConfigState, StatusFacts, status_line};
 use crate::pleg;
-use crate::pod::PodPhase;
+use crate::pod::{ApiState, PodPhase};
 use crate::source::SourceState;
-use crate::source::api::ApiState;
 use crate::status::StatusCache;
 use crate::telemetry::{Changed, Heartbeats};
 use crate::types::{WallClock, sleep_until, watching};
@@ -175,10 +174,10 @@ impl Supervisor {
         let age = jiff::SignedDuration::try_from(health.last_relist.elapsed()).unwrap_or_default();
         let since = self.inputs.clock.now().checked_sub(age).ok();
         let pods = self.inputs.status_cache.all();
-        let is_running = |phase: Option<&str>| phase.and_then(PodPhase::parse) == Some(PodPhase::Running);
+        let is_running = |status| PodPhase::of(status) == Some(PodPhase::Running);
         StatusFacts {
             pods: pods.len(),
-            running: pods.iter().filter(|entry| is_running(entry.status.phase.as_deref())).count(),
+            running: pods.iter().filter(|entry| is_running(&entry.status)).count(),
             is_runtime_known: health.last_relist > self.started,
             runtime_away_since: since.filter(|_| self.shows_outage),
             are_manifests_read: self.inputs.manifests.borrow_and_update().ready,

@@ -9,6 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use nix::sys::statvfs::statvfs;
 
 use super::SysError;
+use super::pod_dirs::pods_dir;
 use super::selinux::{selinux_is_enabled, set_label};
 
 /// Directories below the root that drivers' pods mount with `type: Directory`, with upstream's modes.
@@ -21,7 +22,7 @@ const SOCKET_DIR_LABEL: &str = "system_u:object_r:container_file_t:s0";
 
 /// The directories that every kubelet creates in its root directory at its start.
 pub fn common_dirs(root: &Path) -> impl Iterator<Item = PathBuf> {
-    FOR_DRIVERS.into_iter().map(|(name, _)| name).chain(["pods"]).map(|name| root.join(name))
+    FOR_DRIVERS.into_iter().map(|(name, _)| root.join(name)).chain([pods_dir(root)])
 }
 
 /// The directory of containers' checkpoints in a root directory.
@@ -50,7 +51,7 @@ impl HostDirs {
             return Err(SysError::NotCanonical { path: self.root.clone(), clean });
         }
         create(&self.root, 0o750)?;
-        create(&self.pods(), 0o750)?;
+        create(&pods_dir(&self.root), 0o750)?;
         for (name, mode) in FOR_DRIVERS {
             create(&self.root.join(name), mode)?;
         }
@@ -92,11 +93,6 @@ impl HostDirs {
     /// that what loses the store does not lose it.
     pub fn claim(&self) -> PathBuf {
         self.root.join("hostlet-claim.json")
-    }
-
-    /// The parent of the pods' directories.
-    pub fn pods(&self) -> PathBuf {
-        self.root.join("pods")
     }
 }
 
@@ -150,7 +146,7 @@ mod tests {
         dirs.create().unwrap();
         // A usual umask (022) does not restrict 0750.
         assert_eq!(mode(&dirs.root), 0o750);
-        assert_eq!(mode(&dirs.pods()), 0o750);
+        assert_eq!(mode(&pods_dir(&dirs.root)), 0o750);
         for (name, wanted) in FOR_DRIVERS {
             assert_eq!(mode(&dirs.root.join(name)), wanted, "{name}");
         }

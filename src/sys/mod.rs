@@ -1,4 +1,4 @@
-//! The host: memory, names, mounts, the daemon's limits, kernel facts. Does not know what a pod is.
+//! The host: memory, names, mounts, the daemon's limits, kernel facts. Of pods it knows only the paths of their directories.
 
 mod address_changes;
 mod addresses;
@@ -19,6 +19,7 @@ mod lock_file;
 mod machine;
 mod mounts;
 mod open;
+mod pod_dirs;
 mod processes;
 mod program;
 mod remove;
@@ -50,6 +51,7 @@ pub use lock_file::LockFile;
 pub use machine::{CpuTopology, Machine};
 pub use mounts::{KernelMounts, Mount, MountCall, MountTable, Mounts, Origin, tmpfs_can_avoid_swap};
 pub use open::{Links, open_regular};
+pub use pod_dirs::{PodDirs, pods_dir};
 pub use processes::{KubeletProcess, ProcessUsage, Shim, end_shim, kubelets, shims};
 pub use program::{ProgramError, clip, run_program};
 pub use remove::{is_missing, real_path, remove_mount_point, remove_tree};

@@ -1,5 +1,6 @@
 //! Small shared types. No I/O.
 
+mod age;
 mod backoff;
 mod cgroup_driver;
 mod clock;
@@ -23,6 +24,7 @@ mod pod_ref;
 mod qos;
 mod quantity;
 mod quiet_period;
+pub mod reasons;
 mod registry_location;
 mod rescan;
 pub mod resources;
@@ -34,6 +36,7 @@ pub(crate) mod testing;
 mod timer;
 pub(crate) mod watching;
 
+pub use age::human_duration;
 pub use backoff::{Backoff, BackoffPolicy, Moment};
 pub use cgroup_driver::CgroupDriver;
 pub use clock::WallClock;

@@ -1,4 +1,4 @@
-//! Waits on a watch channel in a `select!` without waking when the sender is dropped.
+//! Watch channels: waits in a `select!` that do not wake when the sender is dropped, and sending only what changed.
 
 use tokio::sync::watch;
 
@@ -16,6 +16,15 @@ pub(crate) async fn becomes<T>(watched: &mut watch::Receiver<T>, predicate: impl
     if watched.wait_for(predicate).await.is_err() {
         std::future::pending().await
     }
+}
+
+/// Publishes a value if it differs from the last one.
+pub(crate) fn publish<T: PartialEq>(known: &watch::Sender<T>, now: T) {
+    known.send_if_modified(|known| {
+        let is_changed = *known != now;
+        *known = now;
+        is_changed
+    });
 }
 
 #[cfg(test)]

@@ -220,10 +220,10 @@ pub(super) fn leftovers(layout: &PodLayout, mounts: &dyn Mounts) -> Result<Vec<L
 pub fn unknown_plugins(root: &Path, uid: &PodUid) -> Result<Vec<String>, HostError> {
     let Some(layout) = PodLayout::new(root, uid) else { return Ok(Vec::new()) };
     let mut found = Vec::new();
-    for plugins in [layout.plugins(), layout.devices()] {
+    for plugins in [layout.dirs().volumes(), layout.dirs().block_devices()] {
         for name in entries(&plugins)? {
             let is_known =
-                Kind::ALL.iter().any(|kind| plugins == layout.plugins() && name == kind.dir_name());
+                Kind::ALL.iter().any(|kind| plugins == layout.dirs().volumes() && name == kind.dir_name());
             if !is_known && !entries(&plugins.join(&name))?.is_empty() {
                 found.push(name.to_string_lossy().into_owned());
             }

@@ -10,7 +10,9 @@ use super::error::{HostError, VolumeProblem, VolumeStep};
 use super::execute::{mark, unmark};
 use super::kinds::host_path::Found;
 use super::layout::{Kind, POD_MODE, PodLayout};
-use crate::sys::{GroupChange, MountCall, MountTable, Mounts, PathError, real_path, set_group_of_tree};
+use crate::sys::{
+    GroupChange, MountCall, MountTable, Mounts, PathError, pods_dir, real_path, set_group_of_tree,
+};
 
 /// A volume that is a mount of something else.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,8 +145,9 @@ impl External {
 
     /// Whether the volume is mounted for another pod.
     fn is_used_by_others(&self, root: &Path, layout: &PodLayout, table: &MountTable) -> bool {
-        let pods = real_path(&root.join("pods"));
-        let inside = Path::new("volumes").join(self.kind.dir_name()).join(&self.name);
+        let pods = real_path(&pods_dir(root));
+        let volume = layout.volume(self.kind, &self.name);
+        let inside = volume.strip_prefix(layout.dirs().path()).unwrap_or(&volume);
         let own = real_path(&layout.volumes(self.kind)).join(&self.name);
         table.within(&pods).filter(|mount| mount.point != own).any(|mount| {
             let mut parts = mount.point.strip_prefix(&pods).unwrap_or(Path::new("")).components();

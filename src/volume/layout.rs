@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::sys::PodDirs;
 use crate::types::PodUid;
 
 /// Mode of a volume's directory without a group: every user may write.
@@ -77,31 +78,26 @@ impl Kind {
     }
 }
 
-/// A pod's directories.
+/// The directories of a pod's volumes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PodLayout {
-    dir: PathBuf,
+    dirs: PodDirs,
 }
 
 impl PodLayout {
     /// The directories of a pod below the daemon's `root`; `None` if the UID is not a valid directory name.
     pub(super) fn new(root: &Path, uid: &PodUid) -> Option<Self> {
-        uid.is_file_name().then(|| Self { dir: root.join("pods").join(uid.as_str()) })
+        PodDirs::new(root, uid).map(|dirs| Self { dirs })
     }
 
-    /// The directory of its volumes, with one directory for each plugin.
-    pub(super) fn plugins(&self) -> PathBuf {
-        self.dir.join("volumes")
-    }
-
-    /// The same of its block devices.
-    pub(super) fn devices(&self) -> PathBuf {
-        self.dir.join("volumeDevices")
+    /// The directories that do not depend on the kinds of its volumes.
+    pub(super) fn dirs(&self) -> &PodDirs {
+        &self.dirs
     }
 
     /// The directory of its volumes of one kind.
     pub(super) fn volumes(&self, kind: Kind) -> PathBuf {
-        self.plugins().join(kind.dir_name())
+        self.dirs.volumes().join(kind.dir_name())
     }
 
     /// The directory of a volume.
@@ -109,31 +105,26 @@ impl PodLayout {
         self.volumes(kind).join(name)
     }
 
-    /// The directory of the parts of volumes that containers mount.
-    pub(super) fn sub_paths(&self) -> PathBuf {
-        self.dir.join("volume-subpaths")
-    }
-
     /// Where a part of a volume is mounted for one mount of a container.
     pub(super) fn sub_path(&self, volume: &str, container: &str, index: usize) -> PathBuf {
-        self.sub_paths().join(volume).join(container).join(index.to_string())
+        self.dirs.sub_paths().join(volume).join(container).join(index.to_string())
     }
 
     /// The directory of the ready markers.
     pub(super) fn metas(&self) -> PathBuf {
-        self.dir.join("plugins").join(Kind::EmptyDir.dir_name())
+        self.dirs.plugins().join(Kind::EmptyDir.dir_name())
     }
 
     /// The directory with what is remembered of the pod's claims.
     pub(super) fn claims(&self) -> PathBuf {
-        self.dir.join("plugins/kubernetes.io~persistent-volume-claim")
+        self.dirs.plugins().join("kubernetes.io~persistent-volume-claim")
     }
 
     /// The directory whose file `ready` marks a volume as complete. Kinds other than emptyDir are based on one upstream, hence the
     /// prefix.
     pub(super) fn meta(&self, kind: Kind, name: &str) -> PathBuf {
         if kind.is_external() {
-            return self.dir.join("plugins").join(kind.dir_name()).join(name);
+            return self.dirs.plugins().join(kind.dir_name()).join(name);
         }
         self.metas().join(if kind.is_written_by_us() { format!("wrapped_{name}") } else { name.to_owned() })
     }
@@ -169,12 +160,5 @@ mod tests {
         assert_eq!(group_dir_mode(0o1777, true), 0o3777);
         assert_eq!(group_dir_mode(0o755, true), 0o2755);
         assert_eq!((group_file_mode(0o600, true), group_file_mode(0o400, true)), (0o640, 0o440));
-    }
-
-    #[test]
-    fn a_uid_with_path_syntax_has_no_directory() {
-        for uid in ["", ".", "..", "a/b", "../x", "a\0b"] {
-            assert_eq!(PodLayout::new(Path::new("/root"), &uid.into()), None, "{uid:?}");
-        }
     }
 }

@@ -26,7 +26,7 @@ pub(super) struct RemoteMounts {
 
 /// A pod's mounts of remote filesystems. Blocking, but accesses none of them.
 pub(super) fn find(layout: &PodLayout, mounts: &dyn Mounts) -> Result<Vec<RemoteMounts>, SysError> {
-    let dirs = [layout.sub_paths(), layout.volumes(Kind::Nfs), layout.volumes(Kind::LocalVolume)];
+    let dirs = [layout.dirs().sub_paths(), layout.volumes(Kind::Nfs), layout.volumes(Kind::LocalVolume)];
     // The mount table of a host with many pods is long, and read only if needed.
     if dirs.iter().all(|dir| !dir.exists()) {
         return Ok(Vec::new());
@@ -36,7 +36,7 @@ pub(super) fn find(layout: &PodLayout, mounts: &dyn Mounts) -> Result<Vec<Remote
 
 /// Those of the table. The ones with foreign mounts in them are left out, as they are not torn down.
 fn remote_mounts(layout: &PodLayout, table: &MountTable) -> Vec<RemoteMounts> {
-    let (parts, nfs) = (real_path(&layout.sub_paths()), real_path(&layout.volumes(Kind::Nfs)));
+    let (parts, nfs) = (real_path(&layout.dirs().sub_paths()), real_path(&layout.volumes(Kind::Nfs)));
     let local = real_path(&layout.volumes(Kind::LocalVolume));
     let is_bare = |mount: &Mount| table.inside(&mount.point).next().is_none();
     let directly_in = |dir| table.within(dir).filter(move |mount: &&Mount| mount.point.parent() == Some(dir));

@@ -90,7 +90,7 @@ fn make_target(target: &Path, is_dir: bool) -> io::Result<()> {
 
 /// Unmounts and removes all subpaths of a pod. Never removes what was mounted. Blocking.
 pub(super) fn clean(layout: &PodLayout, mounts: &dyn Mounts) -> Result<(), SysError> {
-    let dir = layout.sub_paths();
+    let dir = layout.dirs().sub_paths();
     if fs::symlink_metadata(&dir).is_err() {
         return Ok(());
     }
@@ -163,7 +163,7 @@ mod tests {
         host.prepare(0, "new").unwrap();
         assert_eq!(host.mounts.points().iter().filter(|point| **point == dir).count(), 1);
         clean(&host.layout, &host.mounts).unwrap();
-        assert!(host.mounts.points().is_empty() && !host.layout.sub_paths().exists());
+        assert!(host.mounts.points().is_empty() && !host.layout.dirs().sub_paths().exists());
         assert!(host.dir.path().join("volume/new").is_dir() && host.dir.path().join("volume/file").is_file());
         clean(&host.layout, &host.mounts).unwrap();
     }
@@ -173,7 +173,7 @@ mod tests {
         let host = Host::new();
         let (dir, file) = (host.prepare(0, "data").unwrap(), host.prepare(1, "file").unwrap());
         // As in the mount namespace of a runtime that has none of the mounts.
-        unmount_all(&host.layout.sub_paths(), &host.mounts).unwrap();
+        unmount_all(&host.layout.dirs().sub_paths(), &host.mounts).unwrap();
         for written in [dir.join("database"), file] {
             fs::write(&written, "precious").unwrap();
             assert!(matches!(clean(&host.layout, &host.mounts), Err(SysError::MountPointInUse { .. })));
@@ -181,7 +181,7 @@ mod tests {
             fs::remove_file(&written).unwrap();
         }
         clean(&host.layout, &host.mounts).unwrap();
-        assert!(!host.layout.sub_paths().exists());
+        assert!(!host.layout.dirs().sub_paths().exists());
     }
 
     #[test]

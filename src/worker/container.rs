@@ -37,7 +37,7 @@ use crate::pod::validation::unsupported_ephemeral;
 use crate::pod::{AdmittedPod, ContainerKind};
 use crate::status::Activity;
 use crate::sys::file_work;
-use crate::types::{ContainerId, PodEvent, error_chain};
+use crate::types::{ContainerId, PodEvent, error_chain, reasons};
 use crate::volume::{PodVolumes, SubPath};
 
 /// Why a container could not be started, and when to try again.
@@ -113,11 +113,11 @@ impl ContainerStarter<'_> {
                 self.starts.failed(&error);
                 self.reporter.facts.post_starting.remove(&started);
                 let message = with_memory_limits(self.pod, &error);
-                return Err(self.failed("RunContainerError", message, Retry::after(&error)));
+                return Err(self.failed(reasons::RUN_CONTAINER_ERROR, message, Retry::after(&error)));
             }
         };
         self.starts.succeeded();
-        self.announce("Started", "Container started");
+        self.announce(reasons::STARTED, "Container started");
         self.reporter.recovered(&self.container.name);
         if let Ok(Err(error)) = linked {
             let (pod, container) = (&self.pod.reference, &self.container.name);
@@ -154,7 +154,7 @@ impl ContainerStarter<'_> {
         if let Err(error) = stopping.container(stop).await {
             tracing::warn!(%pod, uid = %pod.uid, container = name, %error, "cannot stop the container whose postStart hook failed");
         }
-        Err(NotStarted::new("PostStartHookError", message, Retry::BackOff))
+        Err(NotStarted::new(reasons::POST_START_HOOK_ERROR, message, Retry::BackOff))
     }
 
     /// Counts the restart after this instance, unless it was stopped for another reason than a failure of its own.
@@ -212,7 +212,7 @@ impl ContainerStarter<'_> {
         let (owner, name) = (self.pod.reference.clone(), self.container.name.clone());
         let made = file_work(move || logs.create_container_dir(&owner, &name)).await;
         if let Ok(Err(error)) = made {
-            return Err(self.failed("CreateContainerError", error_chain(&error), Retry::BackOff));
+            return Err(self.failed(reasons::CREATE_CONTAINER_ERROR, error_chain(&error), Retry::BackOff));
         }
         let next = Activity::CreatingContainer { container: self.container.name.clone() };
         let permit = self.enter_gate(next).await;
@@ -235,7 +235,7 @@ impl ContainerStarter<'_> {
             Err(error) => {
                 self.starts.failed(&error);
                 let message = with_memory_limits(self.pod, &error);
-                Err(self.failed("CreateContainerError", message, Retry::after(&error)))
+                Err(self.failed(reasons::CREATE_CONTAINER_ERROR, message, Retry::after(&error)))
             }
         }
     }
@@ -275,7 +275,7 @@ impl ContainerStarter<'_> {
         };
         config.await.map_err(|error| {
             self.env.lacks(&self.container.name);
-            self.failed("CreateContainerConfigError", error_chain(&error), Retry::BackOff)
+            self.failed(reasons::CREATE_CONTAINER_CONFIG_ERROR, error_chain(&error), Retry::BackOff)
         })
     }
 
@@ -292,7 +292,7 @@ impl ContainerStarter<'_> {
             Some(target) => Ok(Some(target.id.clone())),
             None => {
                 let message = format!("unable to find target container {name}");
-                Err(self.failed("CreateContainerConfigError", message, Retry::BackOff))
+                Err(self.failed(reasons::CREATE_CONTAINER_CONFIG_ERROR, message, Retry::BackOff))
             }
         }
     }
@@ -307,7 +307,7 @@ impl ContainerStarter<'_> {
             return Ok(());
         }
         let texts: Vec<String> = unsupported.iter().map(ToString::to_string).collect();
-        Err(self.failed("CreateContainerConfigError", texts.join("; "), Retry::BackOff))
+        Err(self.failed(reasons::CREATE_CONTAINER_CONFIG_ERROR, texts.join("; "), Retry::BackOff))
     }
 
     /// Mounts the parts of volumes that the container mounts. Returns where, by the index of the mount; of an image, its path in it:
@@ -357,7 +357,9 @@ impl ContainerStarter<'_> {
             tracing::warn!(%pod, uid = %pod.uid, error = error_chain(&error), "cannot remove a container's log");
         }
         let removed = self.context.runtime.service.remove_container(&replaced.id).await;
-        removed.map_err(|error| self.failed("CreateContainerError", error.to_string(), Retry::after(&error)))
+        removed.map_err(|error| {
+            self.failed(reasons::CREATE_CONTAINER_ERROR, error.to_string(), Retry::after(&error))
+        })
     }
 
     /// Waits for the images of the image volumes that it mounts. Returns them by volume. Upstream reports each that is not available,
@@ -450,7 +452,7 @@ impl ContainerStarter<'_> {
     }
 
     fn report_failure(&mut self, error: &str) {
-        let event = PodEvent::warning("Failed", format!("Error: {error}"));
+        let event = PodEvent::warning(reasons::FAILED, format!("Error: {error}"));
         self.reporter.event(Some(&self.container.name), event);
     }
 }

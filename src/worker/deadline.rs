@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-/// Reason of a pod that was active for too long, and of its event.
-pub const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
-/// Upstream's message for it.
+/// Upstream's message for a pod that was active for too long, and for its event.
 pub const PAST_DEADLINE: &str = "Pod was active on the node longer than the specified deadline";
 
 /// The time left of a pod's `limit` in seconds, zero if it is over. A pod without a start time starts `now`.

@@ -12,6 +12,7 @@ use crate::cri::wire::ImageSpec;
 use crate::cri::{CriError, ImageInfo, Version};
 use crate::image::ImageError;
 use crate::pod::AdmittedPod;
+use crate::types::reasons;
 
 /// Why an image volume cannot be mounted. `Display` is the waiting message of the container.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -35,8 +36,8 @@ impl ImageVolumeError {
     pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::Image(error) => error.reason(),
-            Self::Runtime(_) => "CreateContainerError",
-            Self::Images { .. } | Self::SubPaths { .. } => "CreateContainerConfigError",
+            Self::Runtime(_) => reasons::CREATE_CONTAINER_ERROR,
+            Self::Images { .. } | Self::SubPaths { .. } => reasons::CREATE_CONTAINER_CONFIG_ERROR,
         }
     }
 

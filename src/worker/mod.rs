@@ -40,7 +40,7 @@ mod work;
 use env_needs::EnvNeeds;
 
 pub use context::{EnvAccess, HostAccess, RuntimeAccess, WorkerContext};
-pub use deadline::{DEADLINE_EXCEEDED, PAST_DEADLINE};
+pub use deadline::PAST_DEADLINE;
 pub use metrics::WorkerMetrics;
 pub use reporter::ReportSinks;
 pub use restarts::RestartRequests;

@@ -22,7 +22,7 @@ use crate::cri::ImageInfo;
 use crate::cri::wire::PodSandboxConfig;
 use crate::image::{ImageError, ImageRequest, Images};
 use crate::telemetry::in_present_span;
-use crate::types::PodEvent;
+use crate::types::{PodEvent, reasons};
 
 /// The end of a pull.
 #[derive(Clone, Debug)]
@@ -139,8 +139,10 @@ impl PodPuller<'_> {
             let mut report = |event: PodEvent| {
                 drop(queued.take());
                 match &*event.reason {
-                    "Pulling" => shown = Some(events.pulling(&need.pull)),
-                    "Pulled" | "InspectFailed" | "ErrImageNeverPull" if shown.is_none() => {
+                    reasons::PULLING => shown = Some(events.pulling(&need.pull)),
+                    reasons::PULLED | reasons::INSPECT_FAILED | reasons::ERR_IMAGE_NEVER_PULL
+                        if shown.is_none() =>
+                    {
                         found = Some(event);
                         return;
                     }

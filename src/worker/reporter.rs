@@ -12,7 +12,7 @@ use super::{Outcome, Work};
 use crate::pod::{PodEvents, WaitingReason};
 use crate::status::timeline::TimelineStep;
 use crate::status::{Activity, ContainerKill, PodFacts, StatusCache, StatusHandle};
-use crate::types::{ContainerId, EventKind, PodEvent, PodRef, WallClock};
+use crate::types::{ContainerId, EventKind, PodEvent, PodRef, WallClock, reasons};
 use crate::volume::VolumeProblem;
 
 /// Upstream's reason for any problem of a volume.
@@ -205,7 +205,7 @@ impl Reporter {
             why: why.to_owned(),
         };
         self.sinks().status_cache.killed(&self.pod().uid, kill);
-        self.announce(Some(container), &PodEvent::normal("Killing", why.to_owned()));
+        self.announce(Some(container), &PodEvent::normal(reasons::KILLING, why.to_owned()));
     }
 
     /// Sends each problem of the pod's volumes as an event.

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use super::cleanup::Cleanup;
 use super::container::{ContainerStarter, NotStarted};
 use super::context::WorkerContext;
-use super::deadline::{DEADLINE_EXCEEDED, PAST_DEADLINE, time_left};
+use super::deadline::{PAST_DEADLINE, time_left};
 use super::handler::handler_of;
 use super::image_needs::image_needs;
 use super::image_volumes::ImageVolumes;
@@ -26,13 +26,12 @@ use super::{Outcome, Retry, WorkerState};
 use crate::cri::CriError;
 use crate::cri_config::{container_hash, make_pod_dir};
 use crate::gate::StartPriority;
-use crate::image::ERR_IMAGE_PULL;
 use crate::pleg::PodStatus;
 use crate::pod::resources::Enforced;
 use crate::pod::{AdmittedPod, resize_message};
 use crate::status::{Activity, PodProgress};
 use crate::sys::file_work;
-use crate::types::{PodEvent, error_chain, go_duration};
+use crate::types::{PodEvent, error_chain, go_duration, reasons};
 use crate::volume::{PodVolumes, VolumeOwner};
 
 /// One step of a pod that should run.
@@ -59,7 +58,7 @@ impl PodSync<'_> {
             Some(Outcome::Failed(Retry::BackOff)) => Outcome::Failed(Retry::By(deadline)),
             Some(outcome) => outcome,
             None => {
-                let event = PodEvent::normal(DEADLINE_EXCEEDED, PAST_DEADLINE);
+                let event = PodEvent::normal(reasons::DEADLINE_EXCEEDED, PAST_DEADLINE);
                 self.state.reporter.announce(None, &event);
                 Outcome::DeadlineExceeded
             }
@@ -154,19 +153,22 @@ impl PodSync<'_> {
         let full = pod.described();
         for wait in &plan.backing_off {
             let text = format!("Back-off restarting failed container {} in pod {full}", wait.name);
-            reporter.event(Some(&wait.name), PodEvent::warning("BackOff", text));
+            reporter.event(Some(&wait.name), PodEvent::warning(reasons::BACK_OFF, text));
             let pause = go_duration(wait.pause);
             let message = format!("back-off {pause} restarting failed container={} pod={full}", wait.name);
-            reporter.waits(&wait.name, "CrashLoopBackOff", message);
+            reporter.waits(&wait.name, reasons::CRASH_LOOP_BACK_OFF, message);
             reporter.retries_at(&wait.name, wait.until);
         }
         if let Some(wait) = &plan.sandbox_wait {
             let text = format!("Back-off re-creating the sandbox of pod {pod}: {}", wait.reason);
-            reporter.event(None, PodEvent::warning("BackOff", text));
+            reporter.event(None, PodEvent::warning(reasons::BACK_OFF, text));
             let why =
                 format!("back-off {} re-creating the pod sandbox: {}", go_duration(wait.pause), wait.reason);
-            let reason =
-                if self.pod.init_containers().is_empty() { "ContainerCreating" } else { "PodInitializing" };
+            let reason = if self.pod.init_containers().is_empty() {
+                reasons::CONTAINER_CREATING
+            } else {
+                reasons::POD_INITIALIZING
+            };
             for container in self.pod.containers() {
                 reporter.waits(&container.spec.name, reason, &why);
                 reporter.retries_at(&container.spec.name, wait.until);
@@ -381,7 +383,7 @@ impl PodSync<'_> {
                 }
                 Err(NotStarted { reason, message, retry }) => {
                     metrics.container_failed(kind, &reason);
-                    has_failed_pull |= reason == ERR_IMAGE_PULL;
+                    has_failed_pull |= reason == reasons::ERR_IMAGE_PULL;
                     self.state.reporter.waits(&start.container.name, &reason, message);
                     result = Err(retry);
                 }
@@ -425,7 +427,7 @@ impl PodSync<'_> {
             }
         }
         self.state.actuated.set_pod(whole);
-        make_pod_dir(uid.as_str(), &host.settings).await.map_err(|error| {
+        make_pod_dir(uid, &host.settings).await.map_err(|error| {
             let text = format!("error making pod data directories: {}", error_chain(&error));
             self.state.reporter.event(None, PodEvent::warning("FailedMakePodDataDirectories", text));
             Retry::BackOff

@@ -9,7 +9,7 @@ const LEVELS: [&[&str]; 14] = [
     &["config", "spdy", "tls"],
     &["cgroup", "cri", "http", "store"],
     &["api", "image", "log", "objects", "pleg", "pod", "streaming"],
-    &["gate", "node", "stats", "volume"],
+    &["api_objects", "api_pods", "gate", "node", "stats", "volume"],
     &["cri_config", "plugin", "status"],
     &["dra", "ownership", "probe", "source"],
     &["admission", "worker"],

@@ -12,8 +12,8 @@ use super::text::{Subject, Topic};
 use crate::cli::client::{ClientError, Lines, Log, Watch, about_pod, usage};
 use crate::cli::{events, explain, timeline};
 use crate::explain::Explanation;
-use crate::publish::recent::RecentEvent;
 use crate::server::{EventsQuery, LogsQuery, NodeView, TimelineView, UsageView};
+use crate::status::RecentEvent;
 use crate::types::error_chain;
 
 /// Pause before a lost daemon is tried again.

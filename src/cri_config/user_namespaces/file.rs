@@ -7,17 +7,18 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::IdRange;
-use crate::cri_config::dirs::{PodDirError, pod_dir, remove_file};
-use crate::sys::replace_file;
+use crate::cri_config::dirs::{PodDirError, remove_file};
+use crate::sys::{PodDirs, replace_file};
 use crate::types::PodUid;
 
-/// Its name.
-const MAPPINGS_FILE: &str = "userns";
 const MODE: u32 = 0o600;
 
 /// Why the file of a pod cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum MappingError {
+    /// The pod's UID is no name of a directory.
+    #[error("the UID {0:?} is no name of a directory")]
+    Uid(PodUid),
     /// It cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
@@ -65,13 +66,14 @@ struct Mapping {
     length: u32,
 }
 
-fn path(root: &Path, uid: &PodUid) -> PathBuf {
-    root.join("pods").join(uid.as_str()).join(MAPPINGS_FILE)
+fn path(root: &Path, uid: &PodUid) -> Result<PathBuf, MappingError> {
+    let dirs = PodDirs::new(root, uid).ok_or_else(|| MappingError::Uid(uid.clone()))?;
+    Ok(dirs.id_range())
 }
 
 /// The range of a pod, if it has one. Blocking.
 pub(super) fn read(root: &Path, uid: &PodUid) -> Result<Option<IdRange>, MappingError> {
-    let path = path(root, uid);
+    let path = path(root, uid)?;
     let content = match fs::read(&path) {
         Ok(content) if content.is_empty() => return Ok(None),
         Ok(content) => content,
@@ -92,7 +94,7 @@ pub(super) fn read(root: &Path, uid: &PodUid) -> Result<Option<IdRange>, Mapping
 
 /// Writes the range of a pod, which has a directory. Durable. Blocking.
 pub(super) fn write(root: &Path, uid: &PodUid, range: IdRange) -> Result<(), MappingError> {
-    let path = path(root, uid);
+    let path = path(root, uid)?;
     let mapping = Mapping { host_id: range.first, container_id: 0, length: range.length };
     let mappings = Mappings { uid_mappings: vec![mapping], gid_mappings: vec![mapping] };
     let written = serde_json::to_vec(&mappings).map_err(io::Error::other);
@@ -102,5 +104,5 @@ pub(super) fn write(root: &Path, uid: &PodUid, range: IdRange) -> Result<(), Map
 
 /// Removes the file of a pod. Blocking. Idempotent.
 pub(in crate::cri_config) fn remove_mappings(root: &Path, uid: &PodUid) -> Result<(), PodDirError> {
-    pod_dir(root, uid).map_or(Ok(()), |dir| remove_file(&dir.join(MAPPINGS_FILE)))
+    PodDirs::new(root, uid).map_or(Ok(()), |dirs| remove_file(&dirs.id_range()))
 }

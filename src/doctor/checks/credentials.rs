@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::super::facts::{CertificateFacts, Facts};
 use super::super::report::Finding;
-use crate::status::human_duration;
+use crate::types::human_duration;
 
 const CHECK: &str = "credentials";
 

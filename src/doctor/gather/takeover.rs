@@ -11,10 +11,11 @@ use super::super::facts::{Seen, Unseen};
 use super::Place;
 use crate::admission::{NodeView, unrunnable};
 use crate::api::{Connection, Connections, Credentials, CredentialsSource, Purpose, connect};
+use crate::api_pods;
 use crate::config::Config;
 use crate::http::ProxyEnvironment;
 use crate::ownership::Unrunnable;
-use crate::source::api::{self, ApiState};
+use crate::pod::ApiState;
 use crate::source::{self, SourceConfig, SourceState};
 use crate::sys::Machine;
 use crate::tls::CertificateStore;
@@ -79,7 +80,8 @@ async fn read_sources(config: &Config) -> Seen<(SourceState, ApiState)> {
                 };
                 let client =
                     connect(&connection, credentials).map_err(|error| Unseen(error_chain(&error)))?;
-                let pods = api::run(client, config.node_name.clone(), Vec::new(), api_in, cancel.clone());
+                let pods =
+                    api_pods::run(client, config.node_name.clone(), Vec::new(), api_in, cancel.clone());
                 tokio::join!(keeper.run(cancel.clone()), pods);
             }
         }

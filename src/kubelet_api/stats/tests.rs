@@ -23,7 +23,6 @@ use super::{Stats, StatsParts, routes};
 use crate::cgroup::CgroupVersion;
 use crate::cri::Operation;
 use crate::cri::fake::{Failure, FakeRuntime, Fault, Rule};
-use crate::cri_config::hosts_file;
 use crate::log::LogLayout;
 use crate::pleg::Pleg;
 use crate::pod::{AdmittedPod, DesiredPods, ExternalVolume, ExternalVolumes};
@@ -116,7 +115,6 @@ impl Bench {
             observed: observed.clone(),
             logs,
             root_dir: root_dir.clone(),
-            hosts_file,
             clock: clock.clone(),
         });
         tasks.spawn(disk_task.run(CancellationToken::new()));

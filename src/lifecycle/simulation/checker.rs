@@ -12,7 +12,7 @@ use super::trace::{Line, Trace};
 use crate::admission::AdoptedPod;
 use crate::cri::Operation;
 use crate::cri::fake::{Call, Happened, What};
-use crate::pod::{AdmittedPod, ContainerKind, pod_uid};
+use crate::pod::{AdmittedPod, ContainerKind, has_ended, pod_uid};
 use crate::status::PodStatusEntry;
 
 /// How long a start counts at the gate.
@@ -286,11 +286,10 @@ impl Checker {
         if known.unwanted.is_some() {
             return Ok(());
         }
-        let phase = reported.status.phase.clone();
         let restarts = reported.status.container_statuses.iter().flatten();
         let now = Status {
             daemon: self.daemon,
-            end: phase.filter(|phase| matches!(phase.as_str(), "Succeeded" | "Failed")),
+            end: reported.status.phase.clone().filter(|_| has_ended(&reported.status)),
             start: reported.status.start_time.as_ref().map(|time| time.0),
             restarts: restarts.map(|c| (c.name.clone(), c.restart_count)).collect(),
         };

@@ -11,9 +11,9 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::super::testing::pod_with;
 use crate::admission::AdoptedPod;
-use crate::pod::{AdmittedPod, DesiredPods};
+use crate::pod::{AdmittedPod, DesiredPods, ManifestOrigin};
 use crate::source::testing::DirectoryReader;
-use crate::source::{ManifestOrigin, SourceState, StaticPod};
+use crate::source::{SourceState, StaticPod};
 
 /// The names of sidecars.
 pub(super) const SIDECARS: [&str; 1] = ["proxy"];

@@ -2,13 +2,10 @@
 
 use std::time::Duration;
 
-use kube::Client;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use super::known::{KnownServices, ServiceVariables};
-use crate::objects::kept::KeptTask;
-use crate::store::{Store, Table};
 use crate::types::watching;
 
 /// How long after start-up containers wait for the first list before the missing variables are an error.
@@ -23,11 +20,9 @@ pub struct ServiceEnv {
 }
 
 impl ServiceEnv {
-    /// The Services of an API server, and the task that watches them. Until the first list they are the stored ones.
-    pub fn new(client: Client, store: Store) -> (KeptTask<KnownServices>, Self) {
-        let (known, receiver) = watch::channel(KnownServices::restored(store.all(Table::Services)));
-        let task = KeptTask::new(client, known, store);
-        (task, Self { known: receiver, deadline: Instant::now() + FIRST_LIST_TIMEOUT })
+    /// The Services as they become known. Until the first list they are those that an earlier daemon knew.
+    pub fn new(known: watch::Receiver<KnownServices>) -> Self {
+        Self { known, deadline: Instant::now() + FIRST_LIST_TIMEOUT }
     }
 
     /// The Services of a standalone host.

@@ -4,11 +4,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Service;
-use kube::runtime::watcher::{Config, Event};
 use serde::{Deserialize, Serialize};
-
-use crate::objects::kept::Kept;
-use crate::store::Table;
 
 /// Environment variables by name.
 pub type ServiceVariables = BTreeMap<String, String>;
@@ -26,17 +22,17 @@ struct Port {
     protocol: Box<str>,
 }
 
-/// A Service with a cluster IP.
+/// What the variables need of a Service with a cluster IP.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct KnownService {
+pub struct KnownService {
     address: Box<str>,
     ports: Box<[Port]>,
 }
 
 impl KnownService {
     /// `None` for a Service without a cluster IP, which has no variables.
-    fn new(service: Service) -> Option<Self> {
+    pub fn new(service: Service) -> Option<Self> {
         let spec = service.spec?;
         let address = spec.cluster_ip.filter(|address| !matches!(address.as_str(), "" | "None"))?;
         let ports = spec.ports.into_iter().flatten().map(|port| Port {
@@ -77,51 +73,65 @@ impl KnownService {
     }
 }
 
-fn row_key(namespace: &str, name: &str) -> String {
-    format!("{namespace}/{name}")
-}
-
 fn variable_name(name: &str) -> String {
     name.replace('-', "_").to_uppercase()
 }
 
-type ByName = BTreeMap<Box<str>, BTreeMap<Box<str>, KnownService>>;
-
 /// The cluster's Services by namespace and name.
 #[derive(Debug, Default)]
 pub struct KnownServices {
-    services: ByName,
-    listing: ByName,
+    services: BTreeMap<Box<str>, BTreeMap<Box<str>, KnownService>>,
     is_listed: bool,
 }
 
 impl KnownServices {
-    /// The Services of a standalone host: none, and synced.
+    /// The Services of a standalone host: none, and listed.
     pub(super) fn none() -> Self {
         Self { is_listed: true, ..Self::default() }
     }
 
-    /// The stored Services of the previous daemon, which serve until the API server is reached. An empty set does not count
-    /// as synced: every cluster has at least the API server's Service.
-    pub(super) fn restored(rows: impl IntoIterator<Item = (String, KnownService)>) -> Self {
-        let mut services = ByName::new();
-        for (key, known) in rows {
-            if let Some((namespace, name)) = key.split_once('/') {
-                services.entry(namespace.into()).or_default().insert(name.into(), known);
-            }
-        }
-        let is_listed = !services.is_empty();
-        Self { services, listing: ByName::new(), is_listed }
+    /// Whether the Services are known, so that variables can be made.
+    pub fn is_listed(&self) -> bool {
+        self.is_listed
     }
 
-    /// Whether a full list was received.
-    pub(super) fn is_listed(&self) -> bool {
-        self.is_listed
+    /// Records that the Services are known.
+    pub fn set_listed(&mut self) {
+        self.is_listed = true;
+    }
+
+    /// Sets or removes a Service.
+    pub fn set(&mut self, namespace: &str, name: &str, service: Option<KnownService>) {
+        match service {
+            Some(known) => {
+                drop(self.services.entry(namespace.into()).or_default().insert(name.into(), known));
+            }
+            None => {
+                if let Some(of_namespace) = self.services.get_mut(namespace) {
+                    of_namespace.remove(name);
+                    if of_namespace.is_empty() {
+                        self.services.remove(namespace);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The Service of this name.
+    pub fn get(&self, namespace: &str, name: &str) -> Option<&KnownService> {
+        self.services.get(namespace)?.get(name)
+    }
+
+    /// All Services with their namespaces and names.
+    pub fn entries(&self) -> impl Iterator<Item = (&str, &str, &KnownService)> {
+        self.services.iter().flat_map(|(namespace, services)| {
+            services.iter().map(move |(name, known)| (&**namespace, &**name, known))
+        })
     }
 
     /// The variables for a pod in `namespace`: those of the API server's Service and, with `links`, of the Services in the
     /// pod's namespace, which take precedence.
-    pub(super) fn variables(&self, namespace: &str, links: bool) -> ServiceVariables {
+    pub fn variables(&self, namespace: &str, links: bool) -> ServiceVariables {
         let mut variables = ServiceVariables::new();
         let own = self.services.get(namespace).filter(|_| links);
         for name in MASTER_SERVICES {
@@ -137,94 +147,29 @@ impl KnownServices {
     }
 }
 
-impl Kept for KnownServices {
-    type Object = Service;
-    const TABLE: Table = Table::Services;
-    const PLURAL: &'static str = "services";
-
-    /// As upstream: headless Services have no variables and may be many.
-    fn selection() -> Config {
-        Config::default().fields("spec.clusterIP!=None")
-    }
-
-    fn apply(&mut self, event: Event<Service>) {
-        match event {
-            Event::Init => self.listing.clear(),
-            Event::InitApply(service) => put(&mut self.listing, service),
-            Event::InitDone => {
-                self.services = std::mem::take(&mut self.listing);
-                self.is_listed = true;
-            }
-            Event::Apply(service) => put(&mut self.services, service),
-            Event::Delete(mut service) => {
-                service.spec = None;
-                put(&mut self.services, service);
-            }
-        }
-    }
-
-    fn key(service: &Service) -> String {
-        let metadata = &service.metadata;
-        row_key(
-            metadata.namespace.as_deref().unwrap_or_default(),
-            metadata.name.as_deref().unwrap_or_default(),
-        )
-    }
-
-    fn row(&self, key: &str) -> Option<impl Serialize> {
-        let (namespace, name) = key.split_once('/')?;
-        self.services.get(namespace)?.get(name)
-    }
-
-    fn rows(&self) -> impl Iterator<Item = (String, impl Serialize)> {
-        self.services.iter().flat_map(|(namespace, services)| {
-            services.iter().map(move |(name, known)| (row_key(namespace, name), known))
-        })
-    }
-}
-
-/// Updates `services` from a Service object.
-fn put(services: &mut ByName, service: Service) {
-    let namespace = service.metadata.namespace.as_deref().unwrap_or_default();
-    let (namespace, name) = (Box::from(namespace), service.metadata.name.clone().unwrap_or_default());
-    match KnownService::new(service) {
-        Some(known) => drop(services.entry(namespace).or_default().insert(name.into(), known)),
-        None => {
-            if let Some(of_namespace) = services.get_mut(&namespace) {
-                of_namespace.remove(&*name);
-                if of_namespace.is_empty() {
-                    services.remove(&namespace);
-                }
-            }
-        }
-    }
-}
-
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use serde_json::{Value, json};
 
     use super::*;
 
-    pub(crate) fn service(namespace: &str, name: &str, spec: Value) -> Service {
+    fn service(namespace: &str, name: &str, spec: Value) -> Service {
         let metadata = json!({"namespace": namespace, "name": name});
         serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
     }
 
-    pub(crate) fn kubernetes() -> Service {
+    fn kubernetes() -> Service {
         let ports = json!([{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}]);
         service("default", "kubernetes", json!({"clusterIP": "10.96.0.1", "ports": ports}))
     }
 
     fn known(services: impl IntoIterator<Item = Service>) -> KnownServices {
         let mut known = KnownServices::default();
-        known.apply(Event::Init);
         for service in services {
-            known.apply(Event::InitApply(service));
+            let (namespace, name) =
+                (service.metadata.namespace.clone().unwrap(), service.metadata.name.clone().unwrap());
+            known.set(&namespace, &name, KnownService::new(service));
         }
-        assert!(!known.is_listed());
-        known.apply(Event::InitDone);
-        assert!(known.is_listed());
         known
     }
 
@@ -284,29 +229,5 @@ pub(super) mod tests {
         assert_eq!(known.variables("shop", true)["KUBERNETES_SERVICE_HOST"], "10.96.0.9");
         assert!(!known.variables("shop", true).contains_key("KUBERNETES_PORT_443_TCP"));
         assert_eq!(known.variables("shop", false)["KUBERNETES_SERVICE_HOST"], "10.96.0.1");
-    }
-
-    #[test]
-    fn services_change_lose_their_address_are_deleted_or_missing_from_a_list() {
-        let of =
-            |address: &str| service("shop", "web", json!({"clusterIP": address, "ports": [{"port": 80}]}));
-        let host = |known: &KnownServices| known.variables("shop", true).remove("WEB_SERVICE_HOST");
-        let mut known = known([of("10.0.0.1")]);
-        assert_eq!(host(&known).as_deref(), Some("10.0.0.1"));
-        known.apply(Event::Apply(of("10.0.0.2")));
-        assert_eq!(host(&known).as_deref(), Some("10.0.0.2"));
-        known.apply(Event::Apply(of("None")));
-        assert_eq!(host(&known), None);
-        known.apply(Event::Apply(of("10.0.0.3")));
-        known.apply(Event::Delete(of("10.0.0.3")));
-        assert_eq!(host(&known), None);
-        known.apply(Event::Apply(of("10.0.0.4")));
-        known.apply(Event::Init);
-        assert_eq!(host(&known).as_deref(), Some("10.0.0.4"), "unchanged until the new list is complete");
-        known.apply(Event::InitDone);
-        assert_eq!(host(&known), None);
-        // Without ports there is still a host variable.
-        known.apply(Event::Apply(service("shop", "bare", json!({"clusterIP": "10.0.0.5"}))));
-        assert_eq!(texts(known.variables("shop", true)), ["BARE_SERVICE_HOST=10.0.0.5"]);
     }
 }

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
-use crate::pod::AdmittedPod;
-use crate::source::api::Mirror;
+use crate::pod::{AdmittedPod, Mirror};
 use crate::types::{CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, PodUid};
 
 /// The Node, which owns the mirror pods: they are garbage-collected with it.

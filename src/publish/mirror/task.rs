@@ -13,8 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::plan::{Action, Name, Owner, name_of, plan};
 use crate::api::{ApiErrorKind, Objects, Wire, error_kind};
-use crate::pod::{AdmittedPod, DesiredPods, PodEvents};
-use crate::source::api::ApiState;
+use crate::pod::{AdmittedPod, ApiState, DesiredPods, PodEvents};
 use crate::status::LifecycleSummary;
 use crate::status::StatusCache;
 use crate::telemetry::Changed;

@@ -11,9 +11,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{MirrorSources, Mirrors};
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
-use crate::pod::AdmittedPod;
-use crate::pod::DesiredPods;
-use crate::source::api::{self, ApiState};
+use crate::api_pods;
+use crate::pod::{AdmittedPod, ApiState, DesiredPods};
 use crate::status::LifecycleSummary;
 use crate::status::{PodStatusEntry, StatusCache};
 use crate::types::WallClock;
@@ -49,7 +48,7 @@ impl Setup {
         let mirrors = Mirrors::new(api.client(), sources);
         #[expect(clippy::disallowed_methods, reason = "tasks of a test")]
         {
-            tokio::spawn(api::run(api.client(), "n1".to_owned(), Vec::new(), tx, cancel.clone()));
+            tokio::spawn(api_pods::run(api.client(), "n1".to_owned(), Vec::new(), tx, cancel.clone()));
             tokio::spawn(mirrors.run(cancel.clone()));
         }
         Self { api, desired_pods, node, status_cache, reported, _running: cancel.drop_guard() }

@@ -5,7 +5,7 @@
 
 use k8s_openapi::api::core::v1::{PodCondition, PodStatus};
 
-use crate::pod::PodPhase;
+use crate::pod::{PodPhase, has_ended};
 use crate::status::{DISRUPTION_TARGET, LifecycleSummary, TERMINATION_BY_KUBELET, is_owned_condition};
 
 /// The status to write. `reported` is the node's, `live` the API server's.
@@ -42,11 +42,6 @@ pub(super) fn runs_again(
     is_mirror: bool,
 ) -> bool {
     is_mirror && lifecycle == LifecycleSummary::Active && has_ended(live) && !has_ended(reported)
-}
-
-/// Whether the pod is in a terminal phase.
-pub(super) fn has_ended(status: &PodStatus) -> bool {
-    status.phase.as_deref().and_then(PodPhase::parse).is_some_and(PodPhase::is_terminal)
 }
 
 /// The status without the end that was reported of the pod.

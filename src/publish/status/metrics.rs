@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus, Volume};
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 
-use crate::pod::PodPhase;
+use crate::pod::has_ended;
 use crate::telemetry::{Metrics, POD_START_BUCKETS};
 
 /// Upstream's buckets of `kubelet_pod_status_sync_duration_seconds`.
@@ -97,8 +97,7 @@ pub(super) enum StartWatch {
 impl StartWatch {
     /// Follows the status that the API server has now. Returns whether the pod has just started.
     pub(super) fn see(&mut self, status: &PodStatus) -> bool {
-        let phase = status.phase.as_deref().and_then(PodPhase::parse);
-        let is_over = phase.is_some_and(PodPhase::is_terminal) || is_unschedulable(status);
+        let is_over = has_ended(status) || is_unschedulable(status);
         *self = match *self {
             _ if is_over => Self::Over,
             Self::Unseen if status.start_time.is_some() => Self::Over,

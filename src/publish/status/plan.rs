@@ -5,9 +5,9 @@ use k8s_openapi::api::core::v1::{
 };
 use serde_json::{Value, json};
 
-use super::merge::{has_ended, merged, runs_again};
+use super::merge::{merged, runs_again};
 use crate::api::patch::{self, Kind};
-use crate::pod::{may_restart_all, restarts_after};
+use crate::pod::{has_ended, may_restart_all, restarts_after};
 use crate::status::{LifecycleSummary, READY_TO_START, RESIZE_PENDING, cause_in, is_default_reason};
 use crate::types::json::to_value;
 

@@ -11,8 +11,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{StatusManager, StatusSources};
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
-use crate::pod::{AdmittedPod, RejectedPod, Rejection};
-use crate::source::api::{self, ApiState};
+use crate::api_pods;
+use crate::pod::{AdmittedPod, ApiState, RejectedPod, Rejection};
 use crate::status::{LifecycleSummary, PodStatusEntry, StatusCache};
 use crate::telemetry::Metrics;
 use crate::types::{QuietPeriod, WallClock};
@@ -49,7 +49,7 @@ impl Setup {
         manager.register(&metrics);
         #[expect(clippy::disallowed_methods, reason = "tasks of a test")]
         {
-            tokio::spawn(api::run(api.client(), "n1".to_owned(), Vec::new(), tx, cancel.clone()));
+            tokio::spawn(api_pods::run(api.client(), "n1".to_owned(), Vec::new(), tx, cancel.clone()));
             tokio::spawn(manager.run(cancel.clone()));
         }
         Self { api, status_cache, rejected, quiet_period, metrics, _running: cancel.drop_guard() }

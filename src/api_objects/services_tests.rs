@@ -1,16 +1,15 @@
-//! The watch of Services with a faulty API server.
+//! Applying watch events, and the watch of Services with a faulty API server.
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Service;
-use serde_json::json;
+use kube::runtime::watcher::Event;
+use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::known::tests::{kubernetes, service};
+use super::super::cache::apply;
 use super::*;
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
-use crate::store::Store;
 use crate::types::WallClock;
 
 struct Room {
@@ -24,7 +23,7 @@ fn start(api: FakeApi) -> Room {
 }
 
 fn start_with(api: FakeApi, store: Store) -> Room {
-    let (task, env) = ServiceEnv::new(api.client(), store);
+    let (task, env) = cached_services(api.client(), store);
     let cancel = CancellationToken::new();
     #[expect(clippy::disallowed_methods, reason = "a task of a test")]
     tokio::spawn(task.run(cancel.clone()));
@@ -52,8 +51,49 @@ impl Room {
     }
 }
 
+fn service(namespace: &str, name: &str, spec: Value) -> Service {
+    let metadata = json!({"namespace": namespace, "name": name});
+    serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
+}
+
+fn kubernetes() -> Service {
+    let ports = json!([{"name": "https", "port": 443}]);
+    service("default", "kubernetes", json!({"clusterIP": "10.96.0.1", "ports": ports}))
+}
+
 fn web(address: &str) -> Service {
     service("shop", "web", json!({"clusterIP": address, "ports": [{"port": 80}]}))
+}
+
+#[test]
+fn services_change_lose_their_address_are_deleted_or_missing_from_a_list() {
+    let host = |known: &KnownServices| known.variables("shop", true).remove("WEB_SERVICE_HOST");
+    let mut listing = KnownServices::default();
+    let mut apply = |known: &mut KnownServices, event| apply(known, &mut listing, event);
+    let mut known = KnownServices::default();
+    apply(&mut known, Event::Init);
+    apply(&mut known, Event::InitApply(web("10.0.0.1")));
+    assert!(!known.is_listed());
+    apply(&mut known, Event::InitDone);
+    assert!(known.is_listed());
+    assert_eq!(host(&known).as_deref(), Some("10.0.0.1"));
+    apply(&mut known, Event::Apply(web("10.0.0.2")));
+    assert_eq!(host(&known).as_deref(), Some("10.0.0.2"));
+    apply(&mut known, Event::Apply(web("None")));
+    assert_eq!(host(&known), None);
+    apply(&mut known, Event::Apply(web("10.0.0.3")));
+    apply(&mut known, Event::Delete(web("10.0.0.3")));
+    assert_eq!(host(&known), None);
+    apply(&mut known, Event::Apply(web("10.0.0.4")));
+    apply(&mut known, Event::Init);
+    assert_eq!(host(&known).as_deref(), Some("10.0.0.4"), "unchanged until the new list is complete");
+    apply(&mut known, Event::InitDone);
+    assert_eq!(host(&known), None);
+    assert!(known.is_listed());
+    // Without ports there is still a host variable.
+    apply(&mut known, Event::Apply(service("shop", "bare", json!({"clusterIP": "10.0.0.5"}))));
+    let bare = [("BARE_SERVICE_HOST".to_owned(), "10.0.0.5".to_owned())];
+    assert_eq!(known.variables("shop", true), bare.into());
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,8 +8,9 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{ApiState, run};
+use super::run;
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
+use crate::pod::ApiState;
 use crate::types::WallClock;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";

@@ -6,7 +6,8 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 
-use super::pods::{ApiPod, ApiPods};
+use super::pods::ApiPods;
+use crate::pod::ApiPod;
 use crate::types::testing::at;
 use crate::types::{CONFIG_SEEN_ANNOTATION, PodUid};
 

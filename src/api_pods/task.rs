@@ -10,8 +10,9 @@ use kube::runtime::watcher;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::pods::{ApiPods, ApiState};
+use super::pods::ApiPods;
 use crate::api::{Notification, Objects, follow_with_recovery};
+use crate::pod::ApiState;
 
 /// How long the server keeps one watch open, in seconds. kube considers a watch dead 5 s later, so this limits how long a
 /// half-open connection can hide changes.

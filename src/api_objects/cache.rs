@@ -1,5 +1,5 @@
-//! Follows all objects of one kind, and keeps what is needed of them in memory and in the store, where the next daemon finds it before
-//! it reaches the API server. Does not know what the objects are for.
+//! Follows all objects of one kind, and caches what is needed of them in memory and in the store, where the next daemon finds it
+//! before it reaches the API server. Does not know what the objects are for.
 
 use std::collections::HashSet;
 use std::fmt::Debug;
@@ -16,8 +16,8 @@ use crate::api::{Objects, follow};
 use crate::store::{Store, Table};
 use crate::telemetry::Changed;
 
-/// What is kept of the objects of one kind.
-pub trait Kept: Send + Sync + 'static {
+/// What is cached of all objects of one kind. The default is what is known before the first list.
+pub trait Cached: Default + Send + Sync + 'static {
     /// Their kind.
     type Object: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static;
 
@@ -32,17 +32,37 @@ pub trait Kept: Send + Sync + 'static {
         Config::default()
     }
 
-    /// Applies an event.
-    fn apply(&mut self, event: Event<Self::Object>);
+    /// Adds or replaces an object.
+    fn put(&mut self, object: Self::Object);
+
+    /// Removes an object.
+    fn remove(&mut self, object: &Self::Object);
+
+    /// Records that this has all objects of a list.
+    fn set_listed(&mut self);
 
     /// The key of an object's row.
     fn key(object: &Self::Object) -> String;
 
-    /// The row with this key, unless nothing is kept of its object.
+    /// The row with this key, unless nothing is cached of its object.
     fn row(&self, key: &str) -> Option<impl Serialize>;
 
     /// All of it as rows of the store.
     fn rows(&self) -> impl Iterator<Item = (String, impl Serialize)>;
+}
+
+/// Applies an event to what is known. A list replaces it once the list is complete.
+pub(super) fn apply<K: Cached>(known: &mut K, listing: &mut K, event: Event<K::Object>) {
+    match event {
+        Event::Init => *listing = K::default(),
+        Event::InitApply(object) => listing.put(object),
+        Event::InitDone => {
+            *known = std::mem::take(listing);
+            known.set_listed();
+        }
+        Event::Apply(object) => known.put(object),
+        Event::Delete(object) => known.remove(&object),
+    }
 }
 
 /// The rows that an event changes.
@@ -53,7 +73,7 @@ enum Rows {
 }
 
 impl Rows {
-    fn of<K: Kept>(event: &Event<K::Object>) -> Self {
+    fn of<K: Cached>(event: &Event<K::Object>) -> Self {
         match event {
             Event::Init | Event::InitApply(_) => Self::None,
             Event::InitDone => Self::All,
@@ -63,21 +83,22 @@ impl Rows {
 }
 
 /// The task that follows the objects of one kind; run by the app.
-pub struct KeptTask<K> {
+pub struct CacheTask<K> {
     client: Client,
     known: watch::Sender<K>,
     store: Store,
 }
 
-impl<K: Kept> KeptTask<K> {
-    /// Begins with what is `known`.
-    pub(super) fn new(client: Client, known: watch::Sender<K>, store: Store) -> Self {
-        Self { client, known, store }
+impl<K: Cached> CacheTask<K> {
+    /// The task, and what it knows: at first the rows that an earlier daemon stored.
+    pub(super) fn new(client: Client, store: Store, stored: K) -> (Self, watch::Receiver<K>) {
+        let (known, receiver) = watch::channel(stored);
+        (Self { client, known, store }, receiver)
     }
 
     /// Runs until cancelled.
     pub async fn run(self, cancel: CancellationToken) {
-        let mut last_error = Changed::new();
+        let (mut last_error, mut listing) = (Changed::new(), K::default());
         let all = Objects::<K::Object>::all(self.client);
         let follow_all = follow(all, K::selection(), |event| {
             match event {
@@ -85,7 +106,7 @@ impl<K: Kept> KeptTask<K> {
                     last_error = Changed::new();
                     // In place, and one row for one object, because a cluster may have thousands.
                     let rows = Rows::of::<K>(&event);
-                    self.known.send_modify(|known| known.apply(event));
+                    self.known.send_modify(|known| apply(known, &mut listing, event));
                     write(&*self.known.borrow(), &rows, &self.store);
                 }
                 Err(error) => {
@@ -106,8 +127,8 @@ impl<K: Kept> KeptTask<K> {
     }
 }
 
-/// Stores what is known. An unchanged row costs only a comparison; what is kept so rarely changes.
-fn write<K: Kept>(known: &K, rows: &Rows, store: &Store) {
+/// Stores what is known. An unchanged row costs only a comparison, and few rows change.
+fn write<K: Cached>(known: &K, rows: &Rows, store: &Store) {
     match rows {
         Rows::None => {}
         Rows::One(key) => match known.row(key) {
@@ -128,7 +149,6 @@ fn write<K: Kept>(known: &K, rows: &Rows, store: &Store) {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 
@@ -140,41 +160,41 @@ mod tests {
     use crate::api::fake::FakeApi;
     use crate::types::WallClock;
 
-    /// Handlers by class, and how often all rows or one were made.
-    #[derive(Default)]
-    struct Counted {
-        handlers: BTreeMap<String, String>,
-        all: Arc<AtomicUsize>,
-        single: Arc<AtomicUsize>,
-    }
+    /// How often all rows or one were made, in the only test that makes any.
+    static ALL: AtomicUsize = AtomicUsize::new(0);
+    static SINGLE: AtomicUsize = AtomicUsize::new(0);
 
-    impl Kept for Counted {
+    /// Handlers by class.
+    #[derive(Default)]
+    struct Counted(BTreeMap<String, String>);
+
+    impl Cached for Counted {
         type Object = RuntimeClass;
         const TABLE: Table = Table::RuntimeClasses;
         const PLURAL: &'static str = "classes";
 
-        fn apply(&mut self, event: Event<RuntimeClass>) {
-            match event {
-                Event::InitApply(class) | Event::Apply(class) => {
-                    self.handlers.insert(Self::key(&class), class.handler);
-                }
-                Event::Delete(class) => drop(self.handlers.remove(&Self::key(&class))),
-                Event::Init | Event::InitDone => {}
-            }
+        fn put(&mut self, class: RuntimeClass) {
+            self.0.insert(Self::key(&class), class.handler);
         }
+
+        fn remove(&mut self, class: &RuntimeClass) {
+            self.0.remove(&Self::key(class));
+        }
+
+        fn set_listed(&mut self) {}
 
         fn key(class: &RuntimeClass) -> String {
             class.metadata.name.clone().unwrap()
         }
 
         fn row(&self, key: &str) -> Option<impl Serialize> {
-            self.single.fetch_add(1, Ordering::SeqCst);
-            self.handlers.get(key)
+            SINGLE.fetch_add(1, Ordering::SeqCst);
+            self.0.get(key)
         }
 
         fn rows(&self) -> impl Iterator<Item = (String, impl Serialize)> {
-            self.all.fetch_add(1, Ordering::SeqCst);
-            self.handlers.iter().map(|(key, handler)| (key.clone(), handler))
+            ALL.fetch_add(1, Ordering::SeqCst);
+            self.0.iter().map(|(key, handler)| (key.clone(), handler))
         }
     }
 
@@ -190,10 +210,7 @@ mod tests {
             );
         };
         ["a", "b", "gone"].iter().for_each(|name| put(name, "first"));
-        let counted = Counted::default();
-        let (all, single) = (counted.all.clone(), counted.single.clone());
-        let known = watch::Sender::new(counted);
-        let task = KeptTask::new(api.client(), known, store.clone());
+        let (task, _known) = CacheTask::new(api.client(), store.clone(), Counted::default());
         let cancel = CancellationToken::new();
         let stored = async |expected: &[(&str, &str)]| {
             let expected: Vec<(String, String)> =
@@ -222,6 +239,6 @@ mod tests {
             cancel.cancel();
         };
         tokio::join!(task.run(cancel.clone()), change);
-        assert_eq!((all.load(Ordering::SeqCst), single.load(Ordering::SeqCst)), (1, 3));
+        assert_eq!((ALL.load(Ordering::SeqCst), SINGLE.load(Ordering::SeqCst)), (1, 3));
     }
 }

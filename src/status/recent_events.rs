@@ -1,5 +1,6 @@
-//! A bounded ring of events. An event equal to one that is still in it is counted there and moves to the end, as the API server
-//! counts events of one series.
+//! The recent events of pods and of the node, in a bounded ring in memory, so that they can be read where there is no API server, too.
+//! An event equal to one that is still in the ring is counted there and moves to the end, as the API server counts events of one
+//! series. Sends nothing.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,24 +1,20 @@
 //! Claims from an API server. The Node authorizer permits only `get` of a claim and its volume, so both are read until they are
 //! bound, with a back-off, and never again: what a bound pair says does not change.
 
-use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use kube::{Client, Resource};
-use serde::de::DeserializeOwned;
+use kube::Client;
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
-use super::api::{object_error, publish};
-use super::claims::{claimed_by, volume_of};
-use super::{ClaimError, ClaimRef, ClaimState, ObjectError};
-use crate::api::{Objects, Wire, error_kind, message};
+use super::binding::{claimed_by, volume_of};
+use super::read::get;
+use crate::api::Objects;
+use crate::objects::{ClaimError, ClaimRef, ClaimState};
+use crate::types::watching::publish;
 use crate::types::{Backoff, BackoffPolicy};
-
-/// Timeout of a request.
-const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Pause between two reads of a claim that cannot be used. Upstream reads up to ten times a second.
 const PAUSE: BackoffPolicy = BackoffPolicy {
@@ -67,19 +63,4 @@ async fn bound_volume(client: &Client, claim: &ClaimRef) -> Result<PersistentVol
     let volume = get(&volumes, name).await;
     let volume = volume.map_err(|error| ClaimError::FetchVolume { name: name.to_owned(), error })?;
     claimed_by(volume, claim.metadata.uid.as_deref().unwrap_or_default())
-}
-
-/// Reads an object.
-pub(super) async fn get<K>(objects: &Objects<K>, name: &str) -> Result<K, ObjectError>
-where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
-{
-    match timeout(TIMEOUT, objects.get(name)).await {
-        Ok(Ok(Wire(object))) => Ok(object),
-        Ok(Err(error)) => Err(object_error(error_kind(&error), message(&error))),
-        Err(_) => {
-            let text = format!("the API server did not answer within {} s", TIMEOUT.as_secs());
-            Err(ObjectError::Unavailable(text))
-        }
-    }
 }

@@ -22,12 +22,14 @@ use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::api_claims::{follow_claim, get};
-use super::{
+use super::claims::follow_claim;
+use super::read::{get, object_error};
+use crate::api::{FollowError, Objects, error_kind, follow, message};
+use crate::objects::{
     ClaimRef, ClaimState, Object, ObjectError, ObjectKind, ObjectRef, ObjectSource, ObjectState,
     ServiceAccountInfo, Token, TokenRequest,
 };
-use crate::api::{ApiErrorKind, FollowError, Objects, error_kind, follow, message};
+use crate::types::watching::publish;
 
 /// How long requests for an object may fail before receivers without a value get the error: most failures are brief, and
 /// the receivers wait anyway.
@@ -278,15 +280,6 @@ where
     .await;
 }
 
-/// Publishes a state if it changed.
-pub(super) fn publish<S: PartialEq>(known: &watch::Sender<S>, now: S) {
-    known.send_if_modified(|known| {
-        let is_changed = *known != now;
-        *known = now;
-        is_changed
-    });
-}
-
 /// Publishes why an object is not available, unless its data is known.
 fn publish_error(known: &watch::Sender<ObjectState>, object: &ObjectRef, error: FollowError) {
     let is_known = match &*known.borrow() {
@@ -304,18 +297,6 @@ fn publish_error(known: &watch::Sender<ObjectState>, object: &ObjectRef, error: 
         error => error,
     };
     publish(known, ObjectState::Failed(error));
-}
-
-pub(super) fn object_error(error_kind: ApiErrorKind, message: String) -> ObjectError {
-    match error_kind {
-        ApiErrorKind::NotFound => ObjectError::NotFound(message),
-        ApiErrorKind::Forbidden => ObjectError::Forbidden(message),
-        ApiErrorKind::AlreadyExists
-        | ApiErrorKind::Conflict
-        | ApiErrorKind::Invalid
-        | ApiErrorKind::TooMany(_)
-        | ApiErrorKind::Unavailable => ObjectError::Unavailable(message),
-    }
 }
 
 /// The TokenRequest, bound to the pod, so that the token expires with it.
@@ -354,5 +335,5 @@ fn issued_token(
 }
 
 #[cfg(test)]
-#[path = "api_tests.rs"]
+#[path = "objects_tests.rs"]
 mod tests;

@@ -1,4 +1,4 @@
-//! The probes that fail, with their last answer, for explanations. Decides nothing.
+//! The probes that fail, with their last answers, for explanations. Probes nothing: the room `probe` writes these values.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use crate::pod::ProbeKind;
+use super::ProbeKind;
 use crate::types::{ContainerId, PodUid, one_line};
 
 /// What is kept of an answer, in bytes.
@@ -34,12 +34,13 @@ pub struct FailingProbes {
 }
 
 impl FailingProbes {
-    /// Those of a pod.
+    /// The failing probes of a pod.
     pub fn of(&self, pod: &PodUid) -> Vec<FailingProbe> {
         self.pods.lock().get(pod).cloned().unwrap_or_default()
     }
 
-    pub(super) fn failed(&self, pod: &PodUid, probe: FailingProbe) {
+    /// Records that a probe of a pod failed.
+    pub fn failed(&self, pod: &PodUid, probe: FailingProbe) {
         let mut pods = self.pods.lock();
         let of_pod = pods.entry(pod.clone()).or_default();
         let answer = one_line(&probe.answer, MAX_ANSWER);
@@ -52,7 +53,8 @@ impl FailingProbes {
         }
     }
 
-    pub(super) fn succeeded(&self, pod: &PodUid, container: &str, kind: ProbeKind) {
+    /// Records that a probe of a pod succeeded.
+    pub fn succeeded(&self, pod: &PodUid, container: &str, kind: ProbeKind) {
         let mut pods = self.pods.lock();
         if let Some(of_pod) = pods.get_mut(pod) {
             of_pod.retain(|known| (known.container.as_str(), known.kind) != (container, kind));
@@ -62,7 +64,8 @@ impl FailingProbes {
         }
     }
 
-    pub(super) fn forget(&self, pod: &PodUid) {
+    /// Forgets a pod.
+    pub fn forget(&self, pod: &PodUid) {
         self.pods.lock().remove(pod);
     }
 }

@@ -4,62 +4,15 @@
 //! that this kubelet wrote come back with every patch and must not wake anything; they are stored separately from the pod, for
 //! comparison with the status to be written.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::watcher::Event;
 
-use crate::pod::PodPhase;
-use crate::pod::pod_uid;
-use crate::pod::validation::{FieldError, unsupported};
-use crate::types::{CONFIG_MIRROR_ANNOTATION, CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, PodUid};
-
-/// The state at one time. Every state is complete, so receivers may skip some.
-#[derive(Clone, Debug, Default)]
-pub struct ApiState {
-    /// Whether everything was listed once. Until then, a missing pod may still exist.
-    pub ready: bool,
-    /// The pods bound to this node, without mirrors.
-    pub pods: BTreeMap<PodUid, Arc<ApiPod>>,
-    /// The mirrors of this node's static pods, by namespace and name.
-    pub mirrors: BTreeMap<(String, String), Arc<Mirror>>,
-    /// Why the API server currently cannot be read.
-    pub problem: Option<String>,
-}
-
-/// A pod of the API server that is bound to this node.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ApiPod {
-    /// The pod, with the annotations of its source. Identical until a part changes that affects what runs or its readiness; its
-    /// status is from that time.
-    pub pod: Arc<Pod>,
-    /// Its current status on the API server.
-    pub status: Arc<PodStatus>,
-    /// Its `resourceVersion`, for equality only.
-    pub version: String,
-    /// The unsupported fields that it uses; if there are any, a new pod is rejected with these errors.
-    pub unsupported: Vec<FieldError>,
-}
-
-/// The mirror of a static pod.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Mirror {
-    /// The object.
-    pub pod: Arc<Pod>,
-}
-
-impl Mirror {
-    /// UID of the static pod (`kubernetes.io/config.mirror`).
-    pub fn mirrored(&self) -> &str {
-        mirrored(&self.pod).unwrap_or_default()
-    }
-}
-
-fn mirrored(pod: &Pod) -> Option<&str> {
-    pod.metadata.annotations.as_ref()?.get(CONFIG_MIRROR_ANNOTATION).map(String::as_str)
-}
+use crate::pod::validation::unsupported;
+use crate::pod::{ApiPod, ApiState, Mirror, has_ended, pod_uid};
+use crate::types::{CONFIG_MIRROR_ANNOTATION, CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION};
 
 /// The state, and the listing in progress that will replace it.
 #[derive(Debug, Default)]
@@ -138,7 +91,7 @@ impl ApiPods {
     fn put(&mut self, mut pod: Pod, before: Option<Arc<ApiPod>>, now: Timestamp) {
         // Half of the object's size, and not needed.
         pod.metadata.managed_fields = None;
-        if mirrored(&pod).is_some() {
+        if is_mirror(&pod) {
             self.state.mirrors.insert(name_of(&pod), Arc::new(Mirror { pod: Arc::new(pod) }));
             return;
         }
@@ -168,6 +121,11 @@ impl ApiPods {
     }
 }
 
+fn is_mirror(pod: &Pod) -> bool {
+    let annotations = pod.metadata.annotations.as_ref();
+    annotations.is_some_and(|annotations| annotations.contains_key(CONFIG_MIRROR_ANNOTATION))
+}
+
 /// Whether two versions of a pod are equivalent for this node. Of the status, only a phase that became terminal counts: another
 /// client failed the pod.
 fn is_effectively_equal(a: &Pod, b: &Pod) -> bool {
@@ -190,8 +148,7 @@ fn gates(pod: &Pod) -> Vec<(&str, Option<&str>)> {
 }
 
 fn has_terminal_phase(pod: &Pod) -> bool {
-    let phase = pod.status.as_ref().and_then(|status| PodPhase::parse(status.phase.as_deref()?));
-    phase.is_some_and(PodPhase::is_terminal)
+    pod.status.as_ref().is_some_and(has_ended)
 }
 
 fn seen(pod: &Pod) -> Option<String> {
