@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::testing::{Facts, OWN_FILE, at, problem};
 use super::{Explanation, Verdict, unknown};
-use crate::source::ManifestProblem;
+use crate::pod::ManifestProblem;
 use crate::status::ContainerKill;
 
 /// Prefixes of runc's errors in containerd 1 and 2.

@@ -1,5 +1,6 @@
 //! The machine-readable reasons that more than one file writes or matches: of pods, of waiting and terminated containers, of conditions and
-//! of events. An interface: users' programs match them, so each is upstream's, from the named file below `pkg/` of Kubernetes 1.37. A reason with a single place stays there.
+//! of events. An interface: users' programs match them, so each is upstream's, from the named file below `pkg/` of Kubernetes. A reason
+//! with a single place stays there.
 
 /// A pod that exceeds a limit of storage, or is rejected because the node is short of a resource (`kubelet/eviction/helpers.go`).
 pub const EVICTED: &str = "Evicted";
