@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use hostlet::pod::ManifestOrigin;
 use hostlet::source::{
-    AnswerContext, DecodeError, FileAccess, Manifest, ManifestContext, ManifestError, ManifestOrigin,
-    StaticPod, read_answer, read_manifest,
+    AnswerContext, DecodeError, FileAccess, Manifest, ManifestContext, ManifestError, StaticPod, read_answer,
+    read_manifest,
 };
 use jiff::Timestamp;
 

@@ -38,7 +38,8 @@ use crate::telemetry::Metrics;
 use crate::tls::CertificateStore;
 use crate::types::node::{NodeAddresses, NodeEvent, NodeEvents, Pressures};
 use crate::types::{PodEvent, PodRef, QuietPeriod, WallClock, architecture};
-use crate::{api_pods, pleg};
+use crate::api_pods;
+use crate::pleg;
 
 /// Clients of the API server.
 pub(super) struct Cluster {

@@ -1,7 +1,6 @@
 //! Statuses of a pod's containers: the newest instance of each is its state, the previous one its last state, overridden by the
 //! waiting reasons of the last sync (upstream `convertToAPIContainerStatuses`).
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
     Container, ContainerState as ApiState, ContainerStateRunning, ContainerStateTerminated,
     ContainerStateWaiting, ContainerStatus as ApiStatus, ContainerUser, ImageVolumeStatus,

@@ -1,5 +1,6 @@
 //! Tests of the container statuses.
 
+use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

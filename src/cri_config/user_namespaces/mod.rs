@@ -11,6 +11,7 @@ mod tests;
 
 pub use configs::{isolate_users, share_users};
 pub use file::MappingError;
+#[cfg(test)]
 pub(super) use file::remove_mappings;
 pub use namespaces::{UserNamespaceError, UserNamespaces};
 pub use ranges::{IdRange, RangeError};
