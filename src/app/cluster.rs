@@ -28,10 +28,10 @@ use crate::node::{
 };
 use crate::objects::RuntimeClasses;
 use crate::objects::services::ServiceEnv;
-use crate::pod::{ApiState, ContainerRef, DesiredPods, PodEvents, RejectedPod};
+use crate::pod::{ApiState, ContainerRef, DesiredPods, PodEvents};
 use crate::publish::mirror::{MirrorSources, Mirrors};
 use crate::publish::status::{StatusManager, StatusSources};
-use crate::status::{PublishProgress, StatusCache};
+use crate::status::{PodDirectory, PublishProgress, StatusCache};
 use crate::store::Store;
 use crate::sys::Machine;
 use crate::telemetry::Metrics;
@@ -71,7 +71,7 @@ pub(super) struct ClusterInputs {
     pub(super) pleg: watch::Receiver<pleg::Health>,
     pub(super) quiet_period: QuietPeriod,
     pub(super) status_cache: StatusCache,
-    pub(super) rejected: watch::Receiver<Vec<RejectedPod>>,
+    pub(super) pods: PodDirectory,
     pub(super) desired_pods: watch::Receiver<DesiredPods>,
     pub(super) store: Store,
     /// Recorder of node events.
@@ -215,8 +215,8 @@ impl Cluster {
             api_pods::run(client.clone(), node_name.clone(), inputs.known, outputs.api, cancel)
         });
         let sources = StatusSources {
-            status_cache: inputs.status_cache.clone(),
-            rejected: inputs.rejected,
+            pods: inputs.pods,
+            timeline: inputs.status_cache.timeline().clone(),
             api: api.clone(),
             quiet_period: inputs.quiet_period,
             clock: clock.clone(),

@@ -181,24 +181,21 @@ fn endpoints(
     EndpointParts {
         healthz,
         streams: StreamParts {
-            pods: parts.status_cache.clone(),
-            rejected: parts.rejected.clone(),
+            pods: parts.pods.clone(),
             pleg: parts.runtime.pleg.clone(),
             runtime: parts.runtime.runtime.clone(),
             idle: config.node_api.streaming_idle,
             metrics: stream_metrics,
         },
         logs: ContainerLogParts {
+            pods: parts.pods.clone(),
             logs: parts.logs(),
-            rejected: parts.rejected.clone(),
             split_streams: config.pods.split_log_streams,
             clock: clock.clone(),
             cancel,
         },
         pods: PodLists {
-            status_cache: parts.status_cache.clone(),
-            rejected: parts.rejected.clone(),
-            api: parts.api.clone(),
+            pods: parts.pods.clone(),
             observed: observed.clone(),
             has_allocated: wanted.allocated_pods,
         },
@@ -219,7 +216,7 @@ fn endpoints(
                 journalctl: "journalctl".into(),
             },
             checkpoints: wanted.checkpoints.then(|| Checkpoints {
-                status_cache: parts.status_cache.clone(),
+                pods: parts.pods.clone(),
                 observed,
                 runtime: parts.runtime.runtime.clone(),
                 dir: checkpoints_dir(&config.root_dir),

@@ -34,14 +34,12 @@ use crate::objects::services::ServiceEnv;
 use crate::objects::{ObjectSource, RuntimeClasses, Standalone};
 use crate::ownership::OwnPods;
 use crate::plugin::PluginList;
-use crate::pod::{
-    ApiState, ContainerRef, DesiredPods, FailingProbes, PodEvents, PodKill, ProbeResults, RejectedPod,
-};
+use crate::pod::{ApiState, ContainerRef, DesiredPods, FailingProbes, PodEvents, PodKill, ProbeResults};
 use crate::probe::ProbeMetrics;
 use crate::shutdown::{Reports, Shutdown, ShutdownOutputs, ShutdownPeriods, ShutdownSettings};
 use crate::source::SourceState;
 use crate::stats::UsageStats;
-use crate::status::{PublishProgress, RecentEvents, StatusCache, register_resizes};
+use crate::status::{PodDirectory, PublishProgress, RecentEvents, StatusCache, register_resizes};
 use crate::store::Store;
 use crate::telemetry::Metrics;
 use crate::types::node::{NodeAddresses, NodeEvents, NodeReader};
@@ -74,6 +72,8 @@ pub(super) struct Parts {
     pub(super) runtime: RuntimeSide,
     pub(super) store: Store,
     pub(super) status_cache: StatusCache,
+    /// The pods of this node, also the rejected ones.
+    pub(super) pods: PodDirectory,
     pub(super) events: PodEvents,
     pub(super) node_events: NodeEvents,
     pub(super) recent: RecentEvents,
@@ -106,7 +106,6 @@ pub(super) struct Parts {
     pub(super) reports: Option<Reports>,
     pub(super) manifests: watch::Receiver<SourceState>,
     pub(super) api: watch::Receiver<ApiState>,
-    pub(super) rejected: watch::Receiver<Vec<RejectedPod>>,
     pub(super) connections: Connections,
     pub(super) log_watches: LogWatches,
     /// What everything uses, once the runtime has answered.
@@ -201,6 +200,7 @@ impl Parts {
 
         let (desired_in, desired_pods) = watch::channel(DesiredPods::default());
         let (rejected_in, rejected) = watch::channel(Vec::new());
+        let pods = PodDirectory::new(status_cache.clone(), rejected, api.clone());
         let evicted = watch::Sender::default();
         let inputs = AdmissionInputs {
             manifests: manifests.clone(),
@@ -276,7 +276,7 @@ impl Parts {
                     pleg: runtime.pleg.health(),
                     quiet_period: runtime.calls.quiet_period(),
                     status_cache: status_cache.clone(),
-                    rejected: rejected.clone(),
+                    pods: pods.clone(),
                     desired_pods: desired_pods.clone(),
                     store: store.clone(),
                     metrics: metrics.clone(),
@@ -301,6 +301,7 @@ impl Parts {
             describer,
             store,
             status_cache,
+            pods,
             events,
             node_events,
             recent,
@@ -322,7 +323,6 @@ impl Parts {
             reports,
             manifests,
             api,
-            rejected,
             connections,
             log_watches: LogWatches::default(),
             usage: watch::Sender::new(None),

@@ -59,9 +59,9 @@ impl Parts {
         let preload = |directory: PathBuf| (directory, self.preload.subscribe());
         ControlServer {
             node: config.node_name.clone(),
+            pods: self.pods.clone(),
             status_cache: self.status_cache.clone(),
             desired_pods: self.desired_pods.clone(),
-            rejected: self.rejected.clone(),
             source: self.manifests.clone(),
             api: self.api.clone(),
             runtime: self.runtime.status.clone(),

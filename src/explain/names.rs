@@ -13,7 +13,7 @@ const MIN_SIMILARITY: f64 = 0.75;
 const MAX_SUGGESTED: usize = 3;
 
 /// The name of a pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PodName<'a> {
     /// Its namespace.
     pub namespace: &'a str,

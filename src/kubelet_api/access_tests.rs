@@ -33,8 +33,7 @@ use super::{
 use crate::config::EffectiveConfig;
 use crate::cri::fake::FakeRuntime;
 use crate::pleg::Pleg;
-use crate::pod::ApiState;
-use crate::status::StatusCache;
+use crate::status::{PodDirectory, StatusCache};
 use crate::telemetry::{Heartbeats, Metrics};
 use crate::tls::fake::FakeAuthority;
 use crate::tls::{ClientAuthorities, PrivateKey, certificate_request};
@@ -152,9 +151,7 @@ fn parts() -> EndpointParts {
         logs: container_logs::testing::parts(),
         streams: streams::testing::of_empty_node(),
         pods: PodLists {
-            status_cache: StatusCache::default(),
-            rejected: watch::channel(Vec::new()).1,
-            api: watch::channel(ApiState::default()).1,
+            pods: PodDirectory::of(StatusCache::default()),
             observed: pleg.cache().clone(),
             has_allocated: true,
         },
@@ -170,7 +167,7 @@ fn parts() -> EndpointParts {
             },
             logs,
             checkpoints: Some(Checkpoints {
-                status_cache: StatusCache::default(),
+                pods: PodDirectory::of(StatusCache::default()),
                 observed: pleg.cache().clone(),
                 runtime: Arc::new(FakeRuntime::new()),
                 dir: "/nonexistent".into(),

@@ -17,7 +17,7 @@ use http::header::CONTENT_TYPE;
 use super::answers::{Slashes, only_post, text};
 use crate::cri::{ContainerState, CriError, RuntimeService};
 use crate::pleg::Cache;
-use crate::status::StatusCache;
+use crate::status::PodDirectory;
 use crate::sys::file_work;
 use crate::types::{ContainerId, PodRef, WallClock, error_chain};
 
@@ -40,7 +40,7 @@ enum CheckpointError {
 #[derive(Clone)]
 pub struct Checkpoints {
     /// The pods of this node.
-    pub status_cache: StatusCache,
+    pub pods: PodDirectory,
     /// What the runtime has.
     pub observed: Cache,
     /// The runtime.
@@ -61,10 +61,10 @@ impl Checkpoints {
 
     /// The pod with this name, if one of its containers is named `container`; otherwise why not.
     fn pod(&self, namespace: &str, name: &str, container: &str) -> Result<PodRef, CheckpointError> {
-        let entry = self.status_cache.named(namespace, name).ok_or(CheckpointError::NoPod)?;
-        match entry.pod.kind_of(container) {
-            Some(_) => Ok(entry.pod.reference.clone()),
-            None => Err(CheckpointError::NoContainer(container.to_owned())),
+        let found = self.pods.find(namespace, name).ok_or(CheckpointError::NoPod)?;
+        match found.has_container(container) {
+            true => Ok(found.reference()),
+            false => Err(CheckpointError::NoContainer(container.to_owned())),
         }
     }
 

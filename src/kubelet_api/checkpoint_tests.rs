@@ -14,7 +14,7 @@ async fn a_checkpoint_is_a_file_of_the_runtime_and_errors_are_upstreams() {
     let dir = root.path().join("checkpoints");
     let time: Timestamp = "2026-11-25T10:00:00Z".parse().unwrap();
     let checkpoints = Checkpoints {
-        status_cache: bench.status_cache.clone(),
+        pods: PodDirectory::of(bench.status_cache.clone()),
         observed: bench.pleg.cache().clone(),
         runtime: Arc::new(bench.fake.clone()),
         dir: dir.clone(),

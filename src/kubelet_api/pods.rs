@@ -2,7 +2,6 @@
 //! allocated to them. `/runningpods/`: what the runtime runs.
 
 use std::borrow::Cow;
-use std::cmp::Ordering;
 use std::sync::Arc;
 
 use axum::Router;
@@ -13,24 +12,18 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 use serde_json::{Value, json};
-use tokio::sync::watch;
 
 use super::answers::{Slashes, json, only_get, text};
 use crate::cri::ContainerState;
 use crate::pleg::Cache;
-use crate::pod::{ApiState, RejectedPod, has_ended};
-use crate::status::{LifecycleSummary, PodStatusEntry, StatusCache};
-use crate::types::PodRef;
+use crate::pod::has_ended;
+use crate::status::{DirectoryEntry, LifecycleSummary, PodDirectory};
 
 /// What the lists are made of.
 #[derive(Clone)]
 pub struct PodLists {
-    /// The pods and their statuses.
-    pub status_cache: StatusCache,
-    /// Rejected pods.
-    pub rejected: watch::Receiver<Vec<RejectedPod>>,
-    /// The pods as the API server has them, whose resources may differ from the allocated ones.
-    pub api: watch::Receiver<ApiState>,
+    /// The pods of this node.
+    pub pods: PodDirectory,
     /// What the runtime has.
     pub observed: Cache,
     /// Whether there is `/allocatedPods` (gate `KubeletAllocatedPodsEndpoint`).
@@ -57,25 +50,13 @@ impl PodLists {
             .with_state(self)
     }
 
-    /// The admitted pods, by namespace and name.
-    fn admitted(&self) -> Vec<PodStatusEntry> {
-        let mut entries = self.status_cache.all();
-        entries.sort_by(|a, b| by_name(&a.pod.reference, &b.pod.reference));
-        entries
-    }
-
     /// The pod as its source names it, and its version on the API server.
-    fn source(&self, entry: &PodStatusEntry) -> (Arc<Pod>, Option<String>) {
-        let api = self.api.borrow();
-        match api.pods.get(&entry.pod.reference.uid) {
+    fn source(&self, entry: &DirectoryEntry) -> (Arc<Pod>, Option<String>) {
+        match self.pods.api_version(&entry.reference().uid) {
             Some(given) => (given.pod.clone(), Some(given.version.clone())),
-            None => (entry.pod.object().clone(), None),
+            None => (entry.object().clone(), None),
         }
     }
-}
-
-fn by_name(a: &PodRef, b: &PodRef) -> Ordering {
-    (&*a.namespace, &*a.name, a.uid.as_str()).cmp(&(&*b.namespace, &*b.name, b.uid.as_str()))
 }
 
 /// A pod in a list, without copying it.
@@ -119,18 +100,16 @@ fn versioned<'a>(mut item: Item<'a>, version: Option<&String>) -> Item<'a> {
 }
 
 async fn pods(State(lists): State<PodLists>) -> Response {
-    let admitted = lists.admitted().into_iter().map(|entry| (lists.source(&entry), entry.status));
-    let rejected = lists.rejected.borrow().clone();
-    let rejected = rejected.into_iter().map(|rejected| ((rejected.pod, None), rejected.status));
-    let all: Vec<_> = admitted.chain(rejected).collect();
+    let entries = lists.pods.sorted();
+    let all: Vec<_> = entries.iter().map(|entry| (lists.source(entry), entry.status())).collect();
     let items = all.iter().map(|((pod, version), status)| versioned(item(pod, status), version.as_ref()));
     list(&items.collect::<Vec<_>>())
 }
 
 async fn allocated_pods(State(lists): State<PodLists>) -> Response {
-    let (mut admitted, none) = (lists.admitted(), PodStatus::default());
-    admitted.retain(is_active);
-    list(&admitted.iter().map(|entry| item(entry.pod.object(), &none)).collect::<Vec<_>>())
+    let (mut active, none) = (lists.pods.sorted(), PodStatus::default());
+    active.retain(is_active);
+    list(&active.iter().map(|entry| item(entry.object(), &none)).collect::<Vec<_>>())
 }
 
 async fn allocated_pod(lists: State<PodLists>, Path((namespace, name)): Path<(String, String)>) -> Response {
@@ -145,18 +124,18 @@ async fn allocated_pod_by_uid(
 }
 
 fn allocated(lists: &PodLists, namespace: &str, name: &str, uid: Option<&str>) -> Response {
-    let found = lists.status_cache.named(namespace, name);
-    let is_it = |entry: &PodStatusEntry| uid.is_none_or(|uid| entry.pod.reference.uid.as_str() == uid);
+    let found = lists.pods.find(namespace, name);
+    let is_it = |entry: &DirectoryEntry| uid.is_none_or(|uid| entry.reference().uid.as_str() == uid);
     match found.filter(|entry| is_it(entry) && is_active(entry)) {
-        Some(entry) => json(&Pod { status: Some(PodStatus::default()), ..Pod::clone(entry.pod.object()) }),
+        Some(entry) => json(&Pod { status: Some(PodStatus::default()), ..Pod::clone(entry.object()) }),
         None => text(StatusCode::NOT_FOUND, "pod not found"),
     }
 }
 
 /// Whether a pod still has its resources: it has not ended, or terminates at this moment.
-fn is_active(entry: &PodStatusEntry) -> bool {
-    match entry.lifecycle {
-        LifecycleSummary::Active => !has_ended(&entry.status),
+fn is_active(entry: &DirectoryEntry) -> bool {
+    match entry.lifecycle() {
+        LifecycleSummary::Active => !has_ended(entry.status()),
         LifecycleSummary::Terminating => true,
         LifecycleSummary::Terminated => false,
     }
@@ -164,7 +143,7 @@ fn is_active(entry: &PodStatusEntry) -> bool {
 
 async fn running_pods(State(lists): State<PodLists>) -> Response {
     let mut pods = lists.observed.pods();
-    pods.sort_by(by_name);
+    pods.sort();
     let running = pods.into_iter().filter_map(|pod| {
         let observed = lists.observed.get(&pod).ok().filter(|observed| observed.may_run())?;
         let runs = observed.containers.iter().filter(|container| container.state == ContainerState::Running);

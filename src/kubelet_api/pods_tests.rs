@@ -1,16 +1,20 @@
 //! The lists of pods.
 
 use serde_json::json;
+use tokio::sync::watch;
 
 use super::super::testing::{Bench, ask, object, web};
 use super::*;
-use crate::pod::{AdmittedPod, ApiPod};
+use crate::pod::{AdmittedPod, ApiPod, ApiState};
+use crate::status::{PodStatusEntry, StatusCache};
 
 fn lists(bench: &Bench, api: ApiState) -> PodLists {
     PodLists {
-        status_cache: bench.status_cache.clone(),
-        rejected: watch::channel(Vec::new()).1,
-        api: watch::channel(api).1,
+        pods: PodDirectory::new(
+            bench.status_cache.clone(),
+            watch::channel(Vec::new()).1,
+            watch::channel(api).1,
+        ),
         observed: bench.pleg.cache().clone(),
         has_allocated: true,
     }
@@ -51,12 +55,13 @@ async fn pods_have_the_spec_of_their_source_and_the_latest_status() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_active_pods_are_allocated_and_of_one_name_the_one_that_stays() {
+async fn only_active_pods_are_allocated_and_of_one_name_the_active_one_is_found() {
     let bench = Bench::new().await;
     let report = |name: &str, uid: &str, phase: &str, lifecycle| {
         let mut pod = web();
         (pod.metadata.name, pod.metadata.uid) = (Some(name.to_owned()), Some(uid.to_owned()));
-        let is_terminating = lifecycle != LifecycleSummary::Active;
+        // Unknown of one whose containers have stopped.
+        let is_terminating = lifecycle == LifecycleSummary::Terminating;
         bench.status_cache.report(PodStatusEntry {
             pod: AdmittedPod::new(pod),
             status: Arc::new(PodStatus { phase: Some(phase.to_owned()), ..PodStatus::default() }),
@@ -70,6 +75,7 @@ async fn only_active_pods_are_allocated_and_of_one_name_the_one_that_stays() {
     report("ending", "uid-4", "Failed", LifecycleSummary::Terminating);
     for n in 0..20 {
         report("web", &format!("old-{n}"), "Running", LifecycleSummary::Terminating);
+        report("web", &format!("older-{n}"), "Failed", LifecycleSummary::Terminated);
     }
     let lists = lists(&bench, ApiState::default());
     let all = object(lists.clone().debugging_routes(), "/allocatedPods").await;
@@ -101,7 +107,8 @@ async fn running_pods_are_what_the_runtime_runs() {
 #[tokio::test(start_paused = true)]
 async fn a_node_without_pods_has_no_items_and_lists_are_only_read() {
     let bench = Bench::new().await;
-    let empty = PodLists { status_cache: StatusCache::default(), ..lists(&bench, ApiState::default()) };
+    let no_pods = PodDirectory::of(StatusCache::default());
+    let empty = PodLists { pods: no_pods, ..lists(&bench, ApiState::default()) };
     let (status, _, text) = ask(empty.clone().routes(), "GET", "/pods").await;
     assert_eq!(
         (status, text.as_str()),

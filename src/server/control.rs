@@ -16,8 +16,6 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use futures::{StreamExt, stream};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use nix::sys::stat::{Mode, fchmod};
 use serde::Deserialize;
 use tokio::net::{UnixListener, UnixSocket, UnixStream};
@@ -40,11 +38,11 @@ use crate::image::{Arrivals, Images};
 use crate::node::NodeDescriber;
 use crate::pleg::PlegHandle;
 use crate::plugin::PluginList;
-use crate::pod::{ApiState, DesiredPods, FailingProbes, RejectedPod};
+use crate::pod::{ApiState, DesiredPods, FailingProbes};
 use crate::shutdown::ShutdownView;
 use crate::source::SourceState;
 use crate::stats::UsageStats;
-use crate::status::{RecentEvents, StatusCache};
+use crate::status::{DirectoryChanges, DirectoryEntry, PodDirectory, RecentEvents, StatusCache};
 use crate::telemetry::{Metrics, PROMETHEUS_TEXT};
 use crate::worker::RestartRequests;
 
@@ -95,12 +93,12 @@ pub enum ControlError {
 pub struct ControlServer {
     /// Name of the node.
     pub node: String,
-    /// Statuses of pods.
+    /// The pods of this node.
+    pub pods: PodDirectory,
+    /// What the workers of pods do, and the timelines.
     pub status_cache: StatusCache,
     /// The admitted pods.
     pub desired_pods: watch::Receiver<DesiredPods>,
-    /// Rejected pods.
-    pub rejected: watch::Receiver<Vec<RejectedPod>>,
     /// State of the manifests.
     pub source: watch::Receiver<SourceState>,
     /// State of the API server's pods.
@@ -222,26 +220,6 @@ impl ControlServer {
         }
     }
 
-    /// All pods with their status, including rejected ones, by namespace and name.
-    pub(super) fn pods(&self) -> Vec<Pod> {
-        let mut pods: Vec<Pod> = self
-            .status_cache
-            .all()
-            .into_iter()
-            .map(|entry| {
-                let mut pod = Pod { status: Some((*entry.status).clone()), ..(*entry.pod).clone() };
-                // As the API server marks a terminating pod.
-                pod.metadata.deletion_timestamp = entry.terminating_since.map(Time);
-                pod
-            })
-            .collect();
-        pods.extend(self.rejected.borrow().iter().map(RejectedPod::with_status));
-        let key =
-            |pod: &Pod| (pod.metadata.namespace.clone(), pod.metadata.name.clone(), pod.metadata.uid.clone());
-        pods.sort_by_key(key);
-        pods
-    }
-
     fn view(&self) -> NodeView {
         let source = self.source.borrow();
         let problems = source.problems.iter().map(|problem| Problem {
@@ -252,7 +230,7 @@ impl ControlServer {
         });
         NodeView {
             node: self.node.clone(),
-            pods: self.pods(),
+            pods: self.pods.sorted().iter().map(DirectoryEntry::with_status).collect(),
             problems: problems.collect(),
             trouble: self.node_problem().map(|problem| problem.to_string()),
             store: self.store.borrow().clone(),
@@ -328,11 +306,11 @@ impl ControlServer {
     }
 
     /// Waits until the view changes.
-    async fn changed(&mut self, status_cache: &mut watch::Receiver<u64>) -> bool {
+    async fn changed(&mut self, pods: &mut DirectoryChanges) -> bool {
         let changed = tokio::select! {
-            // Cancel-safe, all: a watch marks its value seen only when `changed` returns.
-            changed = status_cache.changed() => changed.is_ok(),
-            changed = self.rejected.changed() => changed.is_ok(),
+            // Cancel-safe as documented there.
+            changed = pods.changed() => changed.is_ok(),
+            // Cancel-safe, these: a watch marks its value seen only when `changed` returns.
             changed = self.source.changed() => changed.is_ok(),
             // Never changes on a standalone host.
             Ok(()) = self.api.changed() => true,
@@ -387,16 +365,15 @@ async fn pods(
             Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
         };
     }
-    let status_cache = server.status_cache.changes();
-    let views =
-        stream::unfold((server, status_cache, true), |(mut server, mut status_cache, first)| async move {
-            if !first && !server.changed(&mut status_cache).await {
-                return None;
-            }
-            let mut line = serde_json::to_vec(&server.view()).unwrap_or_default();
-            line.push(b'\n');
-            Some((Ok::<_, Infallible>(Bytes::from(line)), (server, status_cache, false)))
-        });
+    let changes = server.pods.changes();
+    let views = stream::unfold((server, changes, true), |(mut server, mut changes, first)| async move {
+        if !first && !server.changed(&mut changes).await {
+            return None;
+        }
+        let mut line = serde_json::to_vec(&server.view()).unwrap_or_default();
+        line.push(b'\n');
+        Some((Ok::<_, Infallible>(Bytes::from(line)), (server, changes, false)))
+    });
     let views = views.take_until(cancel.cancelled_owned());
     ([(CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(views)).into_response()
 }

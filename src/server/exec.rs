@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::control::ControlServer;
 use super::error::RequestError;
-use super::find::{find_container, find_pod, find_running};
+use super::find::{find_container, find_running};
 use crate::cri::StdStreams;
 
 /// The query of `/v1/exec`. The body is the command as a JSON list of its words.
@@ -52,10 +52,9 @@ pub(super) async fn exec(
     if command.is_empty() {
         return Err(RequestError::NoCommand);
     }
-    let pods = server.pods();
-    let pod = find_pod(&pods, &server.node, &query.pod, query.namespace.as_deref())?;
-    let container = find_container(pod, query.container.as_deref())?;
-    let id = find_running(pod, container)?;
+    let pod = server.find(&query.pod, query.namespace.as_deref())?;
+    let container = find_container(&pod, query.container.as_deref())?;
+    let id = find_running(&pod, container)?;
     let url = server.service.exec(&id, command, query.streams()).await.map_err(RequestError::Exec)?;
     Ok(Json(ExecView { url }))
 }

@@ -21,7 +21,7 @@ use crate::explain::{
 use crate::log::log_end;
 use crate::pod::view::PodView;
 use crate::pod::{ManifestOrigin, ManifestProblem, pod_ref, pod_uid};
-use crate::status::{Doing, PodStatusEntry};
+use crate::status::{DirectoryEntry, Doing, PodStatusEntry};
 use crate::sys::file_work;
 use crate::types::{PodRef, PodUid, one_line};
 
@@ -55,6 +55,10 @@ struct KnownPod {
 impl ControlServer {
     async fn explanations(&self, query: &str, pulls: &PullsView, now: Timestamp) -> Vec<Explanation> {
         let known = self.known();
+        let is_latest = |pod: &PodRef| {
+            let found = self.pods.find(&pod.namespace, &pod.name);
+            found.is_none_or(|found| found.reference().uid == pod.uid)
+        };
         let (has_read, problems) = {
             let source = self.source.borrow();
             (source.ready, source.problems.clone())
@@ -62,14 +66,24 @@ impl ControlServer {
         let names: Vec<PodRef> = known.iter().map(|known| pod_ref(&known.pod)).collect();
         let named: Vec<PodName<'_>> =
             names.iter().map(|pod| PodName { namespace: &pod.namespace, name: &pod.name }).collect();
-        let matching =
-            known.iter().zip(&named).filter(|(_, name)| matches_pod_name(query, **name, &self.node));
-        let matching = matching.filter(|(known, name)| {
-            // Of two pods of one name the later one is explained, which waits for the other.
-            known.disposition != Disposition::Removed || named.iter().filter(|n| n == name).count() == 1
+        let defined: HashSet<PodName<'_>> = known
+            .iter()
+            .zip(&named)
+            .filter(|(known, _)| known.disposition != Disposition::Removed)
+            .map(|(_, name)| *name)
+            .collect();
+        let matching = known.iter().zip(&names).zip(&named);
+        let matching = matching.filter(|(_, name)| matches_pod_name(query, **name, &self.node));
+        // Of two pods of one name the one that is defined is explained, even while it waits for the other.
+        let matching = matching.filter(|((known, pod), name)| match known.disposition {
+            Disposition::Removed => !defined.contains(name) && is_latest(pod),
+            Disposition::Undecided
+            | Disposition::Desired
+            | Disposition::WaitingForPredecessor
+            | Disposition::Rejected => true,
         });
         let mut explanations = Vec::new();
-        for (known, _) in matching {
+        for ((known, _), _) in matching {
             let log_ends = self.log_ends(known).await;
             explanations.push(self.explained(known, pulls, &problems, log_ends, now));
         }
@@ -88,23 +102,22 @@ impl ControlServer {
 
     /// All pods that are defined, rejected, or still terminating.
     fn known(&self) -> Vec<KnownPod> {
-        let mut reported: HashMap<PodUid, PodStatusEntry> = self
-            .status_cache
-            .all()
-            .into_iter()
-            .map(|reported| (reported.pod.reference.uid.clone(), reported))
-            .collect();
-        let rejected = self.rejected.borrow().clone();
+        let (mut reported, mut rejected) = (HashMap::new(), HashMap::new());
+        for (uid, entry) in self.pods.all() {
+            match entry {
+                DirectoryEntry::Reported(entry) => drop(reported.insert(uid, entry)),
+                DirectoryEntry::Rejected(pod) => drop(rejected.insert(uid, pod)),
+            }
+        }
         let admitted: HashSet<PodUid> =
             self.desired_pods.borrow().pods.iter().map(|pod| pod.reference.uid.clone()).collect();
-        let is_rejected = |uid: &PodUid| rejected.iter().any(|rejected| pod_uid(&rejected.pod) == *uid);
         let mut known: Vec<KnownPod> = Vec::new();
         let manifests: Vec<_> =
             self.source.borrow().pods.iter().map(|pod| (pod.pod.clone(), Some(pod.origin.clone()))).collect();
         let api: Vec<_> = self.api.borrow().pods.values().map(|pod| (pod.pod.clone(), None)).collect();
         for (pod, origin) in manifests.into_iter().chain(api) {
             let uid = pod_uid(&pod);
-            if !is_rejected(&uid) {
+            if !rejected.contains_key(&uid) {
                 let reported = reported.remove(&uid);
                 let disposition = match reported.is_some() || admitted.contains(&uid) {
                     true => Disposition::Desired,
@@ -113,7 +126,7 @@ impl ControlServer {
                 known.push(KnownPod { pod, disposition, reported, origin });
             }
         }
-        known.extend(rejected.into_iter().map(|rejected| KnownPod {
+        known.extend(rejected.into_values().map(|rejected| KnownPod {
             pod: Arc::new(rejected.with_status()),
             disposition: Disposition::Rejected,
             reported: None,
@@ -122,7 +135,7 @@ impl ControlServer {
         for known in &mut known {
             let name = pod_ref(&known.pod).full_name();
             let has_predecessor =
-                reported.values().any(|reported| reported.pod.reference.full_name() == name);
+                reported.values().any(|reported: &PodStatusEntry| reported.pod.reference.full_name() == name);
             if known.disposition == Disposition::Desired && known.reported.is_none() && has_predecessor {
                 known.disposition = Disposition::WaitingForPredecessor;
             }

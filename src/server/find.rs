@@ -1,10 +1,11 @@
-//! Resolves the pod, container and instance in a request. Pure. Error texts are those of `kubectl` and the kubelet where they exist.
+//! Resolves the pod, container and instance in a request. Pure, except that it reads the directory of pods. Error texts are those of `kubectl` and the kubelet where they exist.
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 
+use super::control::ControlServer;
 use crate::container_logs::{self, NoInstance, bare_id};
 use crate::explain::{PodName, matches_pod_name, nearest_names};
-use crate::pod::pod_ref;
+use crate::status::DirectoryEntry;
 use crate::types::{ContainerId, PodRef};
 
 /// The annotation with the default container (also read by `kubectl logs`).
@@ -81,14 +82,27 @@ impl FindError {
     }
 }
 
-/// Finds the pod `requested`: its name, with or without the node's appended, or `<namespace>/<name>`. Of two versions of a static
-/// pod, the one that is not terminating.
-pub(super) fn find_pod<'p>(
-    pods: &'p [Pod],
+impl ControlServer {
+    /// Finds the pod `requested` and copies it with its current status.
+    pub(super) fn find(&self, requested: &str, namespace: Option<&str>) -> Result<Pod, FindError> {
+        let names: Vec<PodRef> = self.pods.all().values().map(DirectoryEntry::reference).collect();
+        let name = find_name(&names, &self.node, requested, namespace)?;
+        let found = self.pods.find(&name.namespace, &name.name);
+        // It may have been removed just now.
+        let found =
+            found.ok_or_else(|| FindError::NoPod { name: requested.to_owned(), hint: String::new() })?;
+        Ok(found.with_status())
+    }
+}
+
+/// Finds the namespace and name of the pod `requested`: its name, with or without the node's appended, or `<namespace>/<name>`. Which
+/// of two versions with that name is returned does not matter.
+fn find_name<'p>(
+    names: &'p [PodRef],
     node: &str,
     requested: &str,
     namespace: Option<&str>,
-) -> Result<&'p Pod, FindError> {
+) -> Result<&'p PodRef, FindError> {
     let query = match (requested.split_once('/'), namespace) {
         (Some((own, _)), Some(other)) if own != other => {
             return Err(FindError::Namespaces(own.to_owned(), other.to_owned()));
@@ -96,16 +110,11 @@ pub(super) fn find_pod<'p>(
         (None, Some(namespace)) => format!("{namespace}/{requested}"),
         (Some(_), _) | (None, None) => requested.to_owned(),
     };
-    let names: Vec<PodRef> = pods.iter().map(pod_ref).collect();
-    let matching: Vec<&Pod> = pods
-        .iter()
-        .zip(&names)
-        .filter(|(_, name)| matches_pod_name(&query, of(name), node))
-        .map(|(pod, _)| pod)
-        .collect();
+    let matching: Vec<&PodRef> =
+        names.iter().filter(|name| matches_pod_name(&query, of(name), node)).collect();
     // An exact match takes precedence over a name without the node's.
     let name = query.rsplit('/').next().unwrap_or(&query);
-    let exact: Vec<&Pod> = matching.iter().copied().filter(|pod| full_name(pod) == name).collect();
+    let exact: Vec<&PodRef> = matching.iter().copied().filter(|pod| &*pod.name == name).collect();
     let found = if exact.is_empty() { matching } else { exact };
     let Some(first) = found.first().copied() else {
         let known: Vec<PodName<'_>> = names.iter().map(of).collect();
@@ -115,13 +124,13 @@ pub(super) fn find_pod<'p>(
         };
         return Err(FindError::NoPod { name: requested.to_owned(), hint });
     };
-    let mut candidates: Vec<String> = found.iter().map(|pod| pod_ref(pod).to_string()).collect();
+    let mut candidates: Vec<String> = found.iter().map(|pod| pod.to_string()).collect();
     candidates.sort();
     candidates.dedup();
     if candidates.len() > 1 {
         return Err(FindError::ManyPods { name: requested.to_owned(), candidates });
     }
-    Ok(found.iter().copied().find(|pod| pod.metadata.deletion_timestamp.is_none()).unwrap_or(first))
+    Ok(first)
 }
 
 /// Finds the container `requested`, or the default one.
@@ -214,8 +223,8 @@ mod tests {
 
     use super::*;
 
-    fn pod(namespace: &str, name: &str) -> Pod {
-        with(namespace, name, &["c"], json!({}))
+    fn name(namespace: &str, name: &str) -> PodRef {
+        PodRef::new(namespace, name, "uid")
     }
 
     fn with(namespace: &str, name: &str, containers: &[&str], status: Value) -> Pod {
@@ -228,14 +237,14 @@ mod tests {
         .unwrap()
     }
 
-    fn found(pods: &[Pod], requested: &str, namespace: Option<&str>) -> Result<String, String> {
-        let pod = find_pod(pods, "node1", requested, namespace);
-        pod.map(|pod| pod_ref(pod).to_string()).map_err(|error| error.to_string())
+    fn found(names: &[PodRef], requested: &str, namespace: Option<&str>) -> Result<String, String> {
+        let name = find_name(names, "node1", requested, namespace);
+        name.map(PodRef::to_string).map_err(|error| error.to_string())
     }
 
     #[test]
     fn a_pod_is_found_by_any_of_its_names() {
-        let pods = [pod("default", "web-node1"), pod("default", "web-node1-node1"), pod("b", "db-node1")];
+        let pods = [name("default", "web-node1"), name("default", "web-node1-node1"), name("b", "db-node1")];
         for (requested, namespace, name) in [
             ("web", None, "default/web-node1"),
             ("web-node1", None, "default/web-node1"),
@@ -250,7 +259,7 @@ mod tests {
 
     #[test]
     fn errors_list_the_candidates() {
-        let pods = [pod("b", "web-node1"), pod("a", "web-node1"), pod("a", "other-node1")];
+        let pods = [name("b", "web-node1"), name("a", "web-node1"), name("a", "other-node1")];
         let error = |requested, namespace| found(&pods, requested, namespace).unwrap_err();
         assert_eq!(
             error("web", None),
@@ -262,24 +271,18 @@ mod tests {
             error("b/web", Some("a")),
             r#"the pod's name has namespace "b", but namespace "a" was requested"#
         );
-        assert!(find_pod(&pods, "node1", "zzz", None).unwrap_err().is_not_found());
+        assert!(find_name(&pods, "node1", "zzz", None).unwrap_err().is_not_found());
     }
 
     #[test]
-    fn of_two_versions_the_one_that_is_not_terminating_is_found() {
-        let mut ending = pod("a", "web-node1");
-        ending.metadata.uid = Some("old".to_owned());
-        ending.metadata.deletion_timestamp =
-            Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(jiff::Timestamp::UNIX_EPOCH));
-        let pods = [ending.clone(), pod("a", "web-node1")];
-        let uid = |pods: &[Pod]| find_pod(pods, "node1", "web", None).unwrap().metadata.uid.clone().unwrap();
-        assert_eq!(uid(&pods), "a-web-node1");
-        assert_eq!(uid(&[ending]), "old");
+    fn two_versions_of_a_pod_have_one_name() {
+        let versions = [PodRef::new("a", "web-node1", "old"), PodRef::new("a", "web-node1", "new")];
+        assert_eq!(found(&versions, "web", None).as_deref(), Ok("a/web-node1"));
     }
 
     #[test]
     fn a_container_name_is_required_unless_there_is_only_one() {
-        let (one, mut two) = (pod("a", "p"), with("a", "p", &["x", "y"], json!({})));
+        let (one, mut two) = (with("a", "p", &["c"], json!({})), with("a", "p", &["x", "y"], json!({})));
         assert_eq!(find_container(&one, None), Ok("c"));
         assert_eq!(find_container(&two, Some("y")), Ok("y"));
         assert_eq!(

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::control::ControlServer;
 use super::error::RequestError;
-use super::find::{FindError, find_container, find_instance, find_pod, not_started};
+use super::find::{FindError, find_container, find_instance, not_started};
 use crate::container_logs::{NoInstance, until_cancelled};
 use crate::log::LogOptions;
 use crate::pod::pod_ref;
@@ -45,18 +45,17 @@ pub(super) async fn logs(
     State((server, cancel)): State<(ControlServer, CancellationToken)>,
     Query(query): Query<LogsQuery>,
 ) -> Result<Response, RequestError> {
-    let pods = server.pods();
-    let pod = find_pod(&pods, &server.node, &query.pod, query.namespace.as_deref())?;
-    let container = find_container(pod, query.container.as_deref())?;
-    let id = find_instance(pod, container, query.previous)?;
+    let pod = server.find(&query.pod, query.namespace.as_deref())?;
+    let container = find_container(&pod, query.container.as_deref())?;
+    let id = find_instance(&pod, container, query.previous)?;
     let options = LogOptions {
         tail: query.tail,
         since: query.since,
         timestamps: query.timestamps,
         ..LogOptions::default()
     };
-    let log = server.logs.open(&pod_ref(pod), &id, options, query.follow).await?;
-    let log = log.ok_or_else(|| without_log(pod, container, query.previous))?;
+    let log = server.logs.open(&pod_ref(&pod), &id, options, query.follow).await?;
+    let log = log.ok_or_else(|| without_log(&pod, container, query.previous))?;
     let body = Body::from_stream(until_cancelled(log, cancel));
     Ok(([(CONTENT_TYPE, "text/plain; charset=utf-8")], body).into_response())
 }

@@ -48,7 +48,7 @@ impl ControlServer {
             let mut wanted = doing.pulling.iter().map(|pull| &*pull.image).chain(doing.activity.image());
             wanted.any(|wanted| with_default_tag(wanted).is_ok_and(|wanted| wanted == image))
         };
-        let pods = self.status_cache.all().into_iter().map(|entry| entry.pod.reference.clone());
+        let pods = self.pods.all().into_values().map(|entry| entry.reference());
         let mut pods: Vec<String> = pods.filter(|pod| waits(&pod.uid)).map(|pod| pod.to_string()).collect();
         pods.sort();
         pods

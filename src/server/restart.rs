@@ -8,10 +8,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::control::ControlServer;
 use super::error::RequestError;
-use super::find::{find_container, find_pod, not_started};
+use super::find::{find_container, not_started};
 use crate::cri::ContainerState;
 use crate::pleg::PodStatus;
-use crate::pod::{ContainerKind, has_ended, pod_ref, pod_uid};
+use crate::pod::{ContainerKind, has_ended, pod_ref};
 use crate::types::ContainerId;
 
 /// The query of `/v1/restart`.
@@ -43,14 +43,13 @@ pub(super) async fn restart(
     State((server, _)): State<(ControlServer, CancellationToken)>,
     Query(query): Query<RestartQuery>,
 ) -> Result<Json<RestartView>, RequestError> {
-    let pods = server.pods();
-    let pod = find_pod(&pods, &server.node, &query.pod, query.namespace.as_deref())?;
-    let reference = pod_ref(pod);
+    let pod = server.find(&query.pod, query.namespace.as_deref())?;
+    let reference = pod_ref(&pod);
     let observed = server.pleg.cache().get(&reference)?;
-    let chosen = targets(pod, &observed, &query)?;
+    let chosen = targets(&pod, &observed, &query)?;
     let (containers, ids): (Vec<String>, Vec<ContainerId>) = chosen.into_iter().unzip();
     tracing::info!(pod = %reference, uid = %reference.uid, containers = containers.join(", "), "restart requested");
-    server.restarts.request(&pod_uid(pod), &ids).await;
+    server.restarts.request(&reference.uid, &ids).await;
     Ok(Json(RestartView { pod: reference.to_string(), containers }))
 }
 

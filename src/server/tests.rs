@@ -39,7 +39,9 @@ use crate::pod::{
 };
 use crate::shutdown::ShutdownView;
 use crate::source::{SourceState, StaticPod};
-use crate::status::{ImageOwner, ImagePull, LifecycleSummary, PodStatusEntry, RecentEvents, StatusCache};
+use crate::status::{
+    ImageOwner, ImagePull, LifecycleSummary, PodDirectory, PodStatusEntry, RecentEvents, StatusCache,
+};
 use crate::store::Store;
 use crate::telemetry::Metrics;
 use crate::types::node::{NodeAddresses, Pressures};
@@ -118,9 +120,9 @@ impl Bench {
         let (source, desired_pods) = (watch::Sender::default(), watch::Sender::default());
         let server = ControlServer {
             node: "node1".to_owned(),
+            pods: PodDirectory::of(status_cache.clone()),
             status_cache: status_cache.clone(),
             desired_pods: desired_pods.subscribe(),
-            rejected: watch::channel(Vec::new()).1,
             source: source.subscribe(),
             api: watch::channel(ApiState::default()).1,
             runtime: watch::channel(None).1,
@@ -375,6 +377,29 @@ async fn a_command_is_prepared_in_a_running_container() {
     bench.fake.stop_container(&bench.container, 0).await.unwrap();
     let (status, text) = bench.post("/v1/exec?pod=web", r#"["ls"]"#).await;
     assert!(status == 500 && text.contains("is not running"), "{status} {text}");
+}
+
+#[tokio::test]
+async fn of_two_versions_of_a_pod_the_active_one_is_reached_and_explained() {
+    let bench = Bench::new().await;
+    bench.fake.serve_streams_at("http://127.0.0.1:1");
+    let mut older = bench.pod.clone();
+    (older.metadata.uid, older.status) = (Some("uid-0".to_owned()), None);
+    bench.status_cache.report(PodStatusEntry {
+        pod: AdmittedPod::new(older),
+        status: Arc::default(),
+        terminating_since: None,
+        lifecycle: LifecycleSummary::Terminated,
+        has_released: false,
+    });
+    let (status, text) = bench.post("/v1/exec?pod=web", r#"["ls"]"#).await;
+    assert!(status == 200 && text.contains(bench.container.as_str()), "{status} {text}");
+    bench.write("stdout F of the active one");
+    let (status, text) = bench.get("/v1/logs?pod=web").await;
+    assert!(status == 200 && text.contains("of the active one"), "{status} {text}");
+    // Both were removed from their source.
+    let (_, text) = bench.get("/v1/explain?pod=web").await;
+    assert!(!text.contains("has not read the manifests"), "{text}");
 }
 
 #[tokio::test]

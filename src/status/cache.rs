@@ -173,14 +173,6 @@ impl StatusCache {
         }
     }
 
-    /// The pod of this name. Of several instances of a static pod, it is the one that does not terminate, or else the latest to do so.
-    pub fn named(&self, namespace: &str, name: &str) -> Option<PodStatusEntry> {
-        let pods = self.lock();
-        let is_named = |pod: &PodRef| (&*pod.namespace, &*pod.name) == (namespace, name);
-        let named = pods.values().filter(|entry| is_named(&entry.pod.reference));
-        named.max_by_key(|entry| (entry.terminating_since.is_none(), entry.terminating_since)).cloned()
-    }
-
     /// All pods, unordered.
     pub fn all(&self) -> Vec<PodStatusEntry> {
         self.lock().values().cloned().collect()

@@ -6,6 +6,7 @@ mod cache;
 mod conditions;
 mod containers;
 mod cut_short;
+mod directory;
 mod facts;
 mod finished;
 mod generate;
@@ -34,6 +35,7 @@ pub use conditions::{
 };
 pub use containers::is_default_reason;
 pub use cut_short::{is_unclear, with_actual_outcomes};
+pub use directory::{DirectoryChanges, DirectoryEntry, PodDirectory};
 pub use facts::{PodFacts, PodProgress};
 pub use generate::generate;
 pub use handle::StatusHandle;

@@ -48,7 +48,7 @@ async fn who_waits_for_termination_messages_waits_until_the_pod_can_be_inspected
     assert!(timeout(MINUTE, &mut settled).await.is_err(), "its container would be removed with the message");
     fake.faults().clear();
     timeout(MINUTE, settled).await.unwrap();
-    let entry = status_cache.named("default", "web").unwrap();
+    let entry = status_cache.all().pop().unwrap();
     let statuses = entry.status.container_statuses.clone().unwrap_or_default();
     let ended = statuses.into_iter().find_map(|status| status.state?.terminated);
     assert_eq!(ended.map(|ended| ended.exit_code), Some(3));

@@ -6,24 +6,22 @@ use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use k8s_openapi::api::core::v1::Pod;
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::super::answers::{PLAIN, Slashes, only_get};
 use super::query::{LogQuery, QueryError};
 use crate::container_logs::{ContainerLogs, NoInstance, bare_id, find_instance, until_cancelled};
 use crate::log::{LogError, LogStream};
-use crate::pod::{RejectedPod, pod_ref};
+use crate::status::PodDirectory;
 use crate::types::{WallClock, error_chain, go_quoted};
 
 /// What logs are answered from.
 #[derive(Clone)]
 pub struct ContainerLogParts {
-    /// The logs, and the statuses that name their containers.
+    /// The pods of this node, whose statuses name the containers.
+    pub pods: PodDirectory,
+    /// The logs.
     pub logs: ContainerLogs,
-    /// Rejected pods, which have no logs.
-    pub rejected: watch::Receiver<Vec<RejectedPod>>,
     /// Whether one stream may be asked for (the feature gate `PodLogsQuerySplitStreams`).
     pub split_streams: bool,
     /// The wall clock.
@@ -79,8 +77,8 @@ async fn answer(
     RawQuery(query): RawQuery,
 ) -> Result<Response, AnswerError> {
     let query = LogQuery::parse(query.as_deref().unwrap_or_default(), parts.clock.now())?;
-    let pod = parts.find(&namespace, &name).ok_or_else(|| AnswerError::NoPod(name.clone()))?;
-    if !has_container(&pod, &container) {
+    let found = parts.pods.find(&namespace, &name).ok_or_else(|| AnswerError::NoPod(name.clone()))?;
+    if !found.has_container(&container) {
         return Err(AnswerError::NoContainer { container, pod: name });
     }
     match query.options.stream {
@@ -92,33 +90,11 @@ async fn answer(
         }
         Some(_) | None => {}
     }
+    let pod = found.with_status();
     let id = find_instance(&pod, &container, query.previous)?;
-    let log = parts.logs.open(&pod_ref(&pod), &bare_id(id), query.options, query.follow).await?;
+    let log = parts.logs.open(&found.reference(), &bare_id(id), query.options, query.follow).await?;
     // The stock kubelet puts this into the log.
     let log = log.ok_or_else(|| AnswerError::NotInRuntime(id.to_owned()))?;
     let body = Body::from_stream(until_cancelled(log, parts.cancel));
     Ok(([(CONTENT_TYPE, PLAIN)], body).into_response())
-}
-
-impl ContainerLogParts {
-    /// The pod of this name with its status, also a rejected one.
-    fn find(&self, namespace: &str, name: &str) -> Option<Pod> {
-        let is_named = |pod: &Pod| {
-            let metadata = &pod.metadata;
-            metadata.namespace.as_deref() == Some(namespace) && metadata.name.as_deref() == Some(name)
-        };
-        if let Some(entry) = self.logs.status_cache.named(namespace, name) {
-            return Some(Pod { status: Some((*entry.status).clone()), ..(**entry.pod).clone() });
-        }
-        let rejected = self.rejected.borrow();
-        rejected.iter().find(|rejected| is_named(&rejected.pod)).map(RejectedPod::with_status)
-    }
-}
-
-fn has_container(pod: &Pod, name: &str) -> bool {
-    let Some(spec) = &pod.spec else { return false };
-    let init = spec.init_containers.iter().flatten().map(|container| &container.name);
-    let main = spec.containers.iter().map(|container| &container.name);
-    let ephemeral = spec.ephemeral_containers.iter().flatten().map(|container| &container.name);
-    init.chain(main).chain(ephemeral).any(|own| own == name)
 }

@@ -6,7 +6,6 @@ use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use axum::response::Response;
 use http_body_util::BodyExt;
-use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
@@ -17,6 +16,7 @@ use crate::container_logs::testing::Running;
 use crate::cri::RuntimeService;
 use crate::log::LogWatches;
 use crate::pod::pod_ref;
+use crate::status::PodDirectory;
 use crate::types::WallClock;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -35,8 +35,8 @@ impl Bench {
             watches: LogWatches::default(),
         };
         let parts = ContainerLogParts {
+            pods: PodDirectory::of(running.status_cache.clone()),
             logs,
-            rejected: watch::channel(Vec::new()).1,
             split_streams: false,
             clock: WallClock::system(),
             cancel: CancellationToken::new(),

@@ -13,7 +13,6 @@ use hyper_util::rt::TokioIo;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use serde::Deserialize;
-use tokio::sync::watch;
 
 use super::super::answers::{Slashes, get_or_post, only_post};
 use super::client::{Client, V5, is_websocket, speaks_v5, tunnel_of, tunnelled};
@@ -28,8 +27,7 @@ use super::tunnel::tunnel;
 use super::websocket::{HandshakeError, accept, socket};
 use crate::cri::{RuntimeService, StdStreams};
 use crate::pleg::PlegHandle;
-use crate::pod::RejectedPod;
-use crate::status::StatusCache;
+use crate::status::PodDirectory;
 use crate::streaming::{Answer, PROTOCOL_VERSION, SPDY, StreamUrl, upgrade};
 use crate::telemetry::Metrics;
 
@@ -37,9 +35,7 @@ use crate::telemetry::Metrics;
 #[derive(Clone)]
 pub struct StreamParts {
     /// The pods of this node.
-    pub pods: StatusCache,
-    /// The rejected pods.
-    pub rejected: watch::Receiver<Vec<RejectedPod>>,
+    pub pods: PodDirectory,
     /// What runs.
     pub pleg: PlegHandle,
     /// The runtime.
@@ -80,8 +76,8 @@ struct Streams {
 
 /// The routes. Sessions end when the router and all of its clones are dropped.
 pub fn routes(parts: StreamParts) -> Router {
-    let StreamParts { pods, rejected, pleg, runtime, idle, metrics } = parts;
-    let targets = Targets { pods, rejected, pleg };
+    let StreamParts { pods, pleg, runtime, idle, metrics } = parts;
+    let targets = Targets { pods, pleg };
     let streams = Streams { targets, runtime, idle, sessions: Sessions::default(), metrics };
     Router::new()
         .restful("/exec/{namespace}/{pod}/{container}", get_or_post(exec))

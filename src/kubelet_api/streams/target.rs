@@ -3,20 +3,18 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
-use tokio::sync::watch;
 
 use super::error::RequestError;
 use crate::cri::{ContainerState, SandboxState};
 use crate::pleg::{PlegHandle, PodStatus};
-use crate::pod::{RejectedPod, pod_ref};
-use crate::status::StatusCache;
+use crate::pod::pod_ref;
+use crate::status::PodDirectory;
 use crate::types::{ContainerId, PodRef, SandboxId};
 
 /// The pods of this node, and what the runtime has of them.
 #[derive(Clone)]
 pub(super) struct Targets {
-    pub(super) pods: StatusCache,
-    pub(super) rejected: watch::Receiver<Vec<RejectedPod>>,
+    pub(super) pods: PodDirectory,
     pub(super) pleg: PlegHandle,
 }
 
@@ -50,15 +48,8 @@ impl TargetPod {
 impl Targets {
     /// Finds a pod, also a rejected one.
     pub(super) fn pod(&self, namespace: &str, name: &str) -> Result<TargetPod, RequestError> {
-        let is_it = |pod: &Pod| {
-            pod.metadata.namespace.as_deref() == Some(namespace) && pod.metadata.name.as_deref() == Some(name)
-        };
-        if let Some(entry) = self.pods.named(namespace, name) {
-            return Ok(TargetPod::new(&entry.pod));
-        }
-        let rejected = self.rejected.borrow();
-        let found = rejected.iter().find(|rejected| is_it(&rejected.pod));
-        found.map(|rejected| TargetPod::new(&rejected.pod)).ok_or(RequestError::NoPod)
+        let found = self.pods.find(namespace, name).ok_or(RequestError::NoPod)?;
+        Ok(TargetPod::new(found.object()))
     }
 
     fn observed(&self, pod: &PodRef) -> Result<Arc<PodStatus>, RequestError> {

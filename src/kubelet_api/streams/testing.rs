@@ -5,19 +5,17 @@ use std::time::Duration;
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
-use tokio::sync::watch;
 
 use super::{StreamMetrics, StreamParts};
 use crate::cri::fake::FakeRuntime;
 use crate::pleg::Pleg;
-use crate::status::StatusCache;
+use crate::status::{PodDirectory, StatusCache};
 
 /// What the streams of such a node need.
 pub(in crate::kubelet_api) fn of_empty_node() -> StreamParts {
     let runtime = Arc::new(FakeRuntime::new());
     StreamParts {
-        pods: StatusCache::default(),
-        rejected: watch::channel(Vec::new()).1,
+        pods: PodDirectory::of(StatusCache::default()),
         pleg: Pleg::new(runtime.clone(), StdRng::seed_from_u64(1)).1,
         runtime,
         idle: Duration::from_secs(3600),

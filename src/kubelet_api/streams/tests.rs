@@ -17,7 +17,6 @@ use rand::rngs::StdRng;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_tungstenite::WebSocketStream;
@@ -32,7 +31,7 @@ use crate::cri::wire::{ContainerConfig, ContainerMetadata, ImageSpec, PodSandbox
 use crate::cri::{ExecOutput, Operation, RuntimeService, StdStreams};
 use crate::pleg::Pleg;
 use crate::pod::{AdmittedPod, pod_ref};
-use crate::status::{LifecycleSummary, PodStatusEntry, StatusCache};
+use crate::status::{LifecycleSummary, PodDirectory, PodStatusEntry, StatusCache};
 use crate::streaming::fake::{AGREED, answer, serve};
 use crate::telemetry::Metrics;
 use crate::types::{CONTAINER_NAME_LABEL, POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL};
@@ -85,8 +84,7 @@ impl Bench {
         let (metrics, counts) = (Metrics::default(), StreamMetrics::default());
         counts.register(&metrics);
         let router = routes(StreamParts {
-            pods,
-            rejected: watch::channel(Vec::new()).1,
+            pods: PodDirectory::of(pods),
             pleg,
             runtime: Arc::new(fake.clone()),
             idle: Duration::from_secs(3600),

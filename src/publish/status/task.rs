@@ -18,8 +18,9 @@ use tokio_util::sync::CancellationToken;
 use super::metrics::{PublishMetrics, StartWatch};
 use super::plan::{Live, ReportedPod, Urgency, Write, plan};
 use crate::api::{ApiErrorKind, Objects, Wire, error_kind};
-use crate::pod::{ApiPod, ApiState, Mirror, RejectedPod, is_static, pod_uid};
-use crate::status::{LifecycleSummary, PublishProgress, StatusCache};
+use crate::pod::{ApiPod, ApiState, Mirror, is_static};
+use crate::status::timeline::Timeline;
+use crate::status::{LifecycleSummary, PodDirectory, PublishProgress};
 use crate::telemetry::{Changed, Metrics};
 use crate::types::{Backoff, BackoffPolicy, PodUid, QuietPeriod, WallClock, error_chain, sleep_until};
 
@@ -56,10 +57,10 @@ const NOT_KEPT: BackoffPolicy = BackoffPolicy {
 /// Inputs of the task.
 #[derive(Clone)]
 pub struct StatusSources {
-    /// The reported statuses.
-    pub status_cache: StatusCache,
-    /// The rejected pods, with the status that says why.
-    pub rejected: watch::Receiver<Vec<RejectedPod>>,
+    /// The pods with their statuses, and the rejected ones with the status that says why.
+    pub pods: PodDirectory,
+    /// How long pods pulled images.
+    pub timeline: Timeline,
     /// The pods on the API server.
     pub api: watch::Receiver<ApiState>,
     /// Signals when no pod starts or stops.
@@ -186,11 +187,10 @@ impl StatusManager {
 
     /// Runs until cancelled, which drops the writes in progress; the next daemon starts from their result.
     pub async fn run(mut self, cancel: CancellationToken) {
-        let mut status_cache = self.sources.status_cache.changes();
-        let mut rejected = self.sources.rejected.clone();
+        let mut pods = self.sources.pods.changes();
         let mut api = self.sources.api.clone();
         loop {
-            let version = *status_cache.borrow_and_update();
+            let version = pods.mark_seen();
             self.refresh(Instant::now());
             self.start(Instant::now());
             self.show_progress(version);
@@ -198,11 +198,9 @@ impl StatusManager {
             let is_open = tokio::select! {
                 // Cancel-safe: waits for a token.
                 () = cancel.cancelled() => return,
+                // Cancel-safe as documented there.
+                changed = pods.changed() => changed.is_ok(),
                 // Cancel-safe: a watch marks its value seen only when `changed` returns.
-                changed = status_cache.changed() => changed.is_ok(),
-                // Cancel-safe: as above.
-                changed = rejected.changed() => changed.is_ok(),
-                // Cancel-safe: as above.
                 changed = api.changed() => changed.is_ok(),
                 // Cancel-safe: a stream yields an item only when `next` returns.
                 Some((uid, object, written)) = self.writes.next() => {
@@ -221,30 +219,21 @@ impl StatusManager {
 
     /// Reads the reported statuses and the objects, and plans again for every pod with a change.
     fn refresh(&mut self, now: Instant) {
-        let mut reported: BTreeMap<PodUid, (ReportedStatus, Arc<Pod>)> = BTreeMap::new();
-        for rejected in self.sources.rejected.borrow().iter() {
-            let status = rejected.status.clone();
-            let status =
-                ReportedStatus { status, lifecycle: LifecycleSummary::Terminated, has_released: true };
-            reported.insert(pod_uid(&rejected.pod), (status, rejected.pod.clone()));
-        }
-        for all in self.sources.status_cache.all() {
-            let status = ReportedStatus {
-                status: all.status,
-                lifecycle: all.lifecycle,
-                has_released: all.has_released,
-            };
-            reported.insert(all.pod.reference.uid.clone(), (status, all.pod.object().clone()));
-        }
+        let pods = self.sources.pods.all();
         let api = self.sources.api.borrow().clone();
-        self.entries.retain(|uid, entry| reported.contains_key(uid) || entry.is_busy);
-        for (uid, (status, pod)) in reported {
-            let api_object = api_object(&api, &uid, &pod);
+        self.entries.retain(|uid, entry| pods.contains_key(uid) || entry.is_busy);
+        for (uid, pod) in pods {
+            let status = ReportedStatus {
+                status: pod.status().clone(),
+                lifecycle: pod.lifecycle(),
+                has_released: pod.has_released(),
+            };
+            let api_object = api_object(&api, &uid, pod.object());
             let entry = self.entries.entry(uid.clone()).or_default();
             if entry.update(status, api_object, now) {
                 entry.plan(&uid, now);
                 if let Some(started) = entry.has_started() {
-                    let pulling = self.sources.status_cache.timeline().pulling_time(&uid);
+                    let pulling = self.sources.timeline.pulling_time(&uid);
                     self.metrics.started(&started.pod, &started.status, pulling, self.sources.clock.now());
                 }
             }

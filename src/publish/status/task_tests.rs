@@ -13,7 +13,7 @@ use super::{StatusManager, StatusSources};
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
 use crate::api_pods;
 use crate::pod::{AdmittedPod, ApiState, RejectedPod, Rejection};
-use crate::status::{LifecycleSummary, PodStatusEntry, StatusCache};
+use crate::status::{LifecycleSummary, PodDirectory, PodStatusEntry, StatusCache};
 use crate::telemetry::Metrics;
 use crate::types::{QuietPeriod, WallClock};
 
@@ -34,12 +34,12 @@ impl Setup {
         let api = FakeApi::new(WallClock::system());
         let cancel = CancellationToken::new();
         let (tx, seen) = watch::channel(ApiState::default());
-        let (rejected, refused_out) = watch::channel(Vec::new());
+        let rejected = watch::Sender::new(Vec::new());
         let status_cache = StatusCache::default();
         let quiet_period = QuietPeriod::default();
         let sources = StatusSources {
-            status_cache: status_cache.clone(),
-            rejected: refused_out,
+            pods: PodDirectory::new(status_cache.clone(), rejected.subscribe(), seen.clone()),
+            timeline: status_cache.timeline().clone(),
             api: seen,
             quiet_period: quiet_period.clone(),
             clock: WallClock::system(),
