@@ -18,6 +18,7 @@ use crate::api::{
     Credentials, CredentialsSource, CredentialsTask, Purpose, connect,
 };
 use crate::api_objects::{ApiObjects, cached_runtime_classes, cached_services};
+use crate::api_pods;
 use crate::config::{Cluster as Joined, Config};
 use crate::cri::{ImageService, RuntimeService, RuntimeStatus};
 use crate::dra::{Dra, DraSettings, DraTask};
@@ -28,6 +29,7 @@ use crate::node::{
 };
 use crate::objects::RuntimeClasses;
 use crate::objects::services::ServiceEnv;
+use crate::pleg;
 use crate::pod::{ApiState, ContainerRef, DesiredPods, PodEvents};
 use crate::publish::mirror::{MirrorSources, Mirrors};
 use crate::publish::status::{StatusManager, StatusSources};
@@ -38,8 +40,6 @@ use crate::telemetry::Metrics;
 use crate::tls::CertificateStore;
 use crate::types::node::{NodeAddresses, NodeEvent, NodeEvents, Pressures};
 use crate::types::{PodEvent, PodRef, QuietPeriod, WallClock, architecture};
-use crate::api_pods;
-use crate::pleg;
 
 /// Clients of the API server.
 pub(super) struct Cluster {
