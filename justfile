@@ -5,7 +5,7 @@ check:
     bash -euo pipefail -c '. integration/lib/common.sh; . integration/lib/style.sh; check_scripts'
     cargo fmt --all --check
     cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
-    cargo test --quiet --locked --test tidy
+    cargo test --quiet --locked --package hostlet-tidy
 
 # Unit, property and fuzz tests: no root, no containerd. With cargo-nextest where it is installed
 test *ARGS:
@@ -17,7 +17,7 @@ test *ARGS:
 
 # The simulation, as many steps as given
 sim STEPS='1000000':
-    HOSTLET_SIMULATION_STEPS={{STEPS}} cargo test --locked --lib lifecycle::simulation
+    HOSTLET_SIMULATION_STEPS={{STEPS}} cargo test --locked --package hostlet-engine lifecycle::simulation
 
 # Everything, on a real containerd and in a real cluster: what continuous integration runs
 e2e:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Generates tables of how a strategic merge patch changes each field of a Pod and a Node, from Kubernetes' own sources:
-# src/api/patch/strategies.rs from the OpenAPI document, for hostlet's patches, and src/api/fake/struct_tags.tsv from
+# crates/cluster/src/api/patch/strategies.rs from the OpenAPI document, for hostlet's patches, and crates/cluster/src/api/fake/struct_tags.tsv from
 # the tags of the Go types, by which the API server and the fake one apply patches. Run it for a new version:
 #
 #   integration/patch-strategies.sh SWAGGER CORE META
@@ -74,5 +74,5 @@ tag_rows() {
     echo 'pub(super) static FIELDS: &[(&str, &str, &str, &str)] = &['
     openapi_rows | LC_ALL=C sort | awk -F'\t' '{ printf "    (\"%s\", \"%s\", \"%s\", \"%s\"),\n", $1, $2, $3, $4 }'
     echo '];'
-} > src/api/patch/strategies.rs
-tag_rows | LC_ALL=C sort > src/api/fake/struct_tags.tsv
+} > crates/cluster/src/api/patch/strategies.rs
+tag_rows | LC_ALL=C sort > crates/cluster/src/api/fake/struct_tags.tsv

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::sync::Arc;
 
-use hostlet::image::preload::{
+use hostlet_image::preload::{
     BlobWriter, Digest, ImageStore, ImportError, LeasedBlob, StoreError, Target, import_file,
 };
 use parking_lot::Mutex;

@@ -3,7 +3,7 @@
 
 use std::io::Write;
 
-use hostlet::config::{KubeletFlags, Loaded, load};
+use hostlet_config::{KubeletFlags, Loaded, load};
 use tempfile::NamedTempFile;
 
 /// Checks that a configuration file gives a configuration or a helpful message.

@@ -1,6 +1,6 @@
 //! Docker's configuration of registry credentials, and responses of credential providers.
 
-use hostlet::image::credentials::{DockerConfig, Keyring, LoginSource, ProviderResponse};
+use hostlet_image::credentials::{DockerConfig, Keyring, LoginSource, ProviderResponse};
 
 /// A configuration in either format: an error shows where it is, and any location can be looked up.
 pub fn docker_config(data: &[u8]) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use hostlet::dra::{AttributeValue, Device, translate};
+use hostlet_cluster::resource_slices::{AttributeValue, Device, translate};
 use hostlet_proto::dra::NodeListAndWatchResourcesResponse;
 use prost::Message;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::str::from_utf8;
 
-use hostlet::stats::parse;
+use hostlet_observe::stats::parse;
 
 /// A file of any of these kinds: what is read of it can be reported.
 pub fn kernel_file(data: &[u8]) {

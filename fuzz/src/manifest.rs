@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use hostlet::pod::ManifestOrigin;
-use hostlet::source::{
+use hostlet_engine::source::{
     AnswerContext, DecodeError, FileAccess, Manifest, ManifestContext, ManifestError, StaticPod, read_answer,
     read_manifest,
 };
+use hostlet_pod::ManifestOrigin;
 use jiff::Timestamp;
 
 fn read(bytes: &[u8]) -> Result<Manifest, ManifestError> {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hostlet::plugin::{PluginInfo, check};
+use hostlet_plugins::{PluginInfo, check};
 use prost::Message;
 
 use super::check_message;

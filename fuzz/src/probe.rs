@@ -1,6 +1,6 @@
 //! Redirects that a container answers a probe with: an accepted one makes a clean request line, and leads nowhere above its root.
 
-use hostlet::types::{HttpScheme, HttpUrl};
+use hostlet_base::{HttpScheme, HttpUrl};
 
 /// Follows a `Location` from a probe's address, or rejects it with a message.
 pub fn probe_location(data: &[u8]) {

@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use hostlet::store::{Store, Table};
+use hostlet_store::{Store, Table};
 
 type Rows = BTreeMap<String, String>;
 

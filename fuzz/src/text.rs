@@ -2,11 +2,11 @@
 
 use std::str::from_utf8;
 
-use hostlet::cri_config::{env_file_value, parse_resolv_conf};
-use hostlet::log::{LogLine, LogStream, RotatedLog};
-use hostlet::node::OomReports;
-use hostlet::types::Quantity;
-use hostlet::types::{ImageReference, with_default_tag};
+use hostlet_base::Quantity;
+use hostlet_base::{ImageReference, with_default_tag};
+use hostlet_cluster::node::OomReports;
+use hostlet_engine::cri_config::{env_file_value, parse_resolv_conf};
+use hostlet_observe::log::{LogLine, LogStream, RotatedLog};
 
 /// A line of a container's log: its content is the end of the line, and its parts make the same line. The same bytes as the name of a
 /// rotated log: its parts make the same name.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
-use hostlet::api::fake::{FakeApi, ResponseBody};
-use hostlet::types::WallClock;
+use hostlet_base::WallClock;
+use hostlet_cluster::api::fake::{FakeApi, ResponseBody};
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;

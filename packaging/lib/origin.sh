@@ -7,7 +7,7 @@ MAINTAINER="The hostlet authors <hostlet@users.noreply.github.com>"
 workspace_field() { sed -n "s/^$1 = \"\(.*\)\"\$/\1/p" "$TOP/Cargo.toml" | head -n 1; }
 package_version() { workspace_field version; }
 homepage() { workspace_field repository; }
-kubernetes_version() { sed -n 's/.*KUBERNETES_VERSION.*"v\(.*\)".*/\1/p' "$TOP/src/types/platform.rs"; }
+kubernetes_version() { sed -n 's/.*KUBERNETES_VERSION.*"v\(.*\)".*/\1/p' "$TOP/crates/base/src/platform.rs"; }
 
 # The time in the packages: given, or the last commit's, or of a source tree without its history the changelog's.
 source_date() {
@@ -60,7 +60,7 @@ write_sbom() {
     cargo cyclonedx --quiet --format json --spec-version 1.5 --target "$RUST_TARGET" --no-build-deps --override-filename "$made"
   jq --arg top "path+file://$TOP" --argjson time "$SOURCE_DATE_EPOCH" 'del(.serialNumber) | .metadata.timestamp = ($time | todate)
     | walk(if type == "string" and startswith($top) then "path+file:///hostlet" + .[($top | length):] else . end)' \
-    "$TOP/$made.json" >"$1"
+    "$TOP/crates/hostlet/$made.json" >"$1"
   # It writes one for each member of the workspace.
   find "$TOP" -name "$made.json" -not -path "$TOP/target/*" -delete
 }

@@ -66,7 +66,7 @@ const RUNS: u64 = 400;
 
 /// The corpus of a target, by name.
 fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target);
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
     let mut inputs: Vec<(String, Vec<u8>)> = fs::read_dir(directory)
         .unwrap()
         .map(|entry| entry.unwrap().path())

@@ -2,7 +2,7 @@
 
 use crate::root;
 
-/// Paths in backquotes, relative to the root or to `src/`.
+/// Paths in backquotes, relative to the root, or those of a crate to its sources.
 fn paths(text: &str) -> impl Iterator<Item = &str> {
     let is_path = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
     text.split('`')
@@ -14,7 +14,11 @@ fn paths(text: &str) -> impl Iterator<Item = &str> {
 #[test]
 fn the_paths_that_the_architecture_names_exist() {
     let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
-    let exists = |path: &&str| root().join(path).exists() || root().join("src").join(path).exists();
+    let exists = |path: &&str| {
+        let of_crate =
+            path.split_once('/').map(|(name, rest)| root().join("crates").join(name).join("src").join(rest));
+        root().join(path).exists() || of_crate.is_some_and(|path| path.exists())
+    };
     let named: Vec<&str> = paths(&text).collect();
     assert!(named.len() > 60, "only {} paths found: looking in the wrong place?", named.len());
     let missing: Vec<&str> = named.into_iter().filter(|path| !exists(path)).collect();

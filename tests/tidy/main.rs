@@ -1,5 +1,4 @@
-//! The laws of the repository that neither compiler nor linter checks: which room may import which, how long a file may be,
-//! and the like. `ARCHITECTURE.md` gives the reasons. Reads files, never changes them.
+//! The laws of the repository that neither compiler nor linter checks: how long a file may be, and the like. `ARCHITECTURE.md` gives the reasons. Reads files, never changes them.
 
 mod documents;
 mod rules;
@@ -9,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rules::Source;
 
 fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
 /// All files below `folder` except build output and version control, sorted.
@@ -51,9 +50,9 @@ fn sources(folders: &[&str]) -> std::io::Result<Vec<Source>> {
 
 #[test]
 fn the_sources_keep_the_rules() {
-    let sources = sources(&["src", "fuzz", "integration", "packaging", "proto", "tests"]).unwrap();
+    let sources = sources(&["crates", "fuzz", "integration", "packaging", "tests"]).unwrap();
     assert!(sources.len() > 300, "only {} sources found: looking in the wrong place?", sources.len());
-    let rules = [rules::starts_with_docs, rules::respects_levels, rules::is_short, rules::keeps_errors_typed];
+    let rules = [rules::starts_with_docs, rules::is_short, rules::keeps_errors_typed];
     let complaints: Vec<String> = rules.iter().flat_map(|rule| sources.iter().flat_map(rule)).collect();
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
 }

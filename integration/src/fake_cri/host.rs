@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use hostlet::cri::fake::FakeRuntime;
-use hostlet::sys::MountTable;
+use hostlet_host::MountTable;
+use hostlet_runtime::cri::fake::FakeRuntime;
 use jiff::Timestamp;
 use nix::mount::{MntFlags, umount2};
 use tempfile::TempDir;

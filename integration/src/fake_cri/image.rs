@@ -1,8 +1,8 @@
 //! The ImageService on the wire.
 
-use hostlet::cri::ImageService as _;
-use hostlet::cri::fake::FakeRuntime;
-use hostlet::cri::wire::{self, image_service_server::ImageService};
+use hostlet_runtime::cri::ImageService as _;
+use hostlet_runtime::cri::fake::FakeRuntime;
+use hostlet_runtime::cri::wire::{self, image_service_server::ImageService};
 use tonic::{Request, async_trait};
 
 use super::status::{Outcome, answer, missing};

@@ -8,7 +8,7 @@ mod server;
 mod status;
 
 pub use host::FakeHost;
-pub use hostlet::cri::fake::FakeRuntime;
+pub use hostlet_runtime::cri::fake::FakeRuntime;
 pub use server::FakeCri;
 
 #[cfg(test)]

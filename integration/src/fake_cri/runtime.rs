@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use hostlet::cri::fake::{FakeRuntime, SANDBOX_IMAGE};
-use hostlet::cri::wire::{self, runtime_service_server::RuntimeService};
-use hostlet::cri::{RuntimeCondition, RuntimeHandler, RuntimeHint, RuntimeService as _, StdStreams};
-use hostlet::streaming;
-use hostlet::types::CgroupDriver;
-use hostlet::types::{ContainerId, POD_UID_LABEL, SandboxId};
+use hostlet_base::CgroupDriver;
+use hostlet_base::{ContainerId, POD_UID_LABEL, SandboxId};
+use hostlet_runtime::cri::fake::{FakeRuntime, SANDBOX_IMAGE};
+use hostlet_runtime::cri::wire::{self, runtime_service_server::RuntimeService};
+use hostlet_runtime::cri::{RuntimeCondition, RuntimeHandler, RuntimeHint, RuntimeService as _, StdStreams};
+use hostlet_runtime::streaming;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tonic::{Request, Response, Status, async_trait};

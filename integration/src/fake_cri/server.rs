@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use hostlet::cri::fake::FakeRuntime;
-use hostlet::cri::wire::image_service_server::ImageServiceServer;
-use hostlet::cri::wire::runtime_service_server::RuntimeServiceServer;
+use hostlet_runtime::cri::fake::FakeRuntime;
+use hostlet_runtime::cri::wire::image_service_server::ImageServiceServer;
+use hostlet_runtime::cri::wire::runtime_service_server::RuntimeServiceServer;
 use tempfile::TempDir;
 use tokio::net::UnixListener;
 use tokio::runtime::{Builder, Runtime};

@@ -1,6 +1,6 @@
 //! Errors as gRPC statuses, as containerd maps them.
 
-use hostlet::cri::CriError;
+use hostlet_runtime::cri::CriError;
 use tonic::{Response, Status};
 
 /// Converts the outcome of a call to a gRPC response.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use hostlet::cri_config::{MASKED_PATHS, READONLY_PATHS};
+use hostlet_engine::cri_config::{MASKED_PATHS, READONLY_PATHS};
 use hostlet_proto::cri::image_service_client::ImageServiceClient;
 use hostlet_proto::cri::runtime_service_client::RuntimeServiceClient;
 use hostlet_proto::cri::security_profile::ProfileType;

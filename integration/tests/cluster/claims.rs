@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use hostlet::sys::filesystem_usage;
+use hostlet_host::filesystem_usage;
 use hostlet_integration::cluster::Tenant;
 use hostlet_integration::{Look, wait_for};
 use k8s_openapi::api::apps::v1::StatefulSet;

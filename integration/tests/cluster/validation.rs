@@ -5,10 +5,10 @@
 use std::collections::BTreeMap;
 
 use futures::StreamExt;
-use hostlet::pod::defaults::set_defaults;
-use hostlet::pod::validation::validate;
 use hostlet_integration::cluster::Tenant;
 use hostlet_integration::samples::fields;
+use hostlet_pod::defaults::set_defaults;
+use hostlet_pod::validation::validate;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::PostParams;
 use kube::core::Request;

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use hostlet::api::fake::{ApiFault, ApiRule, FakeApi};
-use hostlet::cri::fake::Restart;
-use hostlet::store::Table;
+use hostlet_cluster::api::fake::{ApiFault, ApiRule, FakeApi};
 use hostlet_integration::fake_cri::FakeHost;
 use hostlet_integration::{FakeApiServer, Look, wait_for};
 use hostlet_proto::cri::ContainerState;
+use hostlet_runtime::cri::fake::Restart;
+use hostlet_store::Table;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Event, Node, Pod, Service};
 use serde_json::{Value, json};

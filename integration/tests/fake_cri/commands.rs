@@ -6,12 +6,12 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use hostlet::cri::ExecOutput;
-use hostlet::cri::fake::{Exec, OnTerm, Script};
-use hostlet::store::Table;
 use hostlet_integration::Daemon;
 use hostlet_integration::fake_cri::FakeHost;
 use hostlet_proto::cri::ContainerState;
+use hostlet_runtime::cri::ExecOutput;
+use hostlet_runtime::cri::fake::{Exec, OnTerm, Script};
+use hostlet_store::Table;
 use serde_json::json;
 
 use crate::support::{
@@ -65,7 +65,7 @@ async fn a_command_prints_and_exits_as_in_its_container() {
 }
 
 /// The identifier of a container of a pod.
-fn containers_id(host: &FakeHost, pod: &str, name: &str) -> hostlet::types::ContainerId {
+fn containers_id(host: &FakeHost, pod: &str, name: &str) -> hostlet_base::ContainerId {
     let uid = crate::support::uid(pod);
     let found = host.runtime().wire_containers().into_iter().find(|container| {
         container.labels["io.kubernetes.pod.uid"] == uid
@@ -90,7 +90,7 @@ async fn a_restart_replaces_the_container_once_and_counts() {
     let (exited, runs) = (ContainerState::ContainerExited, ContainerState::ContainerRunning);
     let main = || "main".to_owned();
     assert_eq!(containers_of(&host, "web"), [(main(), 0, exited), (main(), 1, runs)]);
-    assert_eq!(host.runtime().calls_of(hostlet::cri::Operation::StopContainer).len(), 1);
+    assert_eq!(host.runtime().calls_of(hostlet_runtime::cri::Operation::StopContainer).len(), 1);
     assert_eq!(only_container(&host, "other").unwrap(), other);
     assert!(host.runtime().wire_containers().iter().any(|c| c.id == before));
     // It is done, so nobody remembers it.

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Result;
-use hostlet::cri::Operation;
-use hostlet::cri::fake::{Fault, Rule};
 use hostlet_integration::fake_cri::FakeHost;
 use hostlet_integration::{Look, wait_for};
 use hostlet_proto::cri::ContainerState;
+use hostlet_runtime::cri::Operation;
+use hostlet_runtime::cri::fake::{Fault, Rule};
 
 use crate::support::{LATER, SOON, containers_of, is_ready, manifest, running, sandboxes_of};
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use hostlet::cri::Operation;
-use hostlet::cri::fake::{Failure, Fault, Rule, Run, Script};
 use hostlet_integration::fake_cri::FakeHost;
 use hostlet_proto::cri::ContainerState;
+use hostlet_runtime::cri::Operation;
+use hostlet_runtime::cri::fake::{Failure, Fault, Rule, Run, Script};
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::support::{

@@ -5,9 +5,9 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use hostlet::cri::Operation;
 use hostlet_integration::fake_cri::FakeHost;
 use hostlet_integration::{FakeApiServer, Look, wait_for};
+use hostlet_runtime::cri::Operation;
 use k8s_openapi::api::core::v1::{Event, Pod};
 use serde_json::{Value, json};
 

@@ -6,10 +6,10 @@ use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use hostlet::cri::Operation;
-use hostlet::cri::RuntimeService as _;
-use hostlet::cri::wire::{PodSandboxConfig, PodSandboxMetadata};
 use hostlet_integration::fake_cri::FakeHost;
+use hostlet_runtime::cri::Operation;
+use hostlet_runtime::cri::RuntimeService as _;
+use hostlet_runtime::cri::wire::{PodSandboxConfig, PodSandboxMetadata};
 
 use crate::support::{
     home, running, sandboxes_of, stderr, stdout, wait_for_complaint, wait_for_log, wait_until_gone,
@@ -157,7 +157,7 @@ async fn doctor_predicts_the_refusal_and_purge_removes_only_own_pods() {
     // hostlet runs, adopts, and a pod of somebody else comes later.
     let daemon = host.start_hostlet_with("", "adoptForeignPods: true").await.unwrap();
     wait_until_ready(&daemon, &["web"]).await.unwrap();
-    crate::support::wait_until_stored(&host, hostlet::store::Table::AdmittedPods, |uids| uids.len() == 1)
+    crate::support::wait_until_stored(&host, hostlet_store::Table::AdmittedPods, |uids| uids.len() == 1)
         .await
         .unwrap();
     let purge = |args: &[&str]| {
@@ -186,7 +186,7 @@ async fn a_purge_without_the_runtime_removes_nothing() {
     write_pods(&host, &["web"]).unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     wait_until_ready(&daemon, &["web"]).await.unwrap();
-    crate::support::wait_until_stored(&host, hostlet::store::Table::AdmittedPods, |uids| uids.len() == 1)
+    crate::support::wait_until_stored(&host, hostlet_store::Table::AdmittedPods, |uids| uids.len() == 1)
         .await
         .unwrap();
     daemon.stop().await.unwrap();

@@ -1,10 +1,10 @@
 //! A runtime that hangs on one pod: other pods are not affected, and the hung call is shown.
 
 use anyhow::Result;
-use hostlet::cri::Operation;
-use hostlet::cri::fake::{Fault, FaultPlan, Rule};
 use hostlet_integration::fake_cri::FakeHost;
 use hostlet_integration::{Daemon, Look, wait_for};
+use hostlet_runtime::cri::Operation;
+use hostlet_runtime::cri::fake::{Fault, FaultPlan, Rule};
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::support::{

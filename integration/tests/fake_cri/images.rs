@@ -4,9 +4,9 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::Result;
-use hostlet::cri::Operation;
-use hostlet::cri::fake::Pull;
 use hostlet_integration::fake_cri::FakeHost;
+use hostlet_runtime::cri::Operation;
+use hostlet_runtime::cri::fake::Pull;
 use serde_json::json;
 
 use crate::support::{

@@ -1,9 +1,9 @@
 //! Pods with annotations so large that a list of all pods exceeds the message size limit: nothing is lost or duplicated.
 
 use anyhow::Result;
-use hostlet::cri::Operation;
 use hostlet_integration::fake_cri::FakeHost;
 use hostlet_integration::{Daemon, Look, wait_for};
+use hostlet_runtime::cri::Operation;
 use serde_json::{Value, json};
 
 use crate::support::{LATER, SOON, manifest, running, uid, wait_until_gone};

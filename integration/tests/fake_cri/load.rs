@@ -4,9 +4,9 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::Result;
-use hostlet::cri::Operation;
 use hostlet_integration::fake_cri::FakeHost;
 use hostlet_integration::{Daemon, Look, wait_for};
+use hostlet_runtime::cri::Operation;
 
 use crate::support::{is_ready, manifest, running};
 

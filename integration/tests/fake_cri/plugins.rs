@@ -6,10 +6,10 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use hostlet::plugin::fake::{FakePlugin, Script, dra_driver};
-use hostlet::plugin::{PluginInfo, PluginState, PluginView};
 use hostlet_integration::fake_cri::FakeHost;
 use hostlet_integration::{Daemon, Look, wait_for};
+use hostlet_plugins::fake::{FakePlugin, Script, dra_driver};
+use hostlet_plugins::{PluginInfo, PluginState, PluginView};
 
 use crate::support::SOON;
 

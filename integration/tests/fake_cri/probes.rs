@@ -4,10 +4,10 @@
 
 use std::time::Duration;
 
-use hostlet::cri::fake::Exec;
-use hostlet::cri::{ExecOutput, Operation};
 use hostlet_integration::fake_cri::FakeHost;
 use hostlet_integration::{Daemon, Look, wait_for};
+use hostlet_runtime::cri::fake::Exec;
+use hostlet_runtime::cri::{ExecOutput, Operation};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use serde_json::{Value, json};
 use tokio::time::Instant;

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use hostlet::cri::Operation;
-use hostlet::cri::fake::{Fault, Pull, Rule, Script};
 use hostlet_integration::Daemon;
 use hostlet_integration::fake_cri::FakeHost;
+use hostlet_runtime::cri::Operation;
+use hostlet_runtime::cri::fake::{Fault, Pull, Rule, Script};
 use serde_json::json;
 
 use crate::support::{

@@ -1,12 +1,12 @@
 //! The runtime as a whole: unavailable at start-up, crashing and restarting, with and without newer features.
 
 use anyhow::Result;
-use hostlet::cri::Operation;
-use hostlet::cri::fake::EventMode;
-use hostlet::types::CgroupDriver;
+use hostlet_base::CgroupDriver;
 use hostlet_integration::fake_cri::FakeHost;
 use hostlet_integration::{Look, wait_for};
 use hostlet_proto::cri::ContainerState;
+use hostlet_runtime::cri::Operation;
+use hostlet_runtime::cri::fake::EventMode;
 
 use crate::support::{
     SOON, containers_of, only_container, running, sandboxes_of, statuses, stdout, wait_for_complaint,

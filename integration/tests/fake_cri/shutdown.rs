@@ -4,10 +4,10 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use hostlet::cri::Operation;
-use hostlet::cri::fake::{OnTerm, Restart, Script};
 use hostlet_integration::fake_cri::FakeHost;
 use hostlet_integration::{Daemon, FakeApiServer, FakeLogind, Look, wait_for};
+use hostlet_runtime::cri::Operation;
+use hostlet_runtime::cri::fake::{OnTerm, Restart, Script};
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use serde_json::json;
 
@@ -208,7 +208,7 @@ async fn pods_stay_ended_if_the_api_server_hears_of_it_only_after_the_boot() {
     assert_eq!(made(&host, &web), before);
     // Once it is deleted, nothing of it is remembered.
     server.api().delete(&format!("{PODS}/web"), None);
-    crate::support::wait_until_stored(&host, hostlet::store::Table::EndedByShutdown, |rows| rows.is_empty())
+    crate::support::wait_until_stored(&host, hostlet_store::Table::EndedByShutdown, |rows| rows.is_empty())
         .await
         .unwrap();
     daemon.stop().await.unwrap();

@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use hostlet::cri::Operation;
-use hostlet::cri::fake::{OnTerm, Pull, Script};
-use hostlet::store::Table;
 use hostlet_integration::fake_cri::FakeHost;
 use hostlet_integration::{Daemon, Look, wait_for};
 use hostlet_proto::cri::ContainerState;
+use hostlet_runtime::cri::Operation;
+use hostlet_runtime::cri::fake::{OnTerm, Pull, Script};
+use hostlet_store::Table;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -113,9 +113,9 @@ async fn a_manifest_that_breaks_while_no_daemon_runs_keeps_its_pod() {
 
     // The host reboots: the runtime has nothing.
     host.cri.crash();
-    host.cri = hostlet_integration::fake_cri::FakeCri::start(hostlet::cri::fake::FakeRuntime::starting_at(
-        Timestamp::now(),
-    ))
+    host.cri = hostlet_integration::fake_cri::FakeCri::start(
+        hostlet_runtime::cri::fake::FakeRuntime::starting_at(Timestamp::now()),
+    )
     .unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     wait_until_ready(&daemon, &["broken", "sound"]).await.unwrap();

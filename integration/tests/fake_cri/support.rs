@@ -7,10 +7,10 @@ use std::process::Output;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use hostlet::store::{Store, Table};
 use hostlet_integration::fake_cri::FakeHost;
 use hostlet_integration::{Daemon, FakeApiServer, Look, wait_for};
 use hostlet_proto::cri::{Container, ContainerState};
+use hostlet_store::{Store, Table};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use serde_json::{Value, json};
 

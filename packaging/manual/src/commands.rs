@@ -44,7 +44,7 @@ fn add_pages(command: &Command, date: &str, pages: &mut Vec<(String, Vec<u8>)>) 
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
-    use hostlet::cli::Cli;
+    use hostlet_cli::commands::Cli;
 
     use super::*;
 

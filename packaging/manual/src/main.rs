@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::CommandFactory;
 use clap_complete::Shell;
-use hostlet::cli::Cli;
+use hostlet_cli::commands::Cli;
 use jiff::Timestamp;
 use markdown::Page;
 

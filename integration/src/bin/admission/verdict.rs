@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use hostlet::pod::AdmittedPod;
-use hostlet::pod::defaults::set_defaults;
-use hostlet::pod::validation::{FieldError, unsupported, validate};
+use hostlet_pod::AdmittedPod;
+use hostlet_pod::defaults::set_defaults;
+use hostlet_pod::validation::{FieldError, unsupported, validate};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 

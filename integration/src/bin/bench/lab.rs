@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use futures::{StreamExt, TryStreamExt, stream};
-use hostlet::server::NodeView;
 use hostlet_integration::Daemon;
 use hostlet_integration::real::{CriSandbox, PAUSE_IMAGE, RealHost};
 use hostlet_proto::cri::ContainerState;
+use hostlet_serve::server::NodeView;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;

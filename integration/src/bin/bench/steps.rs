@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use hostlet::server::TimelineView;
-use hostlet::status::timeline::{Entry, TimelineStep};
+use hostlet_observe::status::timeline::{Entry, TimelineStep};
+use hostlet_serve::server::TimelineView;
 use jiff::Timestamp;
 
 use crate::lab::ask;

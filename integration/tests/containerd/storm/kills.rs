@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use hostlet::cri::CriClient;
 use hostlet_integration::real::{BUSYBOX_IMAGE, Daemon, Moment, RealHost, Trap};
 use hostlet_integration::{Look, wait_for};
+use hostlet_runtime::cri::CriClient;
 use k8s_openapi::api::core::v1::Pod;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};

@@ -1,0 +1,17 @@
+//! The node as its configuration and its machine define it: the value that its status reports and that admission checks
+//! against. Computed in the room `node`.
+
+use std::collections::BTreeMap;
+
+use crate::ResourceList;
+
+/// The properties of the node that need no API server.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OwnNode {
+    /// The labels it registers with.
+    pub labels: BTreeMap<String, String>,
+    /// Its allocatable resources.
+    pub allocatable: ResourceList,
+    /// The limit of all pods together: cores, memory, processes.
+    pub unreserved: ResourceList,
+}

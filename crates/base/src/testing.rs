@@ -1,0 +1,15 @@
+//! Test fixtures for all rooms.
+
+use jiff::Timestamp;
+
+use super::{Quantity, ResourceList};
+
+/// The time this many seconds after the epoch.
+pub fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+/// These amounts of these resources.
+pub fn resource_list<const N: usize>(amounts: [(&str, &str); N]) -> ResourceList {
+    amounts.into_iter().map(|(name, amount)| (name, Quantity::parse(amount).unwrap())).collect()
+}

@@ -1,0 +1,228 @@
+//! Which fixes a host needs. Pure.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use super::network::bridge;
+use crate::doctor::facts::{DisabledCri, Facts, NetworkFacts, RuntimeAnswer};
+
+/// One fix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fix {
+    /// Enable the CRI in containerd's configuration, and restart containerd.
+    EnableCri {
+        /// The file.
+        file: PathBuf,
+    },
+    /// Link network plugins into the directory where the runtime looks for them.
+    LinkPlugins {
+        /// The directory where they are.
+        from: PathBuf,
+        /// The runtime's directory.
+        to: PathBuf,
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// Write a network configuration for a bridge.
+    WriteNetwork {
+        /// The file.
+        file: PathBuf,
+        /// Its content.
+        text: String,
+        /// The subnet of the pods.
+        subnet: String,
+    },
+    /// Import the image of sandboxes.
+    ImportPause {
+        /// The archive.
+        archive: PathBuf,
+        /// The name that the runtime wants.
+        image: String,
+    },
+}
+
+impl fmt::Display for Fix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::EnableCri { file } => write!(
+                f,
+                "remove the CRI from disabled_plugins in {} (the file as it was stays in {}), and restart containerd",
+                file.display(),
+                backup(file).display()
+            ),
+            Self::LinkPlugins { from, to, .. } => write!(
+                f,
+                "link the network plugins of {} into {}, where the runtime looks for them",
+                from.display(),
+                to.display()
+            ),
+            Self::WriteNetwork { file, subnet, .. } => {
+                write!(f, "write {}: a bridge for pods, with the subnet {subnet}", file.display())
+            }
+            Self::ImportPause { archive, image } => {
+                write!(f, "import {} as {image}", archive.display())
+            }
+        }
+    }
+}
+
+/// Where the file as it was is kept.
+pub(super) fn backup(file: &Path) -> PathBuf {
+    file.with_added_extension("before-hostlet")
+}
+
+/// The fixes for what is known now. After the CRI was enabled, more may be known.
+pub fn plan(facts: &Facts, archive: &Path) -> Vec<Fix> {
+    let mut fixes = Vec::new();
+    if let (RuntimeAnswer::NoCri | RuntimeAnswer::NoSocket, Some((file, Ok(DisabledCri::Yes)))) =
+        (&facts.runtime.answer, &facts.runtime.containerd_file)
+    {
+        fixes.push(Fix::EnableCri { file: file.clone() });
+    }
+    let RuntimeAnswer::Cri(settings) = &facts.runtime.answer else { return fixes };
+    fixes.extend(link_plugins(facts));
+    // In a cluster, its network plugin writes the configuration.
+    if facts.config.cluster.is_none()
+        && let Ok(configurations) = &facts.network.configurations
+        && configurations.is_empty()
+        && let Ok(plugins) = &facts.network.plugins
+        && let Some((text, subnet)) = bridge(plugins, &facts.network.routes)
+    {
+        let file = facts.network.conf_dir.join("10-hostlet.conflist");
+        fixes.push(Fix::WriteNetwork { file, text, subnet });
+    }
+    if let Some((image, false)) = &settings.pause_image
+        && settings.version.runtime_name == "containerd"
+    {
+        fixes.push(Fix::ImportPause { archive: archive.to_owned(), image: image.clone() });
+    }
+    fixes
+}
+
+/// Docker's containerd looks in `/opt/cni/bin`, and Debian's and Fedora's plugins are elsewhere.
+fn link_plugins(facts: &Facts) -> Option<Fix> {
+    let network = &facts.network;
+    let wanted: Vec<&str> = match network.configurations.as_deref() {
+        Ok([(_, Ok(plugins)), ..]) => plugins.iter().map(String::as_str).collect(),
+        Ok([]) if facts.config.cluster.is_none() => NetworkFacts::BRIDGE.to_vec(),
+        Ok(_) | Err(_) => return None,
+    };
+    let missing = network.missing(wanted)?;
+    if missing.is_empty() || !network.are_elsewhere(&missing) {
+        return None;
+    }
+    let (from, available) = network.elsewhere.as_ref()?;
+    let names = available.difference(network.plugins.as_ref().ok()?).cloned().collect();
+    Some(Fix::LinkPlugins { from: from.clone(), to: network.bin_dirs.first()?.clone(), names })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::checks::testing::{facts, settings};
+    use crate::doctor::facts::Unseen;
+
+    const ARCHIVE: &str = "/pause.tar";
+
+    fn planned(edit: impl FnOnce(&mut Facts)) -> Vec<Fix> {
+        let mut facts = facts();
+        edit(&mut facts);
+        plan(&facts, Path::new(ARCHIVE))
+    }
+
+    #[test]
+    fn a_host_that_is_ready_needs_nothing() {
+        assert_eq!(planned(|_| {}), []);
+    }
+
+    #[test]
+    fn the_cri_is_enabled_only_where_a_file_disables_it() {
+        let disabled = |facts: &mut Facts, answer| {
+            facts.runtime.answer = answer;
+            facts.runtime.containerd_file = Some(("/c.toml".into(), Ok(DisabledCri::Yes)));
+        };
+        let fixes = planned(|facts| disabled(facts, RuntimeAnswer::NoCri));
+        assert_eq!(fixes, [Fix::EnableCri { file: "/c.toml".into() }]);
+        assert!(fixes[0].to_string().contains("/c.toml.before-hostlet"));
+        assert_eq!(planned(|facts| disabled(facts, RuntimeAnswer::Silent("hangs".to_owned()))), []);
+        assert_eq!(planned(|facts| disabled(facts, settings(|_| {}))), [], "another file enables it");
+        assert_eq!(planned(|facts| facts.runtime.answer = RuntimeAnswer::NoCri), []);
+    }
+
+    #[test]
+    fn a_network_is_written_only_where_there_is_none_and_nobody_else_writes_it() {
+        let fixes = planned(|facts| facts.network.configurations = Ok(Vec::new()));
+        assert!(
+            matches!(&fixes[..], [Fix::WriteNetwork { file, .. }] if file.ends_with("10-hostlet.conflist")),
+            "{fixes:?}"
+        );
+        for edit in [
+            // A broken one is a person's.
+            (|facts| facts.network.configurations = Ok(vec![("/a.conf".into(), Err(Unseen(String::new())))]))
+                as fn(&mut Facts),
+            |facts| facts.network.configurations = Err(Unseen(String::new())),
+            |facts| {
+                facts.network.configurations = Ok(Vec::new());
+                facts.network.plugins = Ok(Default::default());
+            },
+            |facts| {
+                facts.network.configurations = Ok(Vec::new());
+                facts.config.cluster = Some(hostlet_config::Cluster {
+                    kubeconfig: "/kubeconfig".into(),
+                    bootstrap_kubeconfig: None,
+                    cert_dir: "/pki".into(),
+                    rotate_certificates: false,
+                    requests: None,
+                    events: None,
+                    publish_resource_slices: false,
+                });
+            },
+        ] {
+            assert_eq!(planned(edit), []);
+        }
+    }
+
+    #[test]
+    fn plugins_are_linked_only_where_the_runtime_misses_them() {
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        let debian = |facts: &mut Facts| {
+            facts.network.plugins = Ok(words(&["calico"]));
+            let names = words(&["bridge", "host-local", "loopback", "portmap"]);
+            facts.network.elsewhere = Some(("/usr/lib/cni".into(), names));
+        };
+        let link = || Fix::LinkPlugins {
+            from: "/usr/lib/cni".into(),
+            to: "/opt/cni/bin".into(),
+            names: ["bridge", "host-local", "loopback", "portmap"].map(str::to_owned).to_vec(),
+        };
+        assert_eq!(planned(debian), [link()], "for the configuration that there is");
+        let without_configuration = |facts: &mut Facts| {
+            debian(facts);
+            facts.network.configurations = Ok(Vec::new());
+        };
+        assert_eq!(planned(without_configuration), [link()]);
+        let of_another_network = |facts: &mut Facts| {
+            debian(facts);
+            facts.network.configurations =
+                Ok(vec![("/a.conflist".into(), Ok(vec!["cilium-cni".to_owned()]))]);
+        };
+        assert_eq!(planned(of_another_network), []);
+    }
+
+    #[test]
+    fn the_image_is_imported_under_the_name_that_the_runtime_wants() {
+        let without = |name: &str| {
+            let name = name.to_owned();
+            planned(move |facts| {
+                facts.runtime.answer = settings(|settings| {
+                    settings.version.runtime_name = name;
+                    settings.pause_image = Some(("registry.k8s.io/pause:3.8".to_owned(), false));
+                });
+            })
+        };
+        let import =
+            Fix::ImportPause { archive: ARCHIVE.into(), image: "registry.k8s.io/pause:3.8".to_owned() };
+        assert_eq!(without("containerd"), [import]);
+        assert_eq!(without("cri-o"), []);
+    }
+}

@@ -1,0 +1,235 @@
+//! What a purge removes and what it leaves. Pure.
+
+use std::path::PathBuf;
+
+use super::facts::PurgeFacts;
+use hostlet_base::{PodRef, PodUid};
+use hostlet_engine::ownership::OtherKubelet;
+use hostlet_host::DaemonUnit;
+
+/// Why nothing is removed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Obstacle {
+    /// It would start the pods again.
+    #[error("hostlet runs: stop it first (systemctl disable --now {})", unit.name())]
+    DaemonRuns {
+        /// The unit that runs it on a host with the packages.
+        unit: DaemonUnit,
+    },
+    /// Whether pods still run is unknown, and what they use must not be removed.
+    #[error(
+        "the container runtime does not answer ({0}), so hostlet's pods may still run: start it, then purge again"
+    )]
+    RuntimeAway(String),
+    /// Which pods are hostlet's is unknown.
+    #[error(
+        "{0}; which pods of the runtime are hostlet's is unknown: remove them yourself (crictl pods, crictl rmp), then purge \
+         again"
+    )]
+    StoreUnreadable(String),
+    /// The recorded pods run on another runtime, and this one cannot tell whether they are gone.
+    #[error(
+        "hostlet's pods ran on {}, and its configuration names {}: purge with the configuration that the daemon had \
+         (--config FILE, with containerRuntimeEndpoint)",
+        joined(claimed), socket.display()
+    )]
+    OtherRuntime {
+        /// Where they ran.
+        claimed: Vec<PathBuf>,
+        /// The runtime of the configuration.
+        socket: PathBuf,
+    },
+    /// Another kubelet may have taken the pods over.
+    #[error("whether another kubelet has hostlet's pods is unknown: {0}")]
+    KubeletsUnknown(String),
+}
+
+fn joined(sockets: &[PathBuf]) -> String {
+    sockets.iter().map(|socket| socket.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// A purge.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PurgePlan {
+    /// Pods to end and remove in the runtime.
+    pub pods: Vec<PodRef>,
+    /// Pods whose directories, volumes, logs and cgroups are removed: these, and recorded ones that the runtime does not have.
+    pub uids: Vec<PodUid>,
+    /// hostlet's own files and directories.
+    pub files: Vec<PathBuf>,
+    /// Whether the iptables chains are removed. A kubelet that has pods here needs them.
+    pub has_chains: bool,
+    /// Pods of the runtime that are not hostlet's. They are left alone.
+    pub foreign: Vec<PodRef>,
+    /// Other kubelets that run here: every pod is theirs, also one that hostlet started once.
+    pub other_kubelets: Vec<OtherKubelet>,
+}
+
+impl PurgePlan {
+    /// Whether there is nothing to remove.
+    pub fn is_empty(&self) -> bool {
+        self.pods.is_empty() && self.uids.is_empty() && self.files.is_empty()
+    }
+}
+
+/// The plan, or why nothing may be removed.
+pub fn purge_plan(facts: PurgeFacts) -> Result<PurgePlan, Obstacle> {
+    if facts.daemon_runs {
+        return Err(Obstacle::DaemonRuns { unit: facts.unit });
+    }
+    let recorded = match facts.recorded {
+        Ok(recorded) => recorded,
+        // Without any pod it does not matter whose they are.
+        Err(why)
+            if facts.in_runtime.as_ref().is_ok_and(|pods| pods.is_empty())
+                && facts.with_files.as_ref().is_ok_and(|pods| pods.is_empty()) =>
+        {
+            tracing::debug!(%why, "the store cannot be read, and there are no pods");
+            Default::default()
+        }
+        Err(why) => return Err(Obstacle::StoreUnreadable(why.to_string())),
+    };
+    let (other_kubelets, are_kubelets_known) = match facts.other_kubelets {
+        Ok(others) => (others, true),
+        Err(_) if recorded.is_empty() => (Vec::new(), false),
+        Err(why) => return Err(Obstacle::KubeletsUnknown(why.to_string())),
+    };
+    let recorded = if other_kubelets.is_empty() { recorded } else { Default::default() };
+    if !recorded.is_empty() && !facts.elsewhere.is_empty() {
+        return Err(Obstacle::OtherRuntime { claimed: facts.elsewhere, socket: facts.socket });
+    }
+    let in_runtime = match facts.in_runtime {
+        Ok(pods) => pods,
+        Err(_) if recorded.is_empty() => Default::default(),
+        Err(why) => return Err(Obstacle::RuntimeAway(why.to_string())),
+    };
+    let (pods, foreign): (Vec<PodRef>, Vec<PodRef>) =
+        in_runtime.into_iter().partition(|pod| recorded.contains_key(&pod.uid));
+    let is_alone = foreign.is_empty() && other_kubelets.is_empty() && are_kubelets_known;
+    let has_only_ours =
+        is_alone && facts.with_files.is_ok_and(|uids| uids.iter().all(|uid| recorded.contains_key(uid)));
+    let mut files = facts.own_files;
+    // Another kubelet may have made all of these, if it has a pod here, or hostlet has no files.
+    let may_be_ours = has_only_ours && !files.is_empty();
+    let has_chains = facts.has_chains && may_be_ours;
+    if may_be_ours {
+        files.extend(facts.common_files);
+    }
+    let uids = recorded.into_keys().collect();
+    Ok(PurgePlan { pods, uids, files, has_chains, foreign, other_kubelets })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::purge::facts::Unknown;
+
+    fn pod(name: &str) -> PodRef {
+        PodRef::new("default", name, &format!("uid-of-{name}"))
+    }
+
+    fn facts(recorded: &[&str], in_runtime: &[&str]) -> PurgeFacts {
+        PurgeFacts {
+            daemon_runs: false,
+            unit: DaemonUnit::Hostlet,
+            recorded: Ok(recorded.iter().map(|name| (pod(name).uid, pod(name))).collect()),
+            in_runtime: Ok(in_runtime.iter().map(|name| pod(name)).collect()),
+            with_files: Ok(Default::default()),
+            own_files: vec!["/var/lib/kubelet/hostlet".into()],
+            socket: "/run/a.sock".into(),
+            elsewhere: Vec::new(),
+            other_kubelets: Ok(Vec::new()),
+            common_files: Vec::new(),
+            has_chains: true,
+        }
+    }
+
+    #[test]
+    fn only_recorded_pods_and_own_files_are_removed() {
+        let plan = purge_plan(facts(&["a", "gone"], &["a", "theirs"])).unwrap();
+        assert_eq!(plan.pods, [pod("a")]);
+        assert_eq!(plan.uids, [pod("a").uid, pod("gone").uid]);
+        assert_eq!(plan.foreign, [pod("theirs")]);
+        assert_eq!(plan.files, [PathBuf::from("/var/lib/kubelet/hostlet")]);
+        let nothing = PurgeFacts { own_files: Vec::new(), ..facts(&[], &["theirs"]) };
+        assert!(purge_plan(nothing).unwrap().is_empty(), "twice is once");
+    }
+
+    #[test]
+    fn common_files_are_removed_if_no_other_kubelet_was_here() {
+        let with = |facts: PurgeFacts| {
+            let checkpoints = PathBuf::from("/var/lib/kubelet/checkpoints");
+            let facts = PurgeFacts { common_files: vec![checkpoints.clone()], ..facts };
+            purge_plan(facts).unwrap().files.contains(&checkpoints)
+        };
+        assert!(with(facts(&["a"], &["a"])));
+        assert!(with(PurgeFacts { with_files: Ok([pod("a").uid].into()), ..facts(&["a"], &[]) }));
+        assert!(!with(facts(&["a"], &["a", "theirs"])));
+        assert!(!with(PurgeFacts { with_files: Ok([pod("theirs").uid].into()), ..facts(&["a"], &[]) }));
+        assert!(!with(PurgeFacts { own_files: Vec::new(), ..facts(&[], &[]) }));
+        let unseen = || Unknown("no permission".to_owned());
+        assert!(!with(PurgeFacts { with_files: Err(unseen()), ..facts(&["a"], &[]) }));
+        assert!(!with(PurgeFacts { other_kubelets: Err(unseen()), ..facts(&[], &[]) }));
+    }
+
+    #[test]
+    fn pods_that_another_kubelet_took_over_are_left() {
+        let taken =
+            PurgeFacts { other_kubelets: Ok(vec![OtherKubelet::Process(7)]), ..facts(&["a"], &["a"]) };
+        let plan = purge_plan(PurgeFacts { common_files: vec!["/checkpoints".into()], ..taken }).unwrap();
+        assert_eq!((plan.pods, plan.uids, plan.has_chains), (Vec::new(), Vec::new(), false));
+        assert_eq!(plan.foreign, [pod("a")]);
+        assert_eq!(plan.files, [PathBuf::from("/var/lib/kubelet/hostlet")]);
+        let unknown = |recorded: &[&str]| PurgeFacts {
+            other_kubelets: Err(Unknown("no /proc".to_owned())),
+            ..facts(recorded, &[])
+        };
+        assert_eq!(purge_plan(unknown(&["a"])), Err(Obstacle::KubeletsUnknown("no /proc".to_owned())));
+        assert!(purge_plan(unknown(&[])).is_ok());
+    }
+
+    #[test]
+    fn pods_of_another_runtime_are_not_taken_for_gone() {
+        let other = |recorded: &[&str]| PurgeFacts {
+            elsewhere: vec!["/run/crio.sock".into()],
+            ..facts(recorded, &[])
+        };
+        let obstacle = purge_plan(other(&["a"])).unwrap_err();
+        assert!(matches!(obstacle, Obstacle::OtherRuntime { .. }), "{obstacle}");
+        let text = obstacle.to_string();
+        assert!(text.contains("ran on /run/crio.sock") && text.contains("names /run/a.sock"), "{text}");
+        assert_eq!(purge_plan(other(&[])).unwrap().files.len(), 1, "no pod is left anywhere");
+    }
+
+    #[test]
+    fn the_chains_are_left_to_another_kubelet() {
+        assert!(purge_plan(facts(&["a"], &["a"])).unwrap().has_chains);
+        assert!(!purge_plan(facts(&["a"], &["a", "theirs"])).unwrap().has_chains);
+        let of_another_runtime =
+            PurgeFacts { with_files: Ok([pod("theirs").uid].into()), ..facts(&["a"], &[]) };
+        assert!(!purge_plan(of_another_runtime).unwrap().has_chains);
+        let never_here = PurgeFacts { own_files: Vec::new(), ..facts(&[], &[]) };
+        assert!(!purge_plan(never_here).unwrap().has_chains);
+    }
+
+    #[test]
+    fn nothing_is_removed_while_pods_may_use_it() {
+        let away = || Err(Unknown("no socket".to_owned()));
+        let runs = PurgeFacts { daemon_runs: true, ..facts(&["a"], &["a"]) };
+        let obstacle = purge_plan(PurgeFacts { unit: DaemonUnit::Kubelet, ..runs }).unwrap_err();
+        assert_eq!(obstacle, Obstacle::DaemonRuns { unit: DaemonUnit::Kubelet });
+        assert!(obstacle.to_string().contains("disable --now kubelet.service"), "{obstacle}");
+        let gone = PurgeFacts { in_runtime: away(), ..facts(&["a"], &[]) };
+        assert_eq!(purge_plan(gone), Err(Obstacle::RuntimeAway("no socket".to_owned())));
+        let empty = PurgeFacts { in_runtime: away(), ..facts(&[], &[]) };
+        assert_eq!(purge_plan(empty).unwrap().files.len(), 1, "no pod needs the runtime");
+        let lost = |in_runtime: &[&str]| PurgeFacts {
+            recorded: Err(Unknown("damaged".to_owned())),
+            ..facts(&[], in_runtime)
+        };
+        assert!(matches!(purge_plan(lost(&["any"])), Err(Obstacle::StoreUnreadable(_))));
+        assert!(purge_plan(lost(&[])).is_ok());
+        let with_files = PurgeFacts { with_files: Ok([pod("a").uid].into()), ..lost(&[]) };
+        assert!(matches!(purge_plan(with_files), Err(Obstacle::StoreUnreadable(_))));
+    }
+}

@@ -1,0 +1,32 @@
+//! The API server's client: connections from a kubeconfig, classified errors, watches, events and patches. Never knows the runtime.
+
+mod certificates;
+pub mod connect;
+mod credentials;
+mod error;
+pub mod events;
+#[cfg(any(test, feature = "fakes"))]
+pub mod fake;
+mod follow;
+mod kubeconfig;
+mod kubeconfig_files;
+mod objects;
+pub mod patch;
+mod pool;
+#[cfg(test)]
+mod proxy_tests;
+mod requests;
+
+pub use certificates::{
+    CertificateReport, CertificateSettings, ClientCertificateTask, IssuedCertificate, ServingCertificateTask,
+    ServingMetrics, ServingSettings, register_certificate,
+};
+pub use connect::{ConnectError, Connection, connect};
+pub use credentials::{Credentials, CredentialsSource, CredentialsTask};
+pub use error::{ApiErrorKind, error_kind, message, retry_after};
+pub use follow::{FollowError, Notification, follow, follow_with_recovery};
+pub use kubeconfig_files::{
+    KubeconfigCertificate, KubeconfigProblem, kubeconfig_certificates, kubeconfig_secrets,
+};
+pub use objects::{Objects, Wire};
+pub use pool::{Connections, LaneCounts, Purpose};

@@ -1,0 +1,66 @@
+//! Claims from an API server. The Node authorizer permits only `get` of a claim and its volume, so both are read until they are
+//! bound, with a back-off, and never again: what a bound pair says does not change.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use kube::Client;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::binding::{claimed_by, volume_of};
+use super::read::get;
+use crate::api::Objects;
+use hostlet_base::watching::publish;
+use hostlet_base::{Backoff, BackoffPolicy};
+use hostlet_pod::objects::{ClaimError, ClaimRef, ClaimState};
+
+/// Pause between two reads of a claim that cannot be used. Upstream reads up to ten times a second.
+const PAUSE: BackoffPolicy = BackoffPolicy {
+    initial: Duration::from_millis(500),
+    max: Duration::from_secs(10),
+    reset_after: Duration::from_secs(60),
+};
+
+/// Reads a claim until it is bound or has no receivers.
+pub(super) async fn follow_claim(client: Client, claim: ClaimRef, known: Arc<watch::Sender<ClaimState>>) {
+    let mut pause = None;
+    loop {
+        let now = Instant::now();
+        let next = Backoff::next(pause, &PAUSE, now, now);
+        pause = Some(next);
+        tokio::select! {
+            // Cancel-safe: only waits.
+            () = known.closed() => return,
+            // Cancel-safe: only reads.
+            bound = bound_volume(&client, &claim) => {
+                let state = match bound {
+                    Ok(volume) => ClaimState::Bound(Arc::new(volume)),
+                    Err(error) => ClaimState::Failed(error),
+                };
+                let is_bound = matches!(state, ClaimState::Bound(_));
+                publish(&known, state);
+                if is_bound {
+                    return;
+                }
+            }
+        }
+        tokio::select! {
+            // Cancel-safe: only waits.
+            () = known.closed() => return,
+            // Cancel-safe: only waits.
+            () = tokio::time::sleep(next.delay) => {}
+        }
+    }
+}
+
+async fn bound_volume(client: &Client, claim: &ClaimRef) -> Result<PersistentVolume, ClaimError> {
+    let claims = Objects::<PersistentVolumeClaim>::namespaced(client.clone(), &claim.namespace);
+    let claim = get(&claims, &claim.name).await.map_err(ClaimError::FetchClaim)?;
+    let name = volume_of(&claim)?;
+    let volumes = Objects::<PersistentVolume>::all(client.clone());
+    let volume = get(&volumes, name).await;
+    let volume = volume.map_err(|error| ClaimError::FetchVolume { name: name.to_owned(), error })?;
+    claimed_by(volume, claim.metadata.uid.as_deref().unwrap_or_default())
+}

@@ -1,0 +1,339 @@
+//! ConfigMaps, Secrets and tokens from an API server, and the task that follows them and claims. Each requested object has its
+//! own watch, as the Node authorizer requires, for as long as it has receivers. Stores only an object's data.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt::Debug;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use k8s_openapi::api::authentication::v1 as authentication;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::PostParams;
+use kube::core::NamespaceResourceScope;
+use kube::runtime::watcher::{Config, Event};
+use kube::{Api, Client, Resource};
+use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
+use tokio::sync::{Notify, watch};
+use tokio::task::{Id, JoinSet};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::claims::follow_claim;
+use super::read::{get, object_error};
+use crate::api::{FollowError, Objects, error_kind, follow, message};
+use hostlet_base::watching::publish;
+use hostlet_pod::objects::{
+    ClaimRef, ClaimState, Object, ObjectError, ObjectKind, ObjectRef, ObjectSource, ObjectState,
+    ServiceAccountInfo, Token, TokenRequest,
+};
+
+/// How long requests for an object may fail before receivers without a value get the error: most failures are brief, and
+/// the receivers wait anyway.
+const TOLERANCE: Duration = Duration::from_secs(1);
+
+/// Timeout of a token request.
+const TOKEN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The objects of an API server. Clones share one source.
+#[derive(Clone)]
+pub struct ApiObjects {
+    client: Client,
+    shared: Arc<Shared>,
+}
+
+/// State shared by the source and its task.
+#[derive(Default)]
+struct Shared {
+    inner: Mutex<Inner>,
+    request_added: Notify,
+}
+
+#[derive(Default)]
+struct Inner {
+    objects: HashMap<ObjectRef, Arc<watch::Sender<ObjectState>>>,
+    /// What was requested and is not followed yet.
+    requested: VecDeque<Requested>,
+}
+
+/// What the task follows.
+#[derive(Clone)]
+enum Requested {
+    Object(ObjectRef),
+    /// A claim is bound for one pod: one that comes later reads it again.
+    Claim(ClaimRef, Arc<watch::Sender<ClaimState>>),
+}
+
+impl ApiObjects {
+    /// Creates the source and the task that runs its watches.
+    pub fn new(client: Client) -> (ObjectsTask, Self) {
+        let shared = Arc::<Shared>::default();
+        let task = ObjectsTask {
+            client: client.clone(),
+            shared: shared.clone(),
+            watches: JoinSet::new(),
+            watched: HashMap::new(),
+        };
+        (task, Self { client, shared })
+    }
+}
+
+#[async_trait]
+impl ObjectSource for ApiObjects {
+    fn watch(&self, object: &ObjectRef) -> watch::Receiver<ObjectState> {
+        self.shared.with(|inner| {
+            if let Some(known) = inner.objects.get(object) {
+                return known.subscribe();
+            }
+            let (known, receiver) = watch::channel(ObjectState::Pending);
+            inner.objects.insert(object.clone(), Arc::new(known));
+            inner.requested.push_back(Requested::Object(object.clone()));
+            self.shared.request_added.notify_one();
+            receiver
+        })
+    }
+
+    fn watch_claim(&self, claim: &ClaimRef) -> watch::Receiver<ClaimState> {
+        let (known, receiver) = watch::channel(ClaimState::Pending);
+        self.shared.with(|inner| inner.requested.push_back(Requested::Claim(claim.clone(), Arc::new(known))));
+        self.shared.request_added.notify_one();
+        receiver
+    }
+
+    async fn service_account(&self, namespace: &str, name: &str) -> Result<ServiceAccountInfo, ObjectError> {
+        let accounts = Objects::<ServiceAccount>::namespaced(self.client.clone(), namespace);
+        let metadata = get(&accounts, name).await?.metadata;
+        Ok(ServiceAccountInfo {
+            uid: metadata.uid.unwrap_or_default(),
+            annotations: metadata.annotations.unwrap_or_default(),
+        })
+    }
+
+    async fn request_token(&self, request: &TokenRequest) -> Result<Token, ObjectError> {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), &request.namespace);
+        let (parameters, body) = (PostParams::default(), token_request(request));
+        let response = accounts.create_token_request(&request.service_account, &parameters, &body);
+        match tokio::time::timeout(TOKEN_TIMEOUT, response).await {
+            Ok(Ok(issued)) => issued_token(issued, request),
+            Ok(Err(error)) => Err(object_error(error_kind(&error), message(&error))),
+            Err(_) => {
+                let text = format!("the API server did not answer within {} s", TOKEN_TIMEOUT.as_secs());
+                Err(ObjectError::Unavailable(text))
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn with<T>(&self, work: impl FnOnce(&mut Inner) -> T) -> T {
+        work(&mut self.inner.lock())
+    }
+
+    /// What to follow next. Cancel-safe: it is removed from the queue only when returned.
+    async fn next(&self) -> Requested {
+        loop {
+            if let Some(requested) = self.with(|inner| inner.requested.pop_front()) {
+                return requested;
+            }
+            self.request_added.notified().await;
+        }
+    }
+
+    /// Removes an object that has no receivers; returns whether it did. A later request starts a new watch.
+    fn forget(&self, object: &ObjectRef, known: &watch::Sender<ObjectState>) -> bool {
+        self.with(|inner| {
+            let is_idle = known.receiver_count() == 0;
+            if is_idle {
+                inner.objects.remove(object);
+            }
+            is_idle
+        })
+    }
+}
+
+/// The task that watches the requested objects; run by the app.
+pub struct ObjectsTask {
+    client: Client,
+    shared: Arc<Shared>,
+    /// Owns the watches, which stop when the task is dropped. The last values remain readable.
+    watches: JoinSet<()>,
+    watched: HashMap<Id, Requested>,
+}
+
+impl ObjectsTask {
+    /// Runs until cancelled.
+    pub async fn run(mut self, cancel: CancellationToken) {
+        loop {
+            tokio::select! {
+                // Cancel-safe: waits for a token.
+                () = cancel.cancelled() => return,
+                // Cancel-safe: see `Shared::next`.
+                requested = self.shared.next() => self.start(requested),
+                // Cancel-safe: a finished watch leaves the set only when returned.
+                Some(ended) = self.watches.join_next_with_id() => match ended {
+                    Ok((id, ())) => drop(self.watched.remove(&id)),
+                    Err(error) => if let Some(requested) = self.watched.remove(&error.id()) {
+                        tracing::error!(%error, "a watch task failed; starting it again");
+                        self.start(requested);
+                    }
+                },
+            }
+        }
+    }
+
+    fn start(&mut self, requested: Requested) {
+        let client = self.client.clone();
+        let started = match requested.clone() {
+            Requested::Object(object) => {
+                let Some(known) = self.shared.with(|inner| inner.objects.get(&object).cloned()) else {
+                    return;
+                };
+                self.watches.spawn(keep_current(client, self.shared.clone(), object, known))
+            }
+            Requested::Claim(claim, known) => self.watches.spawn(follow_claim(client, claim, known)),
+        };
+        self.watched.insert(started.id(), requested);
+    }
+}
+
+/// Keeps `known` up to date with an object until it has no receivers.
+async fn keep_current(
+    client: Client,
+    shared: Arc<Shared>,
+    object: ObjectRef,
+    known: Arc<watch::Sender<ObjectState>>,
+) {
+    loop {
+        tokio::select! {
+            // Cancel-safe: only waits.
+            () = known.closed() => {}
+            // Cancel-safe: each value is published as soon as it is known.
+            () = follow_object(&client, &object, &known) => known.closed().await,
+        }
+        if shared.forget(&object, &known) {
+            return;
+        }
+    }
+}
+
+/// Keeps `known` up to date with an object until it turns out to be immutable.
+async fn follow_object(client: &Client, object: &ObjectRef, known: &watch::Sender<ObjectState>) {
+    match object.kind {
+        ObjectKind::ConfigMap => follow_kind::<ConfigMap>(client, object, known).await,
+        ObjectKind::Secret => follow_kind::<Secret>(client, object, known).await,
+    }
+}
+
+/// A kind of object with data that may be declared immutable.
+trait Immutable {
+    fn is_immutable(&self) -> bool;
+}
+
+impl Immutable for ConfigMap {
+    fn is_immutable(&self) -> bool {
+        self.immutable == Some(true)
+    }
+}
+
+impl Immutable for Secret {
+    fn is_immutable(&self) -> bool {
+        self.immutable == Some(true)
+    }
+}
+
+async fn follow_kind<K>(client: &Client, object: &ObjectRef, known: &watch::Sender<ObjectState>)
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    K: Into<Object> + Immutable + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let api = Objects::<K>::namespaced(client.clone(), &object.namespace);
+    let config = Config::default().fields(&format!("metadata.name={}", object.name));
+    let requested_at = Instant::now();
+    let mut is_listed = false;
+    follow(api, config, |event| {
+        match event {
+            Ok(Event::Init) => is_listed = false,
+            Ok(Event::InitApply(found) | Event::Apply(found)) => {
+                is_listed = true;
+                let is_immutable = found.is_immutable();
+                publish(known, ObjectState::Found(Arc::new(found.into())));
+                if is_immutable {
+                    return ControlFlow::Break(());
+                }
+            }
+            Ok(Event::InitDone) if is_listed => {}
+            Ok(Event::InitDone | Event::Delete(_)) => {
+                publish(known, ObjectState::Failed(ObjectError::not_found(object)));
+            }
+            Err(error) => {
+                tracing::debug!(?object, ?error, "cannot watch an object; trying again");
+                if requested_at.elapsed() >= TOLERANCE {
+                    publish_error(known, object, error);
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    })
+    .await;
+}
+
+/// Publishes why an object is not available, unless its data is known.
+fn publish_error(known: &watch::Sender<ObjectState>, object: &ObjectRef, error: FollowError) {
+    let is_known = match &*known.borrow() {
+        ObjectState::Found(_) | ObjectState::Failed(ObjectError::NotFound(_)) => true,
+        ObjectState::Pending
+        | ObjectState::Failed(ObjectError::Forbidden(_) | ObjectError::Unavailable(_)) => false,
+    };
+    if is_known {
+        return;
+    }
+    let error = match object_error(error.error_kind, error.message) {
+        ObjectError::Unavailable(text) => {
+            ObjectError::Unavailable(format!("cannot read {} {:?}: {text}", object.kind, object.name))
+        }
+        error => error,
+    };
+    publish(known, ObjectState::Failed(error));
+}
+
+/// The TokenRequest, bound to the pod, so that the token expires with it.
+fn token_request(request: &TokenRequest) -> authentication::TokenRequest {
+    authentication::TokenRequest {
+        metadata: ObjectMeta { uid: request.service_account_uid.clone(), ..Default::default() },
+        spec: Some(authentication::TokenRequestSpec {
+            audiences: Some(request.audiences.clone()).filter(|audiences| !audiences.is_empty()),
+            expiration_seconds: Some(request.expiration_seconds),
+            bound_object_ref: Some(authentication::BoundObjectReference {
+                api_version: Some("v1".to_owned()),
+                kind: Some("Pod".to_owned()),
+                name: Some(request.pod_name.clone()),
+                uid: Some(request.pod_uid.clone()),
+            }),
+            ..Default::default()
+        }),
+        ..Default::default()
+    }
+}
+
+/// The token in a response. The server may grant a different lifetime than requested.
+fn issued_token(
+    response: authentication::TokenRequest,
+    request: &TokenRequest,
+) -> Result<Token, ObjectError> {
+    let status = response.status.unwrap_or_default();
+    let (Some(value), Some(expires)) = (status.token, status.expiration_timestamp) else {
+        return Err(ObjectError::Unavailable("the API server sent no token".to_owned()));
+    };
+    let granted = response.spec.and_then(|spec| spec.expiration_seconds);
+    let lifetime =
+        Duration::from_secs(u64::try_from(granted.unwrap_or(request.expiration_seconds)).unwrap_or_default());
+    let issued = expires.0.saturating_sub(lifetime).unwrap_or(expires.0);
+    Ok(Token { value, issued, expires: expires.0 })
+}
+
+#[cfg(test)]
+#[path = "objects_tests.rs"]
+mod tests;

@@ -1,0 +1,40 @@
+//! The observed facts of this node that its status reports. Values only; observers publish them through watch channels.
+
+use std::net::IpAddr;
+
+use hostlet_base::node::Pressures;
+use hostlet_host::Machine;
+use hostlet_runtime::cri::{ImageInfo, RuntimeStatus, Version};
+
+/// Facts of the host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostFacts {
+    /// The machine.
+    pub machine: Machine,
+    /// Addresses of the node, primary first; empty if none could be found.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// Facts of the runtime.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuntimeFacts {
+    /// Its name and version; `None` until it first responds.
+    pub version: Option<Version>,
+    /// Its images, in the runtime's order.
+    pub images: Vec<ImageInfo>,
+}
+
+/// All facts that a status reports.
+#[derive(Clone, Debug, Default)]
+pub struct NodeFacts {
+    /// The host.
+    pub host: HostFacts,
+    /// The runtime's version and images.
+    pub runtime: RuntimeFacts,
+    /// The runtime's own status; `None` until it first responds.
+    pub status: Option<RuntimeStatus>,
+    /// The node's active pressures.
+    pub pressures: Pressures,
+    /// Why the node is not ready; empty if it is ready.
+    pub unready: Vec<String>,
+}

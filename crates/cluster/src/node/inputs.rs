@@ -1,0 +1,84 @@
+//! The inputs of the status: watch channels, so that the status task waits for no observer.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::health::{Health, unready};
+use super::{HostFacts, NodeFacts, RuntimeFacts};
+use hostlet_base::node::{NodeAddresses, Pressures};
+use hostlet_host::Machine;
+use hostlet_observe::pleg;
+use hostlet_runtime::cri::RuntimeStatus;
+
+/// Watch channels of everything that is observed of this node.
+#[derive(Clone)]
+pub struct NodeInputs {
+    /// The host.
+    pub host: watch::Receiver<Machine>,
+    /// Its addresses; no status is reported before the first lookup.
+    pub addresses: NodeAddresses,
+    /// The runtime's version and images.
+    pub runtime: watch::Receiver<RuntimeFacts>,
+    /// The runtime's own status.
+    pub status: watch::Receiver<Option<RuntimeStatus>>,
+    /// When the runtime last reported that it is ready.
+    pub ready_at: watch::Receiver<Option<Instant>>,
+    /// Health of the PLEG.
+    pub pleg: watch::Receiver<pleg::Health>,
+    /// The node's active pressures.
+    pub pressures: watch::Receiver<Pressures>,
+    /// Other reasons why the node is not ready, in upstream's words: storage, a shutdown.
+    pub others: watch::Receiver<Vec<String>>,
+}
+
+impl NodeInputs {
+    /// Why the node is not ready at `now`; empty if it is ready.
+    pub(super) fn unready(&self, now: Instant) -> Vec<String> {
+        let status = self.status.borrow();
+        // A node is not reported ready without the runtime's version.
+        let is_known = self.runtime.borrow().version.is_some();
+        let (pleg, others) = (self.pleg.borrow(), self.others.borrow());
+        let health = Health {
+            status: status.as_ref().filter(|_| is_known),
+            ready_at: *self.ready_at.borrow(),
+            pleg: &pleg,
+            others: &others,
+        };
+        unready(&health, now)
+    }
+
+    /// All facts at `now`; `None` before the first lookup of addresses.
+    pub(super) fn facts(&self, now: Instant) -> Option<NodeFacts> {
+        let machine = self.host.borrow().clone();
+        let addresses = self.addresses.is_known().then(|| self.addresses.now().to_vec())?;
+        Some(NodeFacts {
+            host: HostFacts { machine, addresses },
+            runtime: self.runtime.borrow().clone(),
+            status: self.status.borrow().clone(),
+            pressures: self.pressures.borrow().clone(),
+            unready: self.unready(now),
+        })
+    }
+
+    /// The facts that, besides readiness, are reported as soon as they change.
+    pub(super) fn urgent(&self) -> (Arc<[IpAddr]>, Pressures, Vec<String>) {
+        (self.addresses.now(), self.pressures.borrow().clone(), self.others.borrow().clone())
+    }
+
+    /// Waits for a change that may have to be reported at once; forever once all observers have ended. Cancel-safe.
+    pub(super) async fn changed(&mut self) {
+        tokio::select! {
+            // These are cancel-safe: a watch marks its value seen only when `changed` returns.
+            Ok(()) = self.host.changed() => {}
+            () = self.addresses.changed() => {}
+            Ok(()) = self.runtime.changed() => {}
+            Ok(()) = self.status.changed() => {}
+            Ok(()) = self.pressures.changed() => {}
+            Ok(()) = self.others.changed() => {}
+            else => std::future::pending().await,
+        }
+    }
+}

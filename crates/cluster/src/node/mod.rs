@@ -1,0 +1,39 @@
+//! The Node object: registers the node, keeps its status current, and renews its lease. Never touches a pod.
+
+mod description;
+mod facts;
+mod health;
+mod inputs;
+mod latest;
+mod lease;
+mod metrics;
+mod observe;
+mod own;
+mod pace;
+mod pod_cidr;
+mod register;
+mod request;
+mod settings;
+mod status;
+mod task;
+#[cfg(test)]
+mod task_tests;
+#[cfg(any(test, feature = "fakes"))]
+#[doc(hidden)]
+pub mod testing;
+mod unserved;
+
+pub use description::{NodeDescriber, NodeDescription};
+pub use facts::{HostFacts, NodeFacts, RuntimeFacts};
+pub use inputs::NodeInputs;
+pub use latest::{ApiNodeReader, LatestNode, watch_node};
+pub use lease::LeaseTask;
+pub use metrics::{register_identity, register_process, register_start};
+pub use observe::{AddressObserver, HostObserver, OomKill, OomObserver, OomReports, observe_runtime};
+pub use own::own_node;
+pub use pod_cidr::PodCidrTask;
+pub use register::FormerDevices;
+pub use settings::NodeSettings;
+pub use status::overdrawn;
+pub use task::StatusTask;
+pub use unserved::NO_RELIEF;

@@ -1,0 +1,16 @@
+//! Computes the node as its configuration and its machine define it. Does no I/O.
+
+use super::NodeSettings;
+use super::register::labels;
+use super::status::{allocatable, capacity, unreserved};
+use hostlet_base::node::OwnNode;
+use hostlet_host::Machine;
+
+/// The node on this machine.
+pub fn own_node(settings: &NodeSettings, machine: &Machine) -> OwnNode {
+    OwnNode {
+        labels: labels(settings),
+        allocatable: allocatable(&capacity(settings, machine), &settings.node.reserved),
+        unreserved: unreserved(settings, machine),
+    }
+}

@@ -1,0 +1,89 @@
+//! `allocatable`: the capacity without reservations and hard eviction thresholds
+//! (<https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/>).
+
+use super::capacity::whole;
+use crate::node::NodeSettings;
+use hostlet_base::resources::{CPU, EPHEMERAL_STORAGE, HUGE_PAGES, MEMORY, PID};
+use hostlet_base::settings::{Reserved, Threshold};
+use hostlet_base::{Quantity, ResourceList};
+use hostlet_host::Machine;
+
+/// The machine's capacity without reservations: the limit of all pods together for cores, memory and processes. Eviction
+/// thresholds are not subtracted.
+pub(in crate::node) fn unreserved(settings: &NodeSettings, machine: &Machine) -> ResourceList {
+    let left = limited_together(machine).into_iter().map(|(name, whole)| {
+        let left = reservations(name, &settings.node.reserved).into_iter().fold(whole, Quantity::less);
+        (name, left)
+    });
+    left.collect()
+}
+
+/// The first resource whose reservations exceed the machine's capacity, as upstream checks it. For memory and processes,
+/// reserving all of it is an error as well: pods limited to nothing would be killed.
+pub fn overdrawn(settings: &NodeSettings, machine: &Machine) -> Option<&'static str> {
+    let is_overdrawn = |(name, whole): &(&str, Quantity)| {
+        let reserved = reservations(name, &settings.node.reserved);
+        let reserved = reserved.into_iter().fold(Quantity::bytes(0), Quantity::plus);
+        reserved > *whole || (reserved == *whole && *name != CPU)
+    };
+    limited_together(machine).into_iter().find(is_overdrawn).map(|(name, _)| name)
+}
+
+/// The machine's capacity of the resources for which all pods together are limited.
+fn limited_together(machine: &Machine) -> [(&'static str, Quantity); 3] {
+    [
+        (CPU, whole(machine.cpus)),
+        (MEMORY, Quantity::bytes(machine.memory)),
+        (PID, Quantity::count(machine.pids)),
+    ]
+}
+
+/// The allocatable part of this capacity.
+pub(in crate::node) fn allocatable(capacity: &ResourceList, reserved: &Reserved) -> ResourceList {
+    let left = |(name, whole): (&str, Quantity)| {
+        let left = withheld(name, whole, reserved).into_iter().fold(whole, Quantity::less);
+        (name.to_owned(), left)
+    };
+    let mut allocatable: ResourceList = capacity.iter().map(left).collect();
+    // Huge pages are taken from memory.
+    if let Some(memory) = allocatable.get(MEMORY) {
+        let huge = capacity.iter().filter(|(name, _)| name.starts_with(HUGE_PAGES));
+        allocatable.set(MEMORY, huge.map(|(_, amount)| amount).fold(memory, Quantity::less));
+    }
+    allocatable
+}
+
+/// The reservations of a resource.
+fn reservations(name: &str, reserved: &Reserved) -> Vec<Quantity> {
+    match (name, reserved.system_cpus) {
+        (CPU, Some(cpus)) => vec![whole(cpus)],
+        _ => reserved.resources.get(name).cloned().unwrap_or_default(),
+    }
+}
+
+/// What is subtracted from `whole`: the reservations and the hard eviction threshold.
+fn withheld(name: &str, whole: Quantity, reserved: &Reserved) -> Vec<Quantity> {
+    let mut withheld = reservations(name, reserved);
+    let threshold = match name {
+        MEMORY => reserved.eviction_memory,
+        EPHEMERAL_STORAGE => reserved.eviction_storage,
+        _ => None,
+    };
+    withheld.extend(threshold.map(|threshold| match threshold {
+        Threshold::Amount(amount) => amount,
+        Threshold::Part(part) => part_of(whole, part),
+    }));
+    withheld
+}
+
+/// A fraction of an amount, truncated as upstream truncates it.
+fn part_of(whole: Quantity, part: f32) -> Quantity {
+    #[expect(clippy::cast_precision_loss, reason = "upstream computes it so, and results must be equal")]
+    let bytes = whole.value() as f64 * f64::from(part);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a fraction of a u64, at least 0"
+    )]
+    Quantity::bytes(bytes as u64)
+}

@@ -1,0 +1,53 @@
+//! The condition `Ready`, and why the node is not ready.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::NodeStatus;
+
+use super::conditions::{ConditionContent, Previous, aggregate, put};
+use super::events::status_event;
+use crate::node::NodeSettings;
+use hostlet_base::node::NodeEvent;
+
+/// Its `type`.
+pub(super) const READY: &str = "Ready";
+
+/// Sets the condition; the capacity must be set before. Returns an event if readiness changed, or if the node is ready
+/// from the beginning.
+pub(super) fn set(
+    status: &mut NodeStatus,
+    settings: &NodeSettings,
+    unready: &[String],
+    now: Timestamp,
+) -> Option<NodeEvent> {
+    let mut errors = unready.to_vec();
+    errors.extend(missing_capacity(status, settings));
+    let problem = aggregate(&errors);
+    let ready = problem.is_none();
+    let content = match problem {
+        None => ConditionContent {
+            type_: READY,
+            holds: true,
+            reason: "KubeletReady".into(),
+            message: "kubelet is posting ready status".to_owned(),
+        },
+        Some(message) => {
+            ConditionContent { type_: READY, holds: false, reason: "KubeletNotReady".into(), message }
+        }
+    };
+    match (put(status, content, now), ready) {
+        (Previous::Same, _) | (Previous::Absent, false) => None,
+        // A stock kubelet registers before its runtime is ready, so its nodes become ready; one that is ready at once has the same
+        // event.
+        (Previous::Absent | Previous::Other, true) => Some(status_event(&settings.name, "NodeReady")),
+        (Previous::Other, false) => Some(status_event(&settings.name, "NodeNotReady")),
+    }
+}
+
+/// The scheduler cannot use a node without these capacities.
+fn missing_capacity(status: &NodeStatus, settings: &NodeSettings) -> Option<String> {
+    let storage = settings.node.local_storage_isolation.then_some("ephemeral-storage");
+    let required = ["cpu", "memory", "pods"].into_iter().chain(storage);
+    let is_missing = |name: &&str| !status.capacity.as_ref().is_some_and(|all| all.contains_key(*name));
+    let missing: Vec<&str> = required.filter(is_missing).collect();
+    (!missing.is_empty()).then(|| format!("missing node capacity for resources: {}", missing.join(", ")))
+}

@@ -1,0 +1,72 @@
+//! Calls all setters in order.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{DaemonEndpoint, NodeDaemonEndpoints, NodeStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::capacity::is_of_machine;
+use super::ready::READY;
+use super::{addresses, allocatable, capacity, conditions, images, info, ready, runtime};
+use crate::node::{NodeFacts, NodeSettings};
+use hostlet_base::ResourceList;
+use hostlet_base::node::{NodeEvent, Pressure};
+use hostlet_host::Machine;
+
+/// Features without which the scheduler gives a pod that uses them to no node (KEP-5328), sorted.
+const DECLARED_FEATURES: [&str; 4] = [
+    "ExtendWebSocketsToKubelet",
+    "InPlacePodLevelResourcesVerticalScaling",
+    "InPlacePodVerticalScalingInitContainers",
+    "RestartAllContainersOnContainerExits",
+];
+
+/// Brings `status` up to date and returns the events of its changes. Heartbeats of existing conditions stay: see
+/// [`set_heartbeats`].
+pub(in crate::node) fn update(
+    status: &mut NodeStatus,
+    settings: &NodeSettings,
+    facts: &NodeFacts,
+    now: Timestamp,
+) -> Vec<NodeEvent> {
+    let name = &settings.name;
+    addresses::set(status, settings, &facts.host);
+    set_resources(status, settings, &facts.host.machine);
+    let mut events = Vec::new();
+    events.extend(info::set(status, name, &facts.host.machine, facts.runtime.version.as_ref()));
+    images::set(status, &facts.runtime.images, settings.node.max_images);
+    runtime::set(status, facts.status.as_ref());
+    status.daemon_endpoints = settings
+        .server_port
+        .map(|port| NodeDaemonEndpoints { kubelet_endpoint: Some(DaemonEndpoint { port: port.into() }) });
+    // The scheduler and the API server act on declared features, the attach-detach controller on volumes in use. What another
+    // kubelet left there does not apply to this one.
+    status.declared_features = Some(DECLARED_FEATURES.map(str::to_owned).to_vec());
+    status.volumes_in_use = None;
+    events.extend(conditions::set_pressures(status, &facts.pressures, name, now));
+    events.extend(ready::set(status, settings, &facts.unready, now));
+    events
+}
+
+/// Sets capacity and allocatable. Resources that others advertise on the Node stay, and are fully allocatable.
+fn set_resources(status: &mut NodeStatus, settings: &NodeSettings, machine: &Machine) {
+    let own = capacity(settings, machine);
+    let mut others = status.capacity.take().unwrap_or_default();
+    others.retain(|name, _| !is_of_machine(name));
+    let with_others = |own: &ResourceList| Some(others.clone().into_iter().chain(own.written()).collect());
+    status.capacity = with_others(&own);
+    status.allocatable = with_others(&allocatable(&own, &settings.node.reserved));
+}
+
+/// Sets the heartbeat of this kubelet's conditions, just before a status is sent.
+pub(in crate::node) fn set_heartbeats(status: &mut NodeStatus, now: Timestamp) {
+    for condition in status.conditions.iter_mut().flatten() {
+        if is_own(&condition.type_) {
+            condition.last_heartbeat_time = Some(Time(now));
+        }
+    }
+}
+
+/// Whether this kubelet owns a condition.
+fn is_own(condition: &str) -> bool {
+    condition == READY || Pressure::ALL.iter().any(|pressure| pressure.condition() == condition)
+}

@@ -1,0 +1,454 @@
+//! The status task against a failing API server, in paused time.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Node, NodeCondition};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::testing::{facts, settings};
+use super::{LatestNode, LeaseTask, NodeInputs, NodeSettings, RuntimeFacts, StatusTask};
+use crate::api::fake::{ApiFault, ApiRule, FakeApi};
+use hostlet_base::WallClock;
+use hostlet_base::node::{NodeAddresses, NodeEvent, Pressure, Pressures};
+use hostlet_host::Machine;
+use hostlet_observe::pleg;
+use hostlet_runtime::cri::RuntimeStatus;
+use hostlet_telemetry::Heartbeats;
+
+const PATH: &str = "/api/v1/nodes/node1";
+
+/// A node with its task, the API server, and the task's inputs.
+struct Bed {
+    api: FakeApi,
+    host: watch::Sender<Machine>,
+    addresses: watch::Sender<Option<Arc<[IpAddr]>>>,
+    _runtime: watch::Sender<RuntimeFacts>,
+    status: watch::Sender<Option<RuntimeStatus>>,
+    ready_at: watch::Sender<Option<Instant>>,
+    pleg: watch::Sender<pleg::Health>,
+    pressures: watch::Sender<Pressures>,
+    others: watch::Sender<Vec<String>>,
+    node: watch::Receiver<Option<Arc<Node>>>,
+    events: Arc<Mutex<Vec<NodeEvent>>>,
+    clock: WallClock,
+    heartbeats: Heartbeats,
+    tasks: tokio::task::JoinSet<()>,
+}
+
+impl Bed {
+    /// A node that is ready except for its addresses, which were not looked up yet.
+    fn new(settings: NodeSettings) -> Self {
+        let clock = WallClock::of_tokio("2026-11-21T12:00:00Z".parse().unwrap());
+        let api = FakeApi::new(clock.clone());
+        let facts = facts();
+        let (host, host_view) = watch::channel(facts.host.machine);
+        let (runtime, runtime_view) = watch::channel(facts.runtime);
+        let (status, status_view) = watch::channel(facts.status);
+        let (ready_at, ready_view) = watch::channel(Some(Instant::now()));
+        let (pleg, pleg_view) = watch::channel(pleg::Health { last_relist: Instant::now(), error: None });
+        let (pressures, pressures_view) = watch::channel(Pressures::default());
+        let (others, others_view) = watch::channel(Vec::new());
+        let (addresses, addresses_view) = NodeAddresses::new();
+        let inputs = NodeInputs {
+            host: host_view,
+            addresses: addresses_view,
+            runtime: runtime_view,
+            status: status_view,
+            ready_at: ready_view,
+            pleg: pleg_view,
+            pressures: pressures_view,
+            others: others_view,
+        };
+        let latest_node = LatestNode::default();
+        let node = latest_node.subscribe();
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let sink = events.clone();
+        let tell = Arc::new(move |event| sink.lock().push(event));
+        let settings = Arc::new(settings);
+        let task = StatusTask::new(api.client(), settings.clone(), inputs, tell, clock.clone(), latest_node);
+        let lease = LeaseTask::new(api.client(), settings, node.clone(), clock.clone());
+        let heartbeats = Heartbeats::default();
+        let task = task.with_heartbeat(heartbeats.register("node status"));
+        let lease = lease.with_heartbeat(heartbeats.register("lease"));
+        let mut tasks = tokio::task::JoinSet::new();
+        tasks.spawn(task.run(CancellationToken::new()));
+        tasks.spawn(lease.run(CancellationToken::new()));
+        // The runtime and the PLEG stay healthy until a test stops that.
+        let (beat_ready, beat_pleg) = (ready_at.clone(), pleg.clone());
+        tasks.spawn(async move {
+            loop {
+                sleep(Duration::from_secs(5)).await;
+                let now = Instant::now();
+                beat_ready.send_if_modified(|at| {
+                    at.as_mut().is_some_and(|at| {
+                        *at = now;
+                        true
+                    })
+                });
+                beat_pleg.send_if_modified(|health| {
+                    let is_well = health.error.is_none();
+                    if is_well {
+                        health.last_relist = now;
+                    }
+                    is_well
+                });
+            }
+        });
+        Self {
+            api,
+            host,
+            addresses,
+            _runtime: runtime,
+            status,
+            ready_at,
+            pleg,
+            pressures,
+            others,
+            node,
+            events,
+            clock,
+            heartbeats,
+            tasks,
+        }
+    }
+
+    /// A node that is registered and ready.
+    async fn registered(settings: NodeSettings) -> Self {
+        let bed = Self::new(settings);
+        bed.find_addresses();
+        bed.until(|node| ready(node) == "True").await;
+        bed
+    }
+
+    /// The first lookup of addresses is done.
+    fn find_addresses(&self) {
+        self.addresses.send_replace(Some(facts().host.addresses.into()));
+    }
+
+    fn stored(&self) -> Option<Node> {
+        self.api.get(PATH)
+    }
+
+    async fn until(&self, holds: impl Fn(&Node) -> bool) {
+        let waiting = async {
+            while !self.stored().is_some_and(|node| holds(&node)) {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let done = timeout(Duration::from_secs(3600), waiting).await;
+        assert!(done.is_ok(), "the node is {:?}", self.stored());
+    }
+
+    /// How long it takes until the condition holds.
+    async fn time_until(&self, holds: impl Fn(&Node) -> bool) -> Duration {
+        let start = Instant::now();
+        self.until(holds).await;
+        start.elapsed()
+    }
+
+    /// Another client changes the Node.
+    fn edit(&self, change: impl FnOnce(&mut Value)) {
+        let mut node = serde_json::to_value(self.stored().unwrap()).unwrap();
+        change(&mut node);
+        let node: Node = serde_json::from_value(node).unwrap();
+        self.api.put(PATH, &node);
+    }
+
+    fn reasons(&self) -> Vec<String> {
+        self.events.lock().iter().map(|event| event.reason.to_string()).collect()
+    }
+
+    fn patches(&self) -> usize {
+        self.api.requests_of("PATCH", "/status").len()
+    }
+}
+
+fn condition(node: &Node, type_: &str) -> Option<NodeCondition> {
+    node.status.as_ref()?.conditions.as_ref()?.iter().find(|c| c.type_ == type_).cloned()
+}
+
+fn ready(node: &Node) -> String {
+    condition(node, "Ready").map(|condition| condition.status).unwrap_or_default()
+}
+
+fn message(node: &Node) -> String {
+    condition(node, "Ready").and_then(|condition| condition.message).unwrap_or_default()
+}
+
+fn refuse(code: u16, reason: &'static str, retry_after: u32) -> ApiFault {
+    ApiFault::Refuse { code, reason, retry_after }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_is_registered_as_ready_and_published() {
+    let mut bed = Bed::new(settings());
+    sleep(Duration::from_secs(60)).await;
+    assert!(bed.api.requests_of("POST", "/nodes").is_empty(), "not before its addresses were looked for");
+    bed.find_addresses();
+    assert!(bed.time_until(|node| ready(node) == "True").await < Duration::from_secs(1));
+    let shown = bed.node.wait_for(Option::is_some).await.unwrap().clone().unwrap();
+    assert_eq!(shown.metadata.uid, bed.stored().unwrap().metadata.uid);
+    let expected = ["NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID", "NodeReady"];
+    assert_eq!(bed.reasons(), expected);
+    assert_eq!(bed.tasks.len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn readiness_is_reported_quickly_after_the_start() {
+    let bed = Bed::new(settings());
+    bed.ready_at.send_replace(None);
+    bed.find_addresses();
+    bed.until(|node| ready(node) == "False").await;
+    bed.ready_at.send_replace(Some(Instant::now()));
+    assert!(bed.time_until(|node| ready(node) == "True").await <= Duration::from_millis(150));
+    assert_eq!(bed.reasons().last().map(String::as_str), Some("NodeReady"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_readiness_is_reported_at_once() {
+    let bed = Bed::registered(settings()).await;
+    sleep(Duration::from_secs(3)).await;
+    bed.status.send_modify(|status| status.as_mut().unwrap().network.status = false);
+    assert!(bed.time_until(|node| ready(node) == "False").await < Duration::from_millis(50));
+    let stored = bed.stored().unwrap();
+    assert!(message(&stored).starts_with("container runtime network not ready: NetworkReady=false reason:"));
+    bed.status.send_modify(|status| status.as_mut().unwrap().network.status = true);
+    bed.others.send_replace(vec!["node is shutting down".to_owned()]);
+    bed.until(|node| message(node) == "node is shutting down").await;
+    bed.others.send_replace(Vec::new());
+    bed.until(|node| ready(node) == "True").await;
+    assert_eq!(bed.reasons()[4..], ["NodeNotReady", "NodeReady"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_pressure_is_reported_at_once() {
+    let bed = Bed::registered(settings()).await;
+    let under = |node: &Node| condition(node, "DiskPressure").unwrap().status == "True";
+    sleep(Duration::from_secs(3)).await;
+    bed.pressures.send_replace([Pressure::Disk].into());
+    assert!(bed.time_until(under).await < Duration::from_millis(50));
+    assert_eq!(ready(&bed.stored().unwrap()), "True");
+    sleep(Duration::from_secs(3)).await;
+    bed.pressures.send_replace(Pressures::default());
+    assert!(bed.time_until(|node| !under(node)).await < Duration::from_millis(50));
+    assert_eq!(bed.reasons()[4..], ["NodeHasDiskPressure", "NodeHasNoDiskPressure"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_runtime_makes_the_node_unready() {
+    let bed = Bed::registered(settings()).await;
+    let last = *bed.ready_at.borrow();
+    bed.ready_at.send_replace(None);
+    bed.until(|node| message(node).starts_with("container runtime status check may not")).await;
+    bed.ready_at.send_replace(last);
+    bed.until(|node| ready(node) == "True").await;
+    bed.pleg.send_modify(|health| {
+        let operation = hostlet_runtime::cri::Operation::ListSandboxes;
+        health.error = Some(hostlet_runtime::cri::CriError::Unimplemented { operation });
+    });
+    let time = bed.time_until(|node| message(node).starts_with("PLEG is not healthy")).await;
+    assert!(time < Duration::from_secs(182), "{time:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unchanged_status_is_sent_periodically() {
+    let bed = Bed::registered(settings()).await;
+    let before = bed.patches();
+    sleep(Duration::from_secs(3600)).await;
+    let sent = bed.patches() - before;
+    assert!((11..=13).contains(&sent), "each 5 minutes, not {sent} in an hour");
+    let beat = condition(&bed.stored().unwrap(), "MemoryPressure").unwrap().last_heartbeat_time.unwrap().0;
+    assert!(bed.clock.now().duration_since(beat).as_secs() < 320);
+    let reads = bed.api.requests_of("GET", PATH).len();
+    assert!((340..=362).contains(&reads), "each 10 s, and a little more, not {reads} in an hour");
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_of_others_survive_a_day() {
+    let bed = Bed::registered(settings()).await;
+    let theirs = |turn: usize| json!({"type": "NetworkUnavailable", "status": if turn.is_multiple_of(2) { "False" } else { "True" }});
+    for turn in 0..144 {
+        bed.edit(|node| {
+            node["metadata"]["labels"][format!("theirs-{turn}")] = json!("x");
+            node["metadata"]["annotations"]["theirs"] = json!(turn.to_string());
+            node["spec"]["taints"] = json!([{"key": format!("t{turn}"), "effect": "NoSchedule"}]);
+            let conditions = node["status"]["conditions"].as_array_mut().unwrap();
+            conditions.retain(|condition| condition["type"] != "NetworkUnavailable");
+            conditions.insert(turn % 3, theirs(turn));
+            node["status"]["volumesAttached"] = json!([{"name": format!("v{turn}"), "devicePath": ""}]);
+        });
+        // Our own conditions change as well.
+        let memory = (1 + u64::try_from(turn).unwrap()) << 30;
+        bed.host.send_modify(|host| host.memory = memory);
+        bed.status.send_modify(|status| status.as_mut().unwrap().network.status = turn % 5 != 0);
+        sleep(Duration::from_secs(600)).await;
+        let node = bed.stored().unwrap();
+        let (spec, status) = (node.spec.clone().unwrap(), node.status.clone().unwrap());
+        let labels = node.metadata.labels.as_ref().unwrap();
+        assert!((0..=turn).all(|turn| labels.contains_key(&format!("theirs-{turn}"))));
+        assert_eq!(node.metadata.annotations.as_ref().unwrap()["theirs"], turn.to_string());
+        assert_eq!(spec.taints.unwrap()[0].key, format!("t{turn}"));
+        let network = condition(&node, "NetworkUnavailable").unwrap();
+        assert_eq!(json!({"type": network.type_, "status": network.status}), theirs(turn));
+        assert_eq!(status.volumes_attached.unwrap()[0].name, format!("v{turn}"));
+        assert_eq!(status.capacity.unwrap()["memory"].0, hostlet_base::Quantity::bytes(memory).to_string());
+        assert_eq!(ready(&node) == "True", turn % 5 != 0);
+        assert_eq!(status.conditions.unwrap().len(), 5);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_survives_any_single_fault() {
+    let faults = [
+        refuse(409, "Conflict", 0),
+        refuse(429, "TooManyRequests", 3),
+        refuse(500, "InternalError", 0),
+        ApiFault::Reset,
+        ApiFault::LostAnswer,
+        ApiFault::Delay(Duration::from_secs(3)),
+        ApiFault::Delay(Duration::from_secs(12)),
+        ApiFault::Hang,
+    ];
+    for method in ["GET", "PATCH"] {
+        for fault in &faults {
+            let bed = Bed::registered(settings()).await;
+            bed.api.fail(ApiRule::once(method, PATH, fault.clone()));
+            bed.others.send_replace(vec!["node is shutting down".to_owned()]);
+            let time = bed.time_until(|node| ready(node) == "False").await;
+            assert!(time < Duration::from_secs(11), "{method} {fault:?}: {time:?}");
+            sleep(Duration::from_secs(60)).await;
+            let events = bed.reasons().into_iter().filter(|reason| reason == "NodeNotReady").count();
+            assert_eq!(events, 1, "{method} {fault:?}: an event for a change, however often it was sent");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn registration_survives_any_single_fault() {
+    let faults = [
+        refuse(409, "Conflict", 0),
+        refuse(429, "TooManyRequests", 3),
+        refuse(403, "Forbidden", 0),
+        refuse(500, "InternalError", 0),
+        ApiFault::Reset,
+        ApiFault::LostAnswer,
+        ApiFault::Delay(Duration::from_secs(12)),
+        ApiFault::Hang,
+    ];
+    for fault in faults {
+        let bed = Bed::new(settings());
+        bed.api.fail(ApiRule::once("POST", "/nodes", fault.clone()));
+        bed.find_addresses();
+        let time = bed.time_until(|node| ready(node) == "True").await;
+        assert!(time < Duration::from_secs(11), "{fault:?}: {time:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn registration_is_retried_with_back_off() {
+    let bed = Bed::new(settings());
+    bed.api.fail(ApiRule::always("POST", "/nodes", ApiFault::Reset));
+    bed.find_addresses();
+    sleep(Duration::from_secs(3600)).await;
+    let tries = bed.api.requests_of("POST", "/nodes").len();
+    assert!((500..600).contains(&tries), "one each 7 s in the end, not {tries} in an hour");
+    bed.api.heal();
+    assert!(bed.time_until(|node| ready(node) == "True").await < Duration::from_secs(8));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_node_registers_again() {
+    let bed = Bed::registered(settings()).await;
+    let first = bed.stored().unwrap().metadata.uid;
+    bed.api.delete(PATH, None);
+    let time = bed.time_until(|node| ready(node) == "True").await;
+    assert!(time < Duration::from_secs(11), "{time:?}");
+    assert_ne!(bed.stored().unwrap().metadata.uid, first);
+    // In the middle of an update: deleted between the read and the patch.
+    let gone = ApiFault::Refuse { code: 404, reason: "NotFound", retry_after: 0 };
+    bed.api.fail(ApiRule::once("PATCH", "/status", gone));
+    bed.others.send_replace(vec!["x".to_owned()]);
+    assert!(bed.time_until(|node| message(node) == "x").await < Duration::from_secs(11));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_may_not_register_waits_until_it_is_created() {
+    let mut settings = settings();
+    settings.node.register = false;
+    let bed = Bed::new(settings);
+    bed.find_addresses();
+    sleep(Duration::from_secs(60)).await;
+    assert!(bed.api.requests_of("POST", "/nodes").is_empty());
+    let bare: Node = serde_json::from_value(json!({"metadata": {"name": "node1"}})).unwrap();
+    bed.api.put(PATH, &bare);
+    assert!(bed.time_until(|node| ready(node) == "True").await < Duration::from_secs(11));
+}
+
+#[tokio::test(start_paused = true)]
+async fn cordoning_is_reported_once() {
+    let bed = Bed::registered(settings()).await;
+    for closed in [true, false] {
+        bed.edit(|node| node["spec"]["unschedulable"] = json!(closed));
+        sleep(Duration::from_secs(60)).await;
+    }
+    assert_eq!(bed.reasons()[4..], ["NodeNotSchedulable", "NodeSchedulable"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lease_is_renewed_while_the_status_hangs() {
+    let bed = Bed::registered(settings()).await;
+    bed.api.fail(ApiRule::always("", PATH, ApiFault::Hang));
+    bed.others.send_replace(vec!["x".to_owned()]);
+    let before = bed.api.requests_of("PUT", "leases").len();
+    sleep(Duration::from_secs(600)).await;
+    let renewals = bed.api.requests_of("PUT", "leases").len() - before;
+    assert!(renewals >= 57, "{renewals} renewals in 10 minutes");
+    bed.api.heal();
+    assert!(bed.time_until(|node| message(node) == "x").await < Duration::from_secs(61));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_address_is_reported_at_once() {
+    let bed = Bed::registered(settings()).await;
+    let ip: IpAddr = "10.77.0.2".parse().unwrap();
+    bed.addresses.send_replace(Some([ip].into()));
+    let has_it = |node: &Node| {
+        let mut addresses = node.status.iter().flat_map(|status| status.addresses.iter().flatten());
+        addresses.any(|address| address.type_ == "InternalIP" && address.address == ip.to_string())
+    };
+    let taken = bed.time_until(has_it).await;
+    assert!(taken < Duration::from_secs(1), "{taken:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_is_away_for_an_hour_is_no_missed_heartbeat() {
+    let nobody = Vec::<&str>::new();
+    let faults =
+        [ApiFault::Hang, ApiFault::Reset, refuse(429, "TooManyRequests", 3000), refuse(404, "NotFound", 0)];
+    for fault in faults {
+        // While it registers, without and with addresses, and while it reports.
+        let bed = Bed::new(settings());
+        bed.api.fail(ApiRule::always("", "", fault.clone()));
+        assert_eq!(bed.heartbeats.check().await, nobody, "{fault:?}");
+        bed.find_addresses();
+        for second in 0..3600 {
+            sleep(Duration::from_secs(1)).await;
+            bed.heartbeats.ask(Instant::now());
+            assert_eq!(bed.heartbeats.overdue(Instant::now()), nobody, "{fault:?} after {second} s");
+        }
+        bed.api.heal();
+        let bed = Bed::registered(settings()).await;
+        bed.api.fail(ApiRule::always("", "", fault.clone()));
+        for second in 0..3600 {
+            sleep(Duration::from_secs(1)).await;
+            bed.heartbeats.ask(Instant::now());
+            assert_eq!(bed.heartbeats.overdue(Instant::now()), nobody, "{fault:?} after {second} s");
+        }
+    }
+}

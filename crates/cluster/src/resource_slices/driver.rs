@@ -1,0 +1,308 @@
+//! What hostlet knows about one driver: its instances, its stream, and its last word. Pure: takes `now`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::device::Inventory;
+use super::pace::Pace;
+use hostlet_plugins::{InstanceId, PluginEvent, PluginInstance};
+
+/// How long the slices of a driver without an instance remain: the time of a restart. The stock kubelet's delay. Also the
+/// minimum time between deletions of what a rejected driver publishes again and again.
+pub(super) const GRACE: Duration = Duration::from_secs(30);
+
+/// Whether a driver is on this node.
+#[derive(Clone, Debug)]
+enum Presence {
+    /// Its registered instances; never empty. The newest serves.
+    Registered(BTreeMap<InstanceId, Arc<PluginInstance>>),
+    /// It has none since this time, or since hostlet first saw its slices.
+    Gone(Instant),
+    /// hostlet rejected it. What it publishes is deleted, not before this time.
+    Rejected(Instant),
+}
+
+/// What a driver said last in this run of hostlet.
+#[derive(Clone, Debug, Default)]
+pub(super) enum Word {
+    /// Nothing yet: what an earlier run published remains.
+    #[default]
+    Nothing,
+    /// That it does not report devices this way.
+    Unsupported,
+    /// These are its devices.
+    Said(Arc<Inventory>),
+}
+
+/// The stream of the serving instance.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Link {
+    /// There is none.
+    #[default]
+    Closed,
+    /// It is being opened.
+    Connecting,
+    /// It is open.
+    Open,
+    /// It failed, and is opened again at this time.
+    Waiting(Instant),
+    /// The driver ended it after it had said everything. It is opened again at this time, in case that was a restart.
+    Ended(Instant),
+    /// The instance does not report devices this way.
+    Unsupported,
+}
+
+/// What the slices of a driver must be.
+#[derive(Clone, Debug)]
+pub(super) enum Goal {
+    /// As they are.
+    Leave,
+    /// None.
+    Nothing,
+    /// These devices.
+    Devices(Arc<Inventory>),
+}
+
+/// A driver.
+#[derive(Clone, Debug)]
+pub(super) struct Driver {
+    presence: Presence,
+    word: Word,
+    /// When it said that.
+    pub(super) said_at: Option<Timestamp>,
+    pub(super) link: Link,
+    /// Why the stream ended last; `None` after a message.
+    pub(super) stream_error: Option<String>,
+    /// Why the slices could not be written; `None` after success.
+    pub(super) publish_error: Option<String>,
+    /// What cannot be published because of the server.
+    pub(super) left_out: super::device::Problems,
+    /// Number of slices that hostlet published.
+    pub(super) slices: usize,
+    /// Number of slices that the driver published by itself.
+    pub(super) own_slices: usize,
+    pub(super) pace: Pace,
+}
+
+impl Driver {
+    /// A driver without an instance.
+    pub(super) fn gone(now: Instant) -> Self {
+        Self {
+            presence: Presence::Gone(now),
+            word: Word::Nothing,
+            said_at: None,
+            link: Link::Closed,
+            stream_error: None,
+            publish_error: None,
+            left_out: super::device::Problems::default(),
+            slices: 0,
+            own_slices: 0,
+            pace: Pace::default(),
+        }
+    }
+
+    /// Takes a registration, de-registration or rejection.
+    pub(super) fn changed(&mut self, event: PluginEvent, now: Instant) {
+        let serving = self.serving().map(|instance| instance.id);
+        match event {
+            PluginEvent::Registered(instance) => match &mut self.presence {
+                Presence::Registered(instances) => drop(instances.insert(instance.id, instance)),
+                Presence::Gone(_) | Presence::Rejected(_) => {
+                    self.presence = Presence::Registered(BTreeMap::from([(instance.id, instance)]));
+                }
+            },
+            PluginEvent::Deregistered(instance) => {
+                if let Presence::Registered(instances) = &mut self.presence {
+                    instances.remove(&instance.id);
+                    if instances.is_empty() {
+                        self.presence = Presence::Gone(now);
+                    }
+                }
+            }
+            PluginEvent::Rejected { .. } => match &self.presence {
+                // Another instance serves, or it was rejected before.
+                Presence::Registered(_) | Presence::Rejected(_) => {}
+                Presence::Gone(_) => self.presence = Presence::Rejected(now),
+            },
+        }
+        if self.serving().map(|instance| instance.id) != serving {
+            (self.link, self.stream_error) = (Link::Closed, None);
+        }
+        self.pace.changed(now);
+    }
+
+    /// The instance that serves: the newest.
+    pub(super) fn serving(&self) -> Option<&Arc<PluginInstance>> {
+        match &self.presence {
+            Presence::Registered(instances) => instances.last_key_value().map(|(_, instance)| instance),
+            Presence::Gone(_) | Presence::Rejected(_) => None,
+        }
+    }
+
+    /// Whether this instance serves; what others say is outdated.
+    pub(super) fn is_serving(&self, id: InstanceId) -> bool {
+        self.serving().is_some_and(|instance| instance.id == id)
+    }
+
+    /// Takes the word of the serving instance, said at this time. Returns whether it differs from the last one.
+    pub(super) fn said(&mut self, word: Word, at: Timestamp, now: Instant) -> bool {
+        let is_same = match (&self.word, &word) {
+            (Word::Nothing, Word::Nothing) | (Word::Unsupported, Word::Unsupported) => true,
+            (Word::Said(old), Word::Said(new)) => old == new,
+            (Word::Nothing | Word::Unsupported | Word::Said(_), _) => false,
+        };
+        (self.said_at, self.stream_error) = (Some(at), None);
+        if !is_same {
+            self.word = word;
+            self.pace.changed(now);
+        }
+        !is_same
+    }
+
+    /// Its devices as of its last word.
+    pub(super) fn inventory(&self) -> Option<&Arc<Inventory>> {
+        match &self.word {
+            Word::Said(inventory) => Some(inventory),
+            Word::Nothing | Word::Unsupported => None,
+        }
+    }
+
+    /// What the slices that hostlet published of it must be.
+    pub(super) fn goal(&self, now: Instant) -> Goal {
+        match (&self.presence, &self.word) {
+            (Presence::Gone(since), _) if now.saturating_duration_since(*since) >= GRACE => Goal::Nothing,
+            (Presence::Rejected(_), _) => Goal::Nothing,
+            (Presence::Registered(_) | Presence::Gone(_), Word::Nothing) => Goal::Leave,
+            (Presence::Registered(_) | Presence::Gone(_), Word::Unsupported) => Goal::Nothing,
+            (Presence::Registered(_) | Presence::Gone(_), Word::Said(inventory)) => {
+                Goal::Devices(inventory.clone())
+            }
+        }
+    }
+
+    /// When the slices that it published by itself must be deleted, because no instance of it serves pods here; `None` if one does.
+    fn expires(&self) -> Option<Instant> {
+        match &self.presence {
+            Presence::Registered(_) => None,
+            Presence::Gone(since) => Some(*since + GRACE),
+            Presence::Rejected(not_before) => Some(*not_before),
+        }
+    }
+
+    /// Whether the slices that it published by itself must be deleted now.
+    pub(super) fn is_expired(&self, now: Instant) -> bool {
+        self.expires().is_some_and(|expires| expires <= now)
+    }
+
+    /// The slices that it published by itself were deleted.
+    pub(super) fn wiped(&mut self, now: Instant) {
+        if let Presence::Rejected(not_before) = &mut self.presence {
+            *not_before = now + GRACE;
+        }
+    }
+
+    /// Whether nothing of it must be remembered once its slices are deleted.
+    pub(super) fn is_forgotten(&self, now: Instant) -> bool {
+        match &self.presence {
+            Presence::Registered(_) | Presence::Rejected(_) => false,
+            Presence::Gone(_) => self.slices == 0 && self.own_slices == 0 && self.is_expired(now),
+        }
+    }
+
+    /// When to reconcile its slices: after a change, or when they expire.
+    pub(super) fn due(&self) -> Option<Instant> {
+        let expires = match &self.presence {
+            Presence::Rejected(_) if self.own_slices == 0 => None,
+            Presence::Registered(_) | Presence::Gone(_) | Presence::Rejected(_) => self.expires(),
+        };
+        let expires = expires.map(|expires| self.pace.earliest().map_or(expires, |at| at.max(expires)));
+        [self.pace.due(), expires].into_iter().flatten().min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn instance(id: u64) -> Arc<PluginInstance> {
+        Arc::new(PluginInstance {
+            id: InstanceId(id),
+            name: "d".to_owned(),
+            endpoint: "/d.sock".into(),
+            versions: Vec::new(),
+            socket: "/reg.sock".into(),
+            since: Timestamp::UNIX_EPOCH,
+        })
+    }
+
+    fn serving(driver: &Driver) -> Option<u64> {
+        driver.serving().map(|instance| instance.id.0)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_newest_instance_serves_and_the_older_one_again_after_it() {
+        let now = Instant::now();
+        let mut driver = Driver::gone(now);
+        for id in [1, 2] {
+            driver.changed(PluginEvent::Registered(instance(id)), now);
+            assert_eq!(serving(&driver), Some(id));
+        }
+        driver.link = Link::Open;
+        driver.changed(PluginEvent::Deregistered(instance(1)), now);
+        assert_eq!((serving(&driver), &driver.link), (Some(2), &Link::Open), "its stream stays");
+        driver.changed(PluginEvent::Registered(instance(3)), now);
+        assert_eq!(driver.link, Link::Closed);
+        driver.changed(PluginEvent::Deregistered(instance(3)), now);
+        assert_eq!(serving(&driver), Some(2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_last_word_remains_until_the_driver_is_gone_for_long() {
+        let now = Instant::now();
+        let mut driver = Driver::gone(now);
+        driver.changed(PluginEvent::Registered(instance(1)), now);
+        assert!(matches!(driver.goal(now + GRACE * 9), Goal::Leave), "a silent driver wipes nothing");
+        let said = || Word::Said(Arc::new(Inventory::default()));
+        assert!(driver.said(said(), Timestamp::UNIX_EPOCH, now));
+        assert!(!driver.said(said(), Timestamp::UNIX_EPOCH, now), "the same again");
+        driver.changed(PluginEvent::Deregistered(instance(1)), now);
+        assert!(matches!(driver.goal(now + GRACE / 2), Goal::Devices(_)));
+        assert!(matches!(driver.goal(now + GRACE), Goal::Nothing) && driver.is_forgotten(now + GRACE));
+        driver.changed(PluginEvent::Registered(instance(2)), now + GRACE / 2);
+        assert!(matches!(driver.goal(now + GRACE * 2), Goal::Devices(_)), "it came back in time");
+        driver.said(Word::Unsupported, Timestamp::UNIX_EPOCH, now);
+        assert!(matches!(driver.goal(now), Goal::Nothing), "it does not report devices any more");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slices_of_an_unknown_driver_expire() {
+        let now = Instant::now();
+        let driver = Driver::gone(now);
+        assert!(matches!(driver.goal(now), Goal::Leave));
+        assert!(matches!(driver.goal(now + GRACE), Goal::Nothing));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slices_of_a_rejected_driver_go_at_once_and_return_in_vain() {
+        let now = Instant::now();
+        let rejected = || PluginEvent::Rejected { name: "d".to_owned() };
+        let mut driver = Driver::gone(now);
+        driver.changed(rejected(), now);
+        driver.pace.started(now);
+        assert_eq!((driver.is_expired(now), driver.due()), (true, None), "it has none yet");
+        driver.own_slices = 2;
+        assert!(driver.due().is_some_and(|due| due <= now + super::super::pace::INTERVAL));
+        driver.wiped(now);
+        assert_eq!((driver.is_expired(now), driver.due()), (false, Some(now + GRACE)), "they came back");
+        driver.changed(rejected(), now + GRACE / 2);
+        assert!(!driver.is_expired(now + GRACE / 2) && driver.is_expired(now + GRACE));
+        assert!(!driver.is_forgotten(now + GRACE * 9), "it may publish again");
+        driver.changed(PluginEvent::Registered(instance(1)), now);
+        driver.changed(rejected(), now);
+        assert!(!driver.is_expired(now + GRACE * 9), "the registered instance serves");
+    }
+}

@@ -1,0 +1,187 @@
+//! Records which pods are admitted, across restarts of the daemon. The sources and the runtime do not suffice: a manifest may
+//! have become unreadable, and the runtime may have lost a pod in a power failure.
+//!
+//! The pod is recorded with the resources that are allocated to it, which are those of its spec unless a resize is pending.
+//!
+//! A pod has a row in the store from its admission until no source names it *and* its lifecycle has finished. If the daemon
+//! is killed while a pod terminates, the next one therefore knows the pod and finishes its termination before a successor
+//! of the same name starts.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Pod;
+use parking_lot::{Mutex, MutexGuard};
+use serde::{Deserialize, Serialize};
+
+use crate::source::{SourceState, StaticPod};
+use hostlet_base::PodUid;
+use hostlet_pod::pod_uid;
+use hostlet_pod::validation::unsupported;
+use hostlet_pod::{DesiredPods, ManifestOrigin};
+use hostlet_store::{Store, Table};
+
+/// A row in the store.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Row<P> {
+    source: Origin,
+    pod: P,
+    admitted_at: Timestamp,
+}
+
+/// The source that named a pod.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Origin {
+    /// The manifest at this path.
+    File(PathBuf),
+    /// The answer of this URL, which is without its password.
+    Url(String),
+    /// The API server.
+    Api,
+}
+
+/// A pod that the previous daemon admitted and whose lifecycle may not have finished.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AdoptedPod {
+    origin: Origin,
+    /// The pod.
+    pub pod: Arc<Pod>,
+    admitted_at: Timestamp,
+}
+
+impl AdoptedPod {
+    /// The pod as a static pod; `None` if it is not from a manifest.
+    pub fn of_manifest(&self) -> Option<StaticPod> {
+        let origin = match &self.origin {
+            Origin::File(file) => ManifestOrigin::File(file.clone()),
+            Origin::Url(url) => ManifestOrigin::Url(url.clone()),
+            Origin::Api => return None,
+        };
+        Some(StaticPod { pod: self.pod.clone(), origin, unsupported: unsupported(&self.pod) })
+    }
+
+    /// The pod if it is from the API server.
+    pub fn of_api(&self) -> Option<Arc<Pod>> {
+        match &self.origin {
+            Origin::File(_) | Origin::Url(_) => None,
+            Origin::Api => Some(self.pod.clone()),
+        }
+    }
+}
+
+/// An admitted pod that a source still names.
+#[derive(Clone, Debug)]
+pub(super) struct Admitted {
+    /// When it was admitted.
+    pub(super) at: Timestamp,
+    /// The pod, with the resources that are allocated to it.
+    pub(super) pod: Arc<Pod>,
+}
+
+/// The admitted pods. Cheap to clone; clones share their state.
+#[derive(Clone)]
+pub struct AdmittedPods {
+    store: Store,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    admitted: HashMap<PodUid, Admitted>,
+    /// The latest time of admission, terminating pods included.
+    last: Option<Timestamp>,
+}
+
+impl State {
+    /// The admission time of a pod admitted now. Strictly later than all before it, even if the clock was set back: pods of
+    /// the same name run in this order.
+    fn next_time(&mut self, now: Timestamp) -> Timestamp {
+        let after = |last: Timestamp| last.checked_add(SignedDuration::from_nanos(1)).unwrap_or(last);
+        let at = self.last.map_or(now, |last| now.max(after(last)));
+        self.last = Some(at);
+        at
+    }
+}
+
+impl AdmittedPods {
+    /// Loads the store. Returns the state to continue with, and the stored pods in order of admission.
+    pub fn new(store: Store) -> (Self, Vec<AdoptedPod>) {
+        let rows = store.all::<Row<Pod>>(Table::AdmittedPods).into_iter();
+        let mut adopted: Vec<AdoptedPod> = rows
+            .map(|(_, row)| AdoptedPod {
+                origin: row.source,
+                pod: Arc::new(row.pod),
+                admitted_at: row.admitted_at,
+            })
+            .collect();
+        adopted.sort_by_key(|adopted| adopted.admitted_at);
+        let admitted = adopted.iter().map(|adopted| {
+            let admitted = Admitted { at: adopted.admitted_at, pod: adopted.pod.clone() };
+            (pod_uid(&adopted.pod), admitted)
+        });
+        let last = adopted.last().map(|adopted| adopted.admitted_at);
+        let state = State { admitted: admitted.collect(), last };
+        (Self { store, state: Arc::new(Mutex::new(state)) }, adopted)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    /// All of them.
+    pub(super) fn all(&self) -> HashMap<PodUid, Admitted> {
+        self.lock().admitted.clone()
+    }
+
+    /// Records the pods that are admitted now. Those without a manifest are the API server's.
+    pub fn record(&self, manifests: &SourceState, desired_pods: &DesiredPods, now: Timestamp) {
+        let origins: HashMap<PodUid, &ManifestOrigin> =
+            manifests.pods.iter().map(|pod| (pod_uid(&pod.pod), &pod.origin)).collect();
+        let mut state = self.lock();
+        let mut named = HashSet::new();
+        for pod in &desired_pods.pods {
+            let uid = pod.reference.uid.clone();
+            named.insert(uid.clone());
+            let known = state.admitted.get(&uid);
+            if known.is_some_and(|known| Arc::ptr_eq(&known.pod, pod.object())) {
+                continue;
+            }
+            let at = match known {
+                Some(known) => known.at,
+                None => state.next_time(now),
+            };
+            let source = match origins.get(&uid) {
+                Some(ManifestOrigin::File(file)) => Origin::File(file.clone()),
+                Some(ManifestOrigin::Url(url)) => Origin::Url(url.clone()),
+                None => Origin::Api,
+            };
+            let row = Row { source, pod: &**pod.object(), admitted_at: at };
+            self.store.put(Table::AdmittedPods, uid.as_str(), &row);
+            state.admitted.insert(uid, Admitted { at, pod: pod.object().clone() });
+        }
+        // A source that is not ready yet may still name the others.
+        if desired_pods.ready {
+            state.admitted.retain(|uid, _| named.contains(uid));
+        }
+    }
+
+    /// Deletes the rows of pods whose lifecycle has finished: those not in `known`. A pod admitted a moment ago may not be in
+    /// `known` yet and keeps its row.
+    pub fn retain(&self, known: &HashSet<PodUid>) {
+        let state = self.lock();
+        let is_admitted = |uid: &str| state.admitted.contains_key(uid);
+        self.store.retain(Table::AdmittedPods, |uid| known.contains(uid) || is_admitted(uid));
+        self.store.retain(Table::RequestedStarts, |uid| known.contains(uid));
+        self.store.retain(Table::PreStops, |uid| known.contains(uid));
+        self.store.retain(Table::Restarts, |uid| known.contains(uid));
+        self.store.retain(Table::ProbeResults, |uid| known.contains(uid));
+        self.store.retain(Table::FinalEnds, |uid| known.contains(uid));
+        self.store.retain(Table::CrashLoops, |uid| known.contains(uid));
+        self.store.retain(Table::Actuated, |uid| known.contains(uid));
+        self.store.retain(Table::ImagePulls, |uid| known.contains(uid));
+    }
+}

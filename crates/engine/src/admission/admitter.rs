@@ -1,0 +1,448 @@
+//! Admission: which of the sources' pods may run on this node. Pure, except that it remembers which pods were rejected and
+//! which are preempted.
+//!
+//! Admission decides on a pod once. An admitted pod runs until its source drops it, also after a restart of the daemon: a change of
+//! the node is no reason to terminate it. A rejected pod of the API server stays rejected, so it is not rejected because of
+//! the Node's labels or taints before the Node was read again. A rejected static pod is reconsidered on every change of
+//! the sources, since no controller would replace it.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use tokio::time::Instant;
+
+use super::admitted::Admitted;
+use super::by_itself::{needs_strict_groups, rejection_by_itself};
+use super::counts::PreemptionCounts;
+use super::fit::{Unfit, fit};
+use super::metrics::{ResizeMetrics, Resolution, Trigger};
+use super::node::NodeView;
+use super::resize;
+use super::shutdown::{self, NodeShutdown};
+use super::victims::victims;
+use crate::source::SourceState;
+use hostlet_base::{PodEvent, PodRef, PodUid, reasons};
+use hostlet_pod::validation::FieldError;
+use hostlet_pod::view::PodView;
+use hostlet_pod::{
+    AdmittedPod, ApiState, DesiredPods, PodKill, PodPhase, RejectedPod, Rejection, ResizeRefusal,
+    ResizeState, StatusOverride, has_ended, is_critical, patience, pod_ref, pod_uid, seen_at,
+    with_allocation,
+};
+
+/// Upstream's reason and message for a preempted pod.
+pub(super) const PREEMPTED: &str = "Preempted in order to admit critical pod";
+
+/// Upstream's message of its condition `DisruptionTarget`.
+const DISRUPTION: &str = "Pod was preempted by Kubelet to accommodate a critical pod.";
+
+/// The pods to decide on, and the state that decisions depend on.
+pub(super) struct AdmissionInput<'a> {
+    pub(super) manifests: &'a SourceState,
+    pub(super) api: &'a ApiState,
+    /// The admitted pods, of this daemon or an earlier one.
+    pub(super) admitted: &'a HashMap<PodUid, Admitted>,
+    /// Pods that have terminated.
+    pub(super) terminated: &'a HashSet<PodUid>,
+    pub(super) node: &'a NodeView,
+    /// Whether `node` has the labels and taints of the Node object. New pods of the API server wait for that.
+    pub(super) is_node_known: bool,
+    /// The API server's pods for which the Node was read after they arrived; `None` if there is no Node to read, and all
+    /// decisions are final. Other pods are not rejected because of labels and taints, which may have changed just before.
+    pub(super) confirmed: Option<&'a HashSet<PodUid>>,
+    pub(super) shutdown: &'a NodeShutdown,
+    pub(super) evicted: &'a BTreeMap<PodUid, PodKill>,
+    pub(super) now: Timestamp,
+    /// The same on the clock of waits.
+    pub(super) instant: Instant,
+}
+
+/// The decisions.
+#[derive(Debug, Default)]
+pub(super) struct Decisions {
+    pub(super) desired_pods: DesiredPods,
+    pub(super) rejected: Vec<RejectedPod>,
+    /// Pods that are preempted from now on.
+    pub(super) newly_preempted: Vec<PodUid>,
+    /// Events about requested resizes.
+    pub(super) resizes: Vec<(PodRef, PodEvent)>,
+    /// Whether a pod or a resize waits for other pods to terminate.
+    pub(super) is_waiting: bool,
+    /// When the next preempted pod is overdue: what waits for it then waits no longer.
+    pub(super) overdue: Option<Instant>,
+    /// Pods that do not match the Node as last seen. They wait until it was read again.
+    pub(super) unconfirmed: HashSet<PodUid>,
+}
+
+/// A pod that a source names.
+#[derive(Clone, Copy)]
+struct Candidate<'a> {
+    pod: &'a Arc<Pod>,
+    unsupported: &'a [FieldError],
+    is_manifest: bool,
+}
+
+/// Decides on pods, and remembers rejections and preemptions.
+#[derive(Debug)]
+pub(super) struct Admitter {
+    allowed_unsafe_sysctls: Vec<String>,
+    /// Whether containers of this node may swap.
+    has_swap: bool,
+    pub(super) metrics: ResizeMetrics,
+    pub(super) preemptions: PreemptionCounts,
+    /// How many pods had terminated at the last decisions.
+    terminated: usize,
+    admitted: HashMap<PodUid, ParsedPod>,
+    rejected: HashMap<PodUid, RejectedPod>,
+    /// Pods that are being preempted.
+    preempted: BTreeMap<PodUid, Preemption>,
+}
+
+/// A pod that is being preempted.
+#[derive(Debug)]
+struct Preemption {
+    kill: PodKill,
+    /// From then on, a critical pod does not wait for its end anymore, which may need that very pod.
+    overdue: Instant,
+}
+
+/// An admitted pod. It is parsed again only when its object or its allocated resources change.
+#[derive(Debug)]
+struct ParsedPod {
+    /// The object from its source, with the desired resources.
+    source: Arc<Pod>,
+    /// The pod with its allocated resources: of the same object if these are the desired ones.
+    pod: Arc<AdmittedPod>,
+}
+
+enum Verdict {
+    Admitted,
+    Rejected(Rejection),
+    /// It waits for preempted pods to terminate.
+    Waiting,
+    /// It does not match the Node as last seen, which may be stale.
+    Unconfirmed,
+}
+
+impl Admitter {
+    pub(super) fn new(allowed_unsafe_sysctls: Vec<String>, has_swap: bool) -> Self {
+        Self {
+            allowed_unsafe_sysctls,
+            has_swap,
+            terminated: 0,
+            metrics: ResizeMetrics::default(),
+            preemptions: PreemptionCounts::default(),
+            admitted: HashMap::new(),
+            rejected: HashMap::new(),
+            preempted: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn review(&mut self, input: &AdmissionInput<'_>) -> Decisions {
+        let candidates = candidates(input);
+        let uids: HashSet<PodUid> = candidates.iter().map(|c| pod_uid(c.pod)).collect();
+        let mut trigger = match input.terminated.len() > self.terminated {
+            true => Trigger::PodTerminated,
+            false => Trigger::PodUpdated,
+        };
+        self.terminated = input.terminated.len();
+        for (_, gone) in self.admitted.extract_if(|uid, _| !uids.contains(uid)) {
+            trigger = Trigger::PodsRemoved;
+            self.metrics.resolved(&gone.pod, Resolution::Terminated, input.now);
+        }
+        self.rejected.retain(|uid, _| uids.contains(uid));
+        self.preempted.retain(|uid, _| uids.contains(uid));
+        let mut decisions = Decisions::default();
+        decisions.desired_pods.ready = input.manifests.ready && input.api.ready;
+        let (mut new, mut resizable) = (Vec::new(), Vec::new());
+        for candidate in candidates {
+            let uid = pod_uid(candidate.pod);
+            match self.rejected.get(&uid) {
+                Some(rejected) if !candidate.is_manifest => decisions.rejected.push(rejected.clone()),
+                Some(_) => new.push(candidate),
+                None if input.admitted.contains_key(&uid) || is_terminating(candidate.pod) => {
+                    let update = self.admitted.get(&uid).map(|known| &known.source);
+                    let event = update.and_then(|before| resize::undeclared(candidate.pod, before));
+                    decisions.resizes.extend(event.map(|event| (pod_ref(candidate.pod), event)));
+                    let before = input.admitted.get(&uid).map(|admitted| &admitted.pod);
+                    decisions.desired_pods.pods.push(self.admit(candidate.pod, before, input.now));
+                    resizable.push(candidate);
+                }
+                None => new.push(candidate),
+            }
+        }
+        if decisions.desired_pods.ready {
+            // What others use is known only now.
+            self.resize(resizable, input, trigger, &mut decisions);
+        }
+        for candidate in new {
+            if !candidate.is_manifest && !input.is_node_known {
+                continue;
+            }
+            if needs_strict_groups(candidate.pod) && input.node.strict_groups.is_none() {
+                // Decided once the runtime has responded.
+                continue;
+            }
+            match self.decide(candidate, input, &mut decisions) {
+                Verdict::Admitted => {
+                    self.rejected.remove(&pod_uid(candidate.pod));
+                    decisions.desired_pods.pods.push(self.admit(candidate.pod, None, input.now));
+                }
+                Verdict::Rejected(rejection) => {
+                    decisions.rejected.push(self.reject(candidate.pod, rejection))
+                }
+                Verdict::Waiting => decisions.is_waiting = true,
+                Verdict::Unconfirmed => drop(decisions.unconfirmed.insert(pod_uid(candidate.pod))),
+            }
+        }
+        let kills = self.preempted.iter().map(|(uid, preemption)| (uid.clone(), preemption.kill.clone()));
+        decisions.desired_pods.kills = kills.collect();
+        let overdue = self.preempted.values().map(|preemption| preemption.overdue);
+        decisions.overdue = overdue.filter(|at| decisions.is_waiting && *at > input.instant).min();
+        // A pod that is preempted during a shutdown terminates in the time that the shutdown leaves it; one that is evicted, at once.
+        decisions.desired_pods.kills.extend(input.shutdown.kills.clone());
+        decisions.desired_pods.kills.extend(input.evicted.clone());
+        decisions
+    }
+
+    /// Admits a pod with the resources that were allocated to it `before`, if it was admitted already.
+    fn admit(&mut self, object: &Arc<Pod>, before: Option<&Arc<Pod>>, now: Timestamp) -> Arc<AdmittedPod> {
+        let known = self.admitted.get(&pod_uid(object));
+        if let Some(known) = known.filter(|known| Arc::ptr_eq(&known.source, object)) {
+            return known.pod.clone();
+        }
+        if let Some(known) = known {
+            self.metrics.requested(&known.source, object);
+        }
+        let allocated = known.map(|known| known.pod.object()).or(before);
+        let kept = allocated.and_then(|allocated| with_allocation(object, allocated));
+        let mut resize = known.map(|known| known.pod.resize.clone()).unwrap_or_default();
+        if let (Some(known), None) = (known, &kept) {
+            // One that was taken back is over.
+            self.metrics.resolved(&known.pod, Resolution::Reverted, now);
+            resize.pending = None;
+        }
+        let pod = AdmittedPod::resized(kept.map_or_else(|| object.clone(), Arc::new), resize);
+        self.admitted.insert(pod_uid(object), ParsedPod { source: object.clone(), pod: pod.clone() });
+        pod
+    }
+
+    /// Decides on the requested resizes, in their order.
+    fn resize(
+        &mut self,
+        pods: Vec<Candidate<'_>>,
+        input: &AdmissionInput<'_>,
+        mut trigger: Trigger,
+        decisions: &mut Decisions,
+    ) {
+        let known = &self.admitted;
+        let requested = pods.into_iter().filter_map(|candidate| {
+            let known = known.get(&pod_uid(candidate.pod))?;
+            let differs = !Arc::ptr_eq(&known.source, known.pod.object());
+            let is_over =
+                is_terminating(candidate.pod) || input.terminated.contains(&known.pod.reference.uid);
+            let turn = resize::turn(candidate.pod, &known.pod, known.pod.resize.pending.as_ref());
+            (differs && !is_over).then_some((turn, candidate))
+        });
+        let mut requested: Vec<_> = requested.collect();
+        requested.sort_by_key(|(turn, _)| *turn);
+        for (_, candidate) in requested {
+            if !candidate.is_manifest && !input.is_node_known {
+                continue;
+            }
+            let uid = pod_uid(candidate.pod);
+            let Some(before) = self.admitted.get(&uid).map(|known| known.pod.clone()) else { continue };
+            let infeasible = self.has_swap.then(|| resize::infeasible(candidate.pod, &before)).flatten();
+            let refused = match infeasible {
+                Some(why) => Some((why, ResizeRefusal::Infeasible)),
+                None => match self.decide(candidate, input, decisions) {
+                    Verdict::Admitted => None,
+                    Verdict::Rejected(why) => Some((why, ResizeRefusal::Deferred)),
+                    Verdict::Waiting => {
+                        let why =
+                            Rejection::new(reasons::PREEMPTING, "waiting for preempted pods to terminate");
+                        Some((why, ResizeRefusal::Deferred))
+                    }
+                    Verdict::Unconfirmed => {
+                        decisions.unconfirmed.insert(uid);
+                        continue;
+                    }
+                },
+            };
+            let pending = before.resize.pending.as_ref();
+            let (resized, event) = match refused {
+                None => {
+                    self.metrics.allocated(&before, trigger, input.now);
+                    trigger = Trigger::PodResized;
+                    let resize = ResizeState { allocations: before.resize.allocations + 1, pending: None };
+                    let event = resize::started(candidate.pod);
+                    (AdmittedPod::resized(candidate.pod.clone(), resize), Some(event))
+                }
+                Some((why, refusal)) => {
+                    decisions.is_waiting |= refusal == ResizeRefusal::Deferred;
+                    let (refused, event) = resize::refused(candidate.pod, refusal, &why, pending, input.now);
+                    if event.is_some() && refusal == ResizeRefusal::Infeasible {
+                        self.metrics.infeasible(resize::SWAP_LIMITATION);
+                    }
+                    let is_same = pending == Some(&refused);
+                    let resize = ResizeState { pending: Some(refused), ..before.resize.clone() };
+                    let pod = match is_same {
+                        true => before.clone(),
+                        false => AdmittedPod::resized(before.object().clone(), resize),
+                    };
+                    (pod, event)
+                }
+            };
+            decisions.resizes.extend(event.map(|event| (before.reference.clone(), event)));
+            replace(&mut decisions.desired_pods.pods, &before, &resized);
+            if let Some(known) = self.admitted.get_mut(&uid) {
+                known.pod = resized;
+            }
+        }
+    }
+
+    /// Records a rejection. An unchanged one stays the same value, so that it causes no update.
+    fn reject(&mut self, pod: &Arc<Pod>, rejection: Rejection) -> RejectedPod {
+        let rejected = RejectedPod::new(pod, rejection);
+        let known = self.rejected.entry(pod_uid(pod)).or_insert_with(|| rejected.clone());
+        if *known != rejected {
+            *known = rejected;
+        }
+        known.clone()
+    }
+
+    /// Decides on a pod, next to the others that are admitted. Notes which pods it preempts.
+    fn decide(
+        &mut self,
+        candidate: Candidate<'_>,
+        input: &AdmissionInput<'_>,
+        decisions: &mut Decisions,
+    ) -> Verdict {
+        let before: HashSet<PodUid> = self.preempted.keys().cloned().collect();
+        let verdict = self.verdict(candidate, input, &decisions.desired_pods.pods);
+        let newly = self.preempted.keys().filter(|uid| !before.contains(*uid));
+        decisions.newly_preempted.extend(newly.cloned());
+        verdict
+    }
+
+    fn verdict(
+        &mut self,
+        candidate: Candidate<'_>,
+        input: &AdmissionInput<'_>,
+        desired_pods: &[Arc<AdmittedPod>],
+    ) -> Verdict {
+        let (pod, uid) = (candidate.pod, pod_uid(candidate.pod));
+        if let Some(rejection) =
+            rejection_by_itself(pod, candidate.unsupported, &self.allowed_unsafe_sysctls, input.node)
+        {
+            return Verdict::Rejected(rejection);
+        }
+        let is_active = |other: &&Arc<AdmittedPod>| {
+            other.reference.uid != uid
+                && !other.has_ended()
+                && !input.terminated.contains(&other.reference.uid)
+        };
+        let active: Vec<&AdmittedPod> = desired_pods.iter().filter(is_active).map(|other| &**other).collect();
+        let staying: Vec<Arc<Pod>> = active
+            .iter()
+            .filter(|other| !self.preempted.contains_key(&other.reference.uid))
+            .map(|other| other.object().clone())
+            .collect();
+        let active: Vec<&Pod> = active.iter().map(|other| &***other).collect();
+        let fits = fit(pod, input.node, &active);
+        if input.shutdown.is_under_way {
+            // Upstream checks this last. It preempts nothing for a pod that will not run.
+            let other = fits.err().and_then(|unfit| unfit.rejection());
+            return Verdict::Rejected(other.unwrap_or_else(shutdown::rejection));
+        }
+        let unfit = match fits {
+            Ok(()) => return Verdict::Admitted,
+            Err(unfit) => unfit,
+        };
+        let is_confirmed = candidate.is_manifest || input.confirmed.is_none_or(|uids| uids.contains(&uid));
+        let rejected = |unfit: &Unfit| match unfit {
+            Unfit::Never { by_node: true, .. } if !is_confirmed => Verdict::Unconfirmed,
+            unfit => unfit.rejection().map_or(Verdict::Waiting, Verdict::Rejected),
+        };
+        if !is_critical(pod) {
+            return rejected(&unfit);
+        }
+        let is_overdue = |other: &&Pod| {
+            self.preempted.get(&pod_uid(other)).is_some_and(|victim| victim.overdue <= input.instant)
+        };
+        let awaited: Vec<&Pod> = active.into_iter().filter(|other| !is_overdue(other)).collect();
+        let remaining: Vec<&Pod> = staying.iter().map(|other| &**other).collect();
+        match fit(pod, input.node, &remaining) {
+            // Upstream gives up as well, and admits the pod.
+            Ok(()) if fit(pod, input.node, &awaited).is_ok() => Verdict::Admitted,
+            Ok(()) => Verdict::Waiting,
+            Err(unfit @ Unfit::Never { .. }) => rejected(&unfit),
+            Err(Unfit::Insufficient(shortages)) => match victims(pod, &shortages, &staying) {
+                Some(victims) => {
+                    let preempted = |victim: &Arc<Pod>| {
+                        let grace = PodView::from(&**victim).spec.termination_grace_period_seconds;
+                        let overdue = input.instant + patience(grace.unwrap_or_default());
+                        (pod_uid(victim), Preemption { kill: preemption(), overdue })
+                    };
+                    self.preempted.extend(victims.iter().map(preempted));
+                    let first = shortages.first().map_or("", |shortage| &shortage.resource);
+                    self.preemptions.preempted(victims.len(), first);
+                    Verdict::Waiting
+                }
+                // Upstream reports UnexpectedAdmissionError with bare amounts; the shortage is more informative.
+                None => rejected(&Unfit::Insufficient(shortages)),
+            },
+        }
+    }
+}
+
+/// The sources' pods: those already admitted, in order of admission; then static pods, in the order in which they were seen; then
+/// the API server's, in order of creation.
+fn candidates<'a>(input: &AdmissionInput<'a>) -> Vec<Candidate<'a>> {
+    let manifests = input.manifests.pods.iter().map(|pod| Candidate {
+        pod: &pod.pod,
+        unsupported: &pod.unsupported,
+        is_manifest: true,
+    });
+    let api = input.api.pods.values().map(|pod| Candidate {
+        pod: &pod.pod,
+        unsupported: &pod.unsupported,
+        is_manifest: false,
+    });
+    let mut all: Vec<Candidate<'_>> = manifests.chain(api).collect();
+    all.sort_by_cached_key(|candidate| {
+        let at = input.admitted.get(&pod_uid(candidate.pod)).map(|admitted| admitted.at);
+        let created = candidate.pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        (at.is_none(), at, !candidate.is_manifest, created, seen_at(candidate.pod))
+    });
+    all
+}
+
+/// Whether the pod is already terminating or terminated, so that there is nothing to decide.
+pub(super) fn is_terminating(pod: &Pod) -> bool {
+    pod.metadata.deletion_timestamp.is_some() || pod.status.as_ref().is_some_and(has_ended)
+}
+
+/// How a preempted pod is killed: with its own grace period, as upstream.
+fn preemption() -> PodKill {
+    let status = StatusOverride {
+        phase: PodPhase::Failed,
+        reason: reasons::PREEMPTING.to_owned(),
+        message: PREEMPTED.to_owned(),
+        disruption: Some(DISRUPTION.into()),
+    };
+    PodKill { status, grace_seconds: None, evict: true }
+}
+
+/// Replaces a desired pod by its next version.
+fn replace(pods: &mut [Arc<AdmittedPod>], before: &Arc<AdmittedPod>, after: &Arc<AdmittedPod>) {
+    if let Some(place) = pods.iter_mut().find(|pod| Arc::ptr_eq(pod, before)) {
+        place.clone_from(after);
+    }
+}
+
+#[cfg(test)]
+#[path = "admitter_tests.rs"]
+mod tests;

@@ -1,0 +1,56 @@
+//! The properties of the node that admission checks. Pure.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Node, Taint};
+
+use hostlet_base::ResourceList;
+use hostlet_base::node::Pressures;
+use hostlet_base::resources::is_extended;
+
+/// The properties of the node that admission checks a pod against.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NodeView {
+    /// Its name.
+    pub name: String,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Its taints.
+    pub taints: Vec<Taint>,
+    /// The allocatable resources. A resource that is not listed does not exist here.
+    pub allocatable: ResourceList,
+    /// Its active pressure conditions.
+    pub pressures: Pressures,
+    /// Whether AppArmor is enabled.
+    pub app_armor: bool,
+    /// Whether there is no API server, and so no RuntimeClass.
+    pub is_standalone: bool,
+    /// Whether the runtime supports `supplementalGroupsPolicy: Strict`; `None` until it has responded.
+    pub strict_groups: Option<bool>,
+}
+
+impl NodeView {
+    /// This view with the labels and taints of the Node object, and with the extended resources advertised in its status
+    /// (<https://kubernetes.io/docs/tasks/administer-cluster/extended-resource-node/>).
+    pub fn with_node(&self, node: &Node) -> Self {
+        let status = node.status.as_ref();
+        let advertised = ResourceList::read(status.and_then(|status| status.allocatable.as_ref()));
+        Self {
+            name: self.name.clone(),
+            labels: node.metadata.labels.clone().unwrap_or_default(),
+            taints: node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default(),
+            allocatable: advertised.only(is_extended).overlaid(self.allocatable.clone()),
+            pressures: self.pressures.clone(),
+            app_armor: self.app_armor,
+            is_standalone: self.is_standalone,
+            strict_groups: self.strict_groups,
+        }
+    }
+
+    /// Whether requests for this resource are checked against the allocatable amount. An extended resource that the node does
+    /// not list belongs to the cluster (a license, a DRA device) and is the scheduler's concern (upstream
+    /// `removeMissingExtendedResources`). Of ephemeral storage there is none where local storage is not isolated.
+    pub(super) fn counts(&self, resource: &str) -> bool {
+        !is_extended(resource) || self.allocatable.contains(resource)
+    }
+}

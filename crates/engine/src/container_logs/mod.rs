@@ -1,0 +1,13 @@
+//! The logs of containers in operation: which instance's log a reader gets and when following it ends; rotation by size. Reading
+//! text is the room `log`'s; only the runtime writes logs.
+
+mod instance;
+mod rotation;
+mod source;
+#[cfg(any(test, feature = "fakes"))]
+#[doc(hidden)]
+pub mod testing;
+
+pub use instance::{NoInstance, bare_id, find_instance};
+pub use rotation::{LogRotation, RotationSources};
+pub use source::{ContainerLogs, until_cancelled};

@@ -1,0 +1,100 @@
+//! The container configuration, as sent by a stock kubelet. Pure: `files` creates the files it refers to.
+
+use k8s_openapi::api::core::v1::{Container, Pod, VolumeMount};
+
+use super::annotations::{container_annotations, container_labels};
+use super::env::{EnvSources, environment};
+use super::linux_resources::container_resources;
+use super::security::container_context;
+use super::{ConfigError, HostSettings};
+use hostlet_base::{ContainerId, stop_signal_number};
+use hostlet_observe::log::container_log_path;
+use hostlet_pod::absolute_mount_path;
+use hostlet_pod::view::PodView;
+use hostlet_runtime::cri::ImageInfo;
+use hostlet_runtime::cri::wire::{
+    ContainerConfig, ContainerMetadata, ImageSpec, KeyValue, LinuxContainerConfig, Mount, NamespaceMode,
+};
+
+/// The configuration of a pod's container. `attempt` is its restart count, `image` the present image, `sources` the inputs of its
+/// environment, `mounts` the result of [`super::container_mounts`].
+pub fn container_config(
+    pod: &Pod,
+    container: &Container,
+    attempt: u32,
+    image: &ImageInfo,
+    sources: &EnvSources<'_>,
+    mounts: Vec<Mount>,
+    host: &HostSettings,
+) -> Result<ContainerConfig, ConfigError> {
+    let (api, pod) = (pod, PodView::from(pod));
+    check_volumes(container, &mounts)?;
+    let environment = environment(pod, container, sources, host)?;
+    let expanded = |words: &Option<Vec<String>>| {
+        words.iter().flatten().map(|word| environment.expand_text(word)).collect::<Result<_, _>>()
+    };
+    let (command, args) = (expanded(&container.command)?, expanded(&container.args)?);
+    let variables = environment.into_variables().into_iter();
+    let envs = variables.map(|(key, value)| KeyValue { key, value }).collect();
+    Ok(ContainerConfig {
+        metadata: Some(ContainerMetadata { name: container.name.clone(), attempt }),
+        image: Some(ImageSpec {
+            image: image.id.clone(),
+            user_specified_image: container.image.clone().unwrap_or_default(),
+            ..Default::default()
+        }),
+        command,
+        args,
+        working_dir: container.working_dir.clone().unwrap_or_default(),
+        envs,
+        mounts,
+        labels: container_labels(pod, container),
+        annotations: container_annotations(pod, container, attempt),
+        log_path: container_log_path(&container.name, attempt),
+        stdin: container.stdin.unwrap_or(false),
+        stdin_once: container.stdin_once.unwrap_or(false),
+        tty: container.tty.unwrap_or(false),
+        stop_signal: stop_signal(container, host),
+        linux: Some(LinuxContainerConfig {
+            resources: Some(container_resources(api, container, host)),
+            security_context: Some(container_context(pod, container, image, host)?),
+        }),
+        ..Default::default()
+    })
+}
+
+/// The CRI's number of the signal that stops the container; 0 if its image or the runtime decides.
+fn stop_signal(container: &Container, host: &HostSettings) -> i32 {
+    let wanted = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.stop_signal.as_deref());
+    wanted.filter(|_| host.stop_signals).and_then(stop_signal_number).unwrap_or_default()
+}
+
+/// Lets an ephemeral container see the processes of `target` (`targetContainerName`), unless it sees them anyway because the pod shares
+/// one PID namespace or has the host's.
+pub fn share_processes(config: &mut ContainerConfig, target: &ContainerId) {
+    let linux = config.linux.get_or_insert_default();
+    let namespaces = linux.security_context.get_or_insert_default().namespace_options.get_or_insert_default();
+    if namespaces.pid() == NamespaceMode::Container {
+        namespaces.pid = NamespaceMode::Target.into();
+        namespaces.target_id = target.to_string();
+    }
+}
+
+/// Fails if a mount's volume is missing: a container must never start without it.
+fn check_volumes(container: &Container, mounts: &[Mount]) -> Result<(), ConfigError> {
+    let mounted = |wanted: &VolumeMount| {
+        let path = absolute_mount_path(wanted);
+        mounts.iter().any(|mount| mount.container_path == path)
+    };
+    match container.volume_mounts.iter().flatten().find(|wanted| !mounted(wanted)) {
+        None => Ok(()),
+        Some(missing) => Err(ConfigError::MissingVolume {
+            volume: missing.name.clone(),
+            container: container.name.clone(),
+        }),
+    }
+}
+
+#[cfg(test)]
+#[path = "config_tests.rs"]
+mod tests;

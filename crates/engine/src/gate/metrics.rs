@@ -1,0 +1,58 @@
+//! Metrics of the gates: how many starts and stops wait, and for how long.
+
+use std::time::Duration;
+
+use prometheus_client::metrics::histogram::Histogram;
+
+use super::{StartGate, StopGate};
+use hostlet_telemetry::{DEFAULT_BUCKETS, Metrics};
+
+/// The waits so far.
+#[derive(Clone, Debug)]
+pub(super) struct WaitTimes(Histogram);
+
+impl Default for WaitTimes {
+    fn default() -> Self {
+        Self(Histogram::new(DEFAULT_BUCKETS))
+    }
+}
+
+impl WaitTimes {
+    pub(super) fn observe(&self, waited: Duration) {
+        self.0.observe(waited.as_secs_f64());
+    }
+}
+
+impl StartGate {
+    /// Adds the gate's metrics.
+    pub fn register(&self, metrics: &Metrics) {
+        metrics.register(
+            "hostlet_start_gate_wait_seconds",
+            "Time in seconds that starts of sandboxes and containers waited for their turn",
+            self.wait_times().0.clone(),
+        );
+        let gate = self.clone();
+        metrics.register_gauge(
+            "hostlet_start_gate_waiting",
+            "Starts of sandboxes and containers that wait for their turn.",
+            move || vec![(Vec::new(), gate.waiting())],
+        );
+    }
+}
+
+impl StopGate {
+    /// Adds the gate's metrics.
+    pub fn register(&self, metrics: &Metrics) {
+        metrics.register(
+            "hostlet_stop_gate_wait_seconds",
+            "Time in seconds that stops of pods waited for their turn",
+            self.wait_times().0.clone(),
+        );
+        let gate = self.clone();
+        metrics.register_gauge(
+            "hostlet_stop_gate_waiting",
+            "Stops of pods that wait for their turn.",
+            move || vec![(Vec::new(), gate.waiting())],
+        );
+    }
+}

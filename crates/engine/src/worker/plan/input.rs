@@ -1,0 +1,33 @@
+//! What a plan depends on. Decides nothing.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Container;
+
+use crate::worker::crash_loop::CrashLoops;
+use hostlet_base::ContainerId;
+use hostlet_observe::pleg::PodStatus;
+use hostlet_pod::resources::Actuated;
+use hostlet_pod::{AdmittedPod, PodProbes};
+
+/// What a plan depends on.
+#[derive(Clone, Copy)]
+pub(in crate::worker) struct PlanInput<'a> {
+    /// The pod as desired.
+    pub(in crate::worker) pod: &'a AdmittedPod,
+    /// The pod as observed.
+    pub(in crate::worker) observed: &'a PodStatus,
+    /// The restart back-offs of its containers.
+    pub(in crate::worker) crash_loops: &'a CrashLoops,
+    /// The containers that a user wants replaced by new instances.
+    pub(in crate::worker) restarts: &'a BTreeSet<ContainerId>,
+    /// What its probes have found.
+    pub(in crate::worker) probes: &'a PodProbes,
+    /// What was last enforced of its resources.
+    pub(in crate::worker) actuated: &'a Actuated,
+    /// Computes the hash of a container of the spec.
+    pub(in crate::worker) hash: fn(&Container) -> u32,
+    /// The time of day.
+    pub(in crate::worker) now: Timestamp,
+}

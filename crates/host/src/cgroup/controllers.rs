@@ -1,0 +1,373 @@
+//! The controller files of a cgroup and their values; written only if they differ. Touches no other files.
+//!
+//! The files are written directly: cgroups-rs could do it, but with `/sys/fs/cgroup` hard-coded, the older linear conversion
+//! of shares to weight, and errors that do not name the path.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::shares::{cpu_shares, cpu_weight};
+use super::{AllPods, CgroupError, CgroupSettings, CgroupVersion, ClassResources, PodResources, files};
+use hostlet_base::MemoryProtection;
+
+/// v1 reports a missing memory limit as at least this: the largest page-aligned number, for any page size.
+const V1_NO_LIMIT: u64 = (i64::MAX as u64) & !0xffff;
+
+/// The controller of huge pages, and the beginning of its files.
+const HUGETLB: &str = "hugetlb";
+
+/// A controller setting, independent of the cgroup version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ControllerSetting {
+    /// CPU weight, in v1 shares.
+    CpuShares(u64),
+    /// CPU quota in microseconds per period in microseconds; `None` is unlimited.
+    CpuQuota(Option<i64>, u64),
+    /// Memory limit in bytes; `None` is unlimited.
+    Memory(Option<i64>),
+    /// Memory that is not reclaimed; v2 only.
+    Protection(MemoryProtection),
+    /// Bytes of memory above which processes are throttled; `None` is never. v2 only.
+    MemoryHigh(Option<i64>),
+    /// Maximum number of processes and threads.
+    Pids(i64),
+    /// Limit in bytes for huge pages of a size in bytes.
+    HugePages { size: u64, limit: i64 },
+}
+
+/// A controller file and its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct FileValue {
+    file: Cow<'static, str>,
+    value: String,
+    /// Whether the value means no limit: then the kernel need not have the file.
+    is_unlimited: bool,
+}
+
+/// The settings of a pod's cgroup.
+pub(super) fn of_pod(resources: &PodResources, settings: &CgroupSettings) -> Vec<ControllerSetting> {
+    let period = u64::try_from(settings.cfs_period.as_micros()).unwrap_or(u64::MAX);
+    let quota = if settings.cfs_quota { resources.cpu_quota } else { None };
+    let mut controller_settings = vec![
+        ControllerSetting::CpuShares(resources.cpu_shares),
+        ControllerSetting::CpuQuota(quota, period),
+        ControllerSetting::Memory(resources.memory_limit),
+        ControllerSetting::Protection(resources.memory_protection),
+        ControllerSetting::MemoryHigh(resources.memory_high),
+    ];
+    controller_settings.extend(settings.pids_limit.filter(|limit| *limit > 0).map(ControllerSetting::Pids));
+    controller_settings.extend(huge_pages(&resources.huge_pages, settings));
+    controller_settings
+}
+
+/// The settings of the cgroup of all pods.
+pub(super) fn of_all_pods(all: &AllPods, settings: &CgroupSettings) -> Vec<ControllerSetting> {
+    let mut controller_settings = vec![
+        ControllerSetting::CpuShares(cpu_shares(all.milli_cpu)),
+        ControllerSetting::Memory(Some(all.memory)),
+        ControllerSetting::Pids(all.pids),
+    ];
+    controller_settings.extend(huge_pages(&all.huge_pages, settings));
+    controller_settings
+}
+
+/// The settings of the cgroup of burstable pods.
+pub(super) fn of_burstable(resources: &ClassResources) -> Vec<ControllerSetting> {
+    vec![
+        ControllerSetting::CpuShares(cpu_shares(resources.burstable_milli_cpu)),
+        ControllerSetting::Protection(resources.burstable_memory),
+    ]
+}
+
+/// A limit for each page size of the machine.
+fn huge_pages<'a>(
+    limits: &'a BTreeMap<u64, i64>,
+    settings: &'a CgroupSettings,
+) -> impl Iterator<Item = ControllerSetting> + 'a {
+    let limit = |size: &u64| limits.get(size).copied().unwrap_or_default();
+    settings
+        .huge_page_sizes
+        .iter()
+        .map(move |size| ControllerSetting::HugePages { size: *size, limit: limit(size) })
+}
+
+/// A huge page size in the notation of the hugetlb controller, e.g. `2MB`.
+pub fn huge_page_size(bytes: u64) -> String {
+    match bytes >> 10 {
+        kb if kb >= 1 << 20 => format!("{}GB", kb >> 20),
+        kb if kb >= 1 << 10 => format!("{}MB", kb >> 10),
+        kb => format!("{kb}KB"),
+    }
+}
+
+impl ControllerSetting {
+    /// Its controller, which has the same name in both versions.
+    pub(super) fn controller(self) -> &'static str {
+        match self {
+            Self::CpuShares(_) | Self::CpuQuota(..) => "cpu",
+            Self::Memory(_) | Self::Protection(_) | Self::MemoryHigh(_) => "memory",
+            Self::Pids(_) => "pids",
+            Self::HugePages { .. } => HUGETLB,
+        }
+    }
+
+    fn file_values(self, version: CgroupVersion) -> Vec<FileValue> {
+        let line =
+            |file, value: String, is_unlimited| FileValue { file: Cow::Borrowed(file), value, is_unlimited };
+        match (version, self) {
+            (CgroupVersion::V1, Self::CpuShares(shares)) => {
+                vec![line("cpu.shares", shares.to_string(), false)]
+            }
+            (CgroupVersion::V2, Self::CpuShares(shares)) => {
+                vec![line("cpu.weight", cpu_weight(shares).to_string(), false)]
+            }
+            // Without a quota the period has no effect.
+            (CgroupVersion::V1, Self::CpuQuota(None, _)) => vec![line("cpu.cfs_quota_us", "-1".into(), true)],
+            (CgroupVersion::V1, Self::CpuQuota(Some(quota), period)) => vec![
+                line("cpu.cfs_period_us", period.to_string(), false),
+                line("cpu.cfs_quota_us", quota.to_string(), false),
+            ],
+            (CgroupVersion::V2, Self::CpuQuota(None, period)) => {
+                vec![line("cpu.max", format!("max {period}"), true)]
+            }
+            (CgroupVersion::V2, Self::CpuQuota(Some(quota), period)) => {
+                vec![line("cpu.max", format!("{quota} {period}"), false)]
+            }
+            (CgroupVersion::V1, Self::Memory(limit)) => {
+                vec![line("memory.limit_in_bytes", limit.unwrap_or(-1).to_string(), limit.is_none())]
+            }
+            (CgroupVersion::V2, Self::Memory(limit)) => {
+                vec![line(
+                    "memory.max",
+                    limit.map_or("max".into(), |bytes| bytes.to_string()),
+                    limit.is_none(),
+                )]
+            }
+            (CgroupVersion::V1, Self::Protection(_) | Self::MemoryHigh(_)) => Vec::new(),
+            (CgroupVersion::V2, Self::Protection(MemoryProtection { min, low })) => vec![
+                line("memory.min", min.to_string(), min == 0),
+                line("memory.low", low.to_string(), low == 0),
+            ],
+            (CgroupVersion::V2, Self::MemoryHigh(high)) => {
+                vec![line(
+                    "memory.high",
+                    high.map_or("max".into(), |bytes| bytes.to_string()),
+                    high.is_none(),
+                )]
+            }
+            (CgroupVersion::V1 | CgroupVersion::V2, Self::Pids(limit)) => {
+                vec![line("pids.max", limit.to_string(), false)]
+            }
+            (version, Self::HugePages { size, limit }) => {
+                let last = match version {
+                    CgroupVersion::V1 => "limit_in_bytes",
+                    CgroupVersion::V2 => "max",
+                };
+                // Pages in use, and pages that were promised to a mapping.
+                let file = |kind| Cow::Owned(format!("{HUGETLB}.{}{kind}.{last}", huge_page_size(size)));
+                ["", ".rsvd"]
+                    .map(|kind| FileValue { file: file(kind), value: limit.to_string(), is_unlimited: false })
+                    .into()
+            }
+        }
+    }
+
+    /// Whether the cgroup at `directory` has this setting.
+    pub(super) fn is_set(self, version: CgroupVersion, directory: &Path) -> Result<bool, CgroupError> {
+        Ok(self.pending(version, directory)?.is_empty())
+    }
+
+    /// Applies the setting to files that differ.
+    pub(super) fn apply(self, version: CgroupVersion, directory: &Path) -> Result<(), CgroupError> {
+        for line in self.pending(version, directory)? {
+            files::write(&directory.join(&*line.file), &line.value)?;
+        }
+        Ok(())
+    }
+
+    fn pending(self, version: CgroupVersion, directory: &Path) -> Result<Vec<FileValue>, CgroupError> {
+        let mut pending = Vec::new();
+        for line in self.file_values(version) {
+            match files::read_if_present(&directory.join(&*line.file))? {
+                None if line.is_unlimited || line.is_optional() => {}
+                Some(current) if line.matches(&current) => {}
+                Some(_) | None => pending.push(line),
+            }
+        }
+        Ok(pending)
+    }
+}
+
+impl FileValue {
+    /// Whether `current`, the content of the file, is equivalent to the value.
+    fn matches(&self, current: &str) -> bool {
+        if self.is_unlimited && self.file == "memory.limit_in_bytes" {
+            return current.parse().is_ok_and(|bytes: u64| bytes >= V1_NO_LIMIT);
+        }
+        if self.is_unlimited && self.file == "cpu.max" {
+            return current.starts_with("max ");
+        }
+        let bytes = |text: &str| text.parse::<u64>().ok().filter(|_| self.file.starts_with("memory."));
+        match (bytes(&self.value), bytes(current)) {
+            // The kernel counts pages.
+            (Some(wanted), Some(current)) => wanted / procfs::page_size() == current / procfs::page_size(),
+            _ => self.value == current,
+        }
+    }
+
+    /// Whether the kernel, or a parent that does not delegate the controller, need not have the file: without the hugetlb
+    /// controller huge pages are not limited, as upstream.
+    fn is_optional(&self) -> bool {
+        self.file.starts_with(HUGETLB)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::time::Duration;
+
+    use super::*;
+
+    fn settings(pids_limit: Option<i64>) -> CgroupSettings {
+        CgroupSettings {
+            driver: hostlet_base::CgroupDriver::Cgroupfs,
+            root: String::new(),
+            mount: "/sys/fs/cgroup".into(),
+            proc: "/proc".into(),
+            per_qos: true,
+            huge_page_sizes: Vec::new(),
+            pids_limit,
+            cfs_quota: true,
+            cfs_period: Duration::from_millis(100),
+        }
+    }
+
+    fn spelled(version: CgroupVersion, controller_settings: &[ControllerSetting]) -> Vec<(String, String)> {
+        controller_settings
+            .iter()
+            .flat_map(|setting| setting.file_values(version))
+            .map(|line| (line.file.into_owned(), line.value))
+            .collect()
+    }
+
+    #[test]
+    fn a_limited_pod() {
+        let resources = PodResources {
+            cpu_shares: 1024,
+            cpu_quota: Some(50_000),
+            memory_limit: Some(8192),
+            memory_protection: MemoryProtection { min: 4096, low: 0 },
+            memory_high: Some(8000),
+            huge_pages: BTreeMap::from([(2 << 20, 4 << 20)]),
+        };
+        let settings = CgroupSettings { huge_page_sizes: vec![2 << 20, 1 << 30], ..settings(Some(100)) };
+        let controller_settings = of_pod(&resources, &settings);
+        let v1 = [
+            ("cpu.shares", "1024"),
+            ("cpu.cfs_period_us", "100000"),
+            ("cpu.cfs_quota_us", "50000"),
+            ("memory.limit_in_bytes", "8192"),
+            ("pids.max", "100"),
+            ("hugetlb.2MB.limit_in_bytes", "4194304"),
+            ("hugetlb.2MB.rsvd.limit_in_bytes", "4194304"),
+            ("hugetlb.1GB.limit_in_bytes", "0"),
+            ("hugetlb.1GB.rsvd.limit_in_bytes", "0"),
+        ];
+        let v2 = [
+            ("cpu.weight", "39"),
+            ("cpu.max", "50000 100000"),
+            ("memory.max", "8192"),
+            ("memory.min", "4096"),
+            ("memory.low", "0"),
+            ("memory.high", "8000"),
+            ("pids.max", "100"),
+            ("hugetlb.2MB.max", "4194304"),
+            ("hugetlb.2MB.rsvd.max", "4194304"),
+            ("hugetlb.1GB.max", "0"),
+            ("hugetlb.1GB.rsvd.max", "0"),
+        ];
+        assert_eq!(
+            spelled(CgroupVersion::V1, &controller_settings),
+            v1.map(|(file, value)| (file.to_owned(), value.to_owned()))
+        );
+        assert_eq!(
+            spelled(CgroupVersion::V2, &controller_settings),
+            v2.map(|(file, value)| (file.to_owned(), value.to_owned()))
+        );
+    }
+
+    #[test]
+    fn an_unlimited_pod_and_quotas_off() {
+        let free = PodResources { cpu_shares: 2, ..PodResources::default() };
+        let capped = PodResources { cpu_quota: Some(1000), ..free.clone() };
+        let without_quotas = CgroupSettings { cfs_quota: false, ..settings(Some(-1)) };
+        assert_eq!(of_pod(&free, &settings(None)), of_pod(&capped, &without_quotas));
+        let v1 = [("cpu.shares", "2"), ("cpu.cfs_quota_us", "-1"), ("memory.limit_in_bytes", "-1")];
+        let v2 = [
+            ("cpu.weight", "1"),
+            ("cpu.max", "max 100000"),
+            ("memory.max", "max"),
+            ("memory.min", "0"),
+            ("memory.low", "0"),
+            ("memory.high", "max"),
+        ];
+        let controller_settings = of_pod(&free, &settings(None));
+        assert_eq!(
+            spelled(CgroupVersion::V1, &controller_settings),
+            v1.map(|(file, value)| (file.to_owned(), value.to_owned()))
+        );
+        assert_eq!(
+            spelled(CgroupVersion::V2, &controller_settings),
+            v2.map(|(file, value)| (file.to_owned(), value.to_owned()))
+        );
+    }
+
+    #[test]
+    fn only_differing_files_are_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let limit = dir.path().join("memory.limit_in_bytes");
+        // What the kernel shows for no limit with pages of 4 and 64 KiB.
+        for shown in ["9223372036854771712\n", "9223372036854710272\n"] {
+            fs::write(&limit, shown).unwrap();
+            assert!(
+                ControllerSetting::Memory(None).is_set(CgroupVersion::V1, dir.path()).unwrap(),
+                "{shown}"
+            );
+            ControllerSetting::Memory(None).apply(CgroupVersion::V1, dir.path()).unwrap();
+            assert_eq!(fs::read_to_string(&limit).unwrap(), shown, "left alone");
+        }
+        ControllerSetting::Memory(Some(8192)).apply(CgroupVersion::V1, dir.path()).unwrap();
+        assert_eq!(fs::read_to_string(&limit).unwrap(), "8192");
+        assert!(!ControllerSetting::Memory(None).is_set(CgroupVersion::V1, dir.path()).unwrap());
+
+        let high = dir.path().join("memory.high");
+        fs::write(&high, "8192\n").unwrap();
+        let above =
+            |bytes| ControllerSetting::MemoryHigh(Some(bytes)).is_set(CgroupVersion::V2, dir.path()).unwrap();
+        assert!(above(8193) && !above(8191), "the kernel rounds down to pages");
+
+        let max = dir.path().join("cpu.max");
+        fs::write(&max, "max 5000\n").unwrap();
+        assert!(ControllerSetting::CpuQuota(None, 100_000).is_set(CgroupVersion::V2, dir.path()).unwrap());
+        assert!(
+            !ControllerSetting::CpuQuota(Some(1000), 5000).is_set(CgroupVersion::V2, dir.path()).unwrap()
+        );
+    }
+
+    #[test]
+    fn a_missing_controller_file_matters_only_for_limits() {
+        let dir = tempfile::tempdir().unwrap();
+        ControllerSetting::CpuQuota(None, 100_000).apply(CgroupVersion::V1, dir.path()).unwrap();
+        let huge = ControllerSetting::HugePages { size: 2 << 20, limit: 0 };
+        assert!(huge.is_set(CgroupVersion::V2, dir.path()).unwrap(), "the controller is optional");
+        fs::write(dir.path().join("hugetlb.2MB.max"), "max\n").unwrap();
+        huge.apply(CgroupVersion::V2, dir.path()).unwrap();
+        assert_eq!(fs::read_to_string(dir.path().join("hugetlb.2MB.max")).unwrap(), "0");
+        let error = ControllerSetting::CpuQuota(Some(1000), 100_000)
+            .apply(CgroupVersion::V1, dir.path())
+            .unwrap_err();
+        assert!(matches!(error, CgroupError::Write { path, .. } if path.ends_with("cpu.cfs_period_us")));
+    }
+}

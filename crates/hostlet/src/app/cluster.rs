@@ -1,0 +1,411 @@
+//! Wires the parts that use the API server: its clients and tasks. They communicate through watch channels, so that an unreachable
+//! server blocks nothing.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{ObjectReference, Pod};
+use kube::Client;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::node_events::starting_event;
+use super::tasks::{Stage, Tasks};
+use hostlet_base::node::{NodeAddresses, NodeEvent, NodeEvents, Pressures};
+use hostlet_base::{PodEvent, PodRef, QuietPeriod, WallClock, architecture};
+use hostlet_cluster::api::events::{EventRecord, EventRecorder, EventSink, recorder};
+use hostlet_cluster::api::{
+    CertificateReport, CertificateSettings, ClientCertificateTask, ConnectError, Connection, Connections,
+    Credentials, CredentialsSource, CredentialsTask, Purpose, connect,
+};
+use hostlet_cluster::api_objects::{ApiObjects, cached_runtime_classes, cached_services};
+use hostlet_cluster::api_pods;
+use hostlet_cluster::node::{
+    ApiNodeReader, FormerDevices, LatestNode, LeaseTask, NodeInputs, NodeSettings, RuntimeFacts, StatusTask,
+    observe_runtime, watch_node,
+};
+use hostlet_cluster::publish::mirror::{MirrorSources, Mirrors};
+use hostlet_cluster::publish::status::{StatusManager, StatusSources};
+use hostlet_cluster::resource_slices::{Dra, DraSettings, DraTask};
+use hostlet_config::{Cluster as Joined, Config};
+use hostlet_host::Machine;
+use hostlet_net::http::ProxyEnvironment;
+use hostlet_net::tls::CertificateStore;
+use hostlet_observe::pleg;
+use hostlet_observe::status::timeline::Timeline;
+use hostlet_observe::status::{PodDirectory, PublishProgress, StatusCache};
+use hostlet_pod::objects::RuntimeClasses;
+use hostlet_pod::objects::services::ServiceEnv;
+use hostlet_pod::{ApiState, ContainerRef, DesiredPods, PodEvents};
+use hostlet_runtime::cri::{ImageService, RuntimeService, RuntimeStatus};
+use hostlet_store::Store;
+use hostlet_telemetry::Metrics;
+
+/// Clients of the API server.
+pub(super) struct Cluster {
+    credentials: CredentialsTask,
+    certificates: ClientCertificateTask,
+    /// For pods and the objects they refer to, within `kubeAPIQPS`.
+    client: Client,
+    /// For the Node and its lease, which must not queue.
+    node_client: Client,
+    /// For questions about the clients of the node's API, which must neither queue nor be made on the threads of others.
+    reviews: Client,
+    recorder: EventRecorder,
+    sink: EventSink,
+    connections: Connections,
+    exposure: watch::Receiver<Option<String>>,
+    certificate: watch::Receiver<Option<CertificateReport>>,
+}
+
+/// Inputs of the cluster's tasks.
+pub(super) struct ClusterInputs {
+    pub(super) settings: Arc<NodeSettings>,
+    pub(super) machine: watch::Receiver<Machine>,
+    pub(super) pressures: watch::Receiver<Pressures>,
+    pub(super) addresses: NodeAddresses,
+    pub(super) runtime: Arc<dyn RuntimeService>,
+    pub(super) images: Arc<dyn ImageService>,
+    pub(super) runtime_status: watch::Receiver<Option<RuntimeStatus>>,
+    pub(super) ready_at: watch::Receiver<Option<Instant>>,
+    pub(super) pleg: watch::Receiver<pleg::Health>,
+    pub(super) quiet_period: QuietPeriod,
+    pub(super) status_cache: StatusCache,
+    pub(super) pods: PodDirectory,
+    pub(super) timeline: Timeline,
+    pub(super) desired_pods: watch::Receiver<DesiredPods>,
+    pub(super) store: Store,
+    /// Recorder of node events.
+    pub(super) events: NodeEvents,
+    /// Pods of the API server admitted by the previous daemon.
+    pub(super) known: Vec<Arc<Pod>>,
+    pub(super) metrics: Metrics,
+    /// What else keeps the node from being ready.
+    pub(super) unready: watch::Receiver<Vec<String>>,
+    /// The DRA drivers of this node.
+    pub(super) dra: Dra,
+}
+
+/// Outputs of the cluster's tasks.
+pub(super) struct ClusterOutputs {
+    pub(super) api: watch::Sender<ApiState>,
+    pub(super) node: LatestNode,
+}
+
+/// The objects of the API server that pods refer to.
+pub(super) struct ClusterObjects {
+    pub(super) objects: ApiObjects,
+    pub(super) services: ServiceEnv,
+    pub(super) runtime_classes: RuntimeClasses,
+}
+
+impl Cluster {
+    /// Creates the clients. The server, the kubeconfig and its files may be unavailable: pods come first.
+    pub(super) fn new(joined: &Joined, node_name: &str) -> Result<Self, ConnectError> {
+        let connections = Connections::default();
+        let connection = |purpose, limit| Connection {
+            user_agent: format!("hostlet/v{} (linux/{})", env!("CARGO_PKG_VERSION"), architecture()),
+            limit,
+            purpose,
+            connections: connections.clone(),
+        };
+        let proxies = ProxyEnvironment::of_process();
+        let store = CertificateStore::of_client(&joined.cert_dir);
+        let source = CredentialsSource::new(joined.kubeconfig.clone()).with_proxies(proxies.clone());
+        let source = if joined.rotate_certificates { source.with_store(store.clone()) } else { source };
+        let (credentials_task, credentials) = Credentials::new(source);
+        let exposure = credentials.exposure();
+        let client = connect(&connection(Purpose::Pods, joined.requests), credentials.clone())?;
+        let node_client = connect(&connection(Purpose::Node, None), credentials.clone())?;
+        // Strangers cause reviews, so that they have a limit, and one of their own.
+        let reviews = connect(&connection(Purpose::Reviews, joined.requests), credentials.clone())?;
+        let event_client = connect(&connection(Purpose::Events, joined.events), credentials.clone())?;
+        let (recorder, sink) = recorder(event_client, node_name.to_owned(), WallClock::system());
+        let bootstrap = joined.bootstrap_kubeconfig.clone();
+        let settings = CertificateSettings {
+            node: node_name.to_owned(),
+            kubeconfig: joined.kubeconfig.clone(),
+            bootstrap: bootstrap.map(|path| CredentialsSource::bootstrap(path).with_proxies(proxies)),
+            rotates: joined.rotate_certificates,
+            store,
+            clock: WallClock::system(),
+        };
+        let bootstrap = connection(Purpose::Bootstrap, None);
+        let connect = move |credentials| connect(&bootstrap, credentials);
+        let chance = StdRng::from_os_rng();
+        let (certificates, certificate) =
+            ClientCertificateTask::new(settings, credentials, node_client.clone(), connect, chance);
+        Ok(Self {
+            credentials: credentials_task,
+            certificates,
+            client,
+            node_client,
+            reviews,
+            recorder,
+            sink,
+            connections,
+            exposure,
+            certificate,
+        })
+    }
+
+    /// The client for questions about the clients of the node's API.
+    pub(super) fn reviews(&self) -> Client {
+        self.reviews.clone()
+    }
+
+    /// The client for the Node and what is as urgent.
+    pub(super) fn node_client(&self) -> Client {
+        self.node_client.clone()
+    }
+
+    /// The connections to the API server.
+    pub(super) fn connections(&self) -> Connections {
+        self.connections.clone()
+    }
+
+    /// Who else can read the credentials.
+    pub(super) fn exposure(&self) -> watch::Receiver<Option<String>> {
+        self.exposure.clone()
+    }
+
+    /// The state of the client certificate.
+    pub(super) fn certificate(&self) -> watch::Receiver<Option<CertificateReport>> {
+        self.certificate.clone()
+    }
+
+    /// Recorder of pod events.
+    pub(super) fn pod_events(&self) -> PodEvents {
+        let recorder = self.recorder.clone();
+        Arc::new(move |pod, container, event| recorder.record(of_pod(pod, container, event)))
+    }
+
+    /// Recorder of node events.
+    pub(super) fn node_events(&self, node_name: &str) -> NodeEvents {
+        let (recorder, node_name) = (self.recorder.clone(), node_name.to_owned());
+        // They are few, and a node that shuts down has no quiet period to wait for.
+        Arc::new(move |event| recorder.record_at_once(of_node(&node_name, event)))
+    }
+
+    /// Reads the current Node.
+    pub(super) fn node_reader(&self, settings: &NodeSettings, latest_node: LatestNode) -> ApiNodeReader {
+        let limit = settings.request_timeout();
+        ApiNodeReader::new(self.node_client.clone(), settings.name.clone(), limit, latest_node)
+    }
+
+    /// Starts all tasks that use the API server. Returns the objects that pods refer to, and how far the API server is behind.
+    pub(super) fn spawn(
+        self,
+        tasks: &mut Tasks,
+        config: &Config,
+        inputs: ClusterInputs,
+        outputs: ClusterOutputs,
+    ) -> (ClusterObjects, watch::Receiver<PublishProgress>) {
+        let clock = WallClock::system();
+        let events = self.pod_events();
+        let Self { credentials, certificates, client, node_client, sink, .. } = self;
+        let credentials = credentials.with_rescan(tasks.rescan().subscribe());
+        tasks.spawn_reader(Stage::Lease, "credentials", |cancel| credentials.run(cancel));
+        certificates.register(&inputs.metrics);
+        tasks.spawn(Stage::Node, "client certificate", |cancel| certificates.run(cancel));
+        let quiet_period = inputs.quiet_period.clone();
+        tasks.spawn(Stage::Publish, "events", |cancel| sink.run(quiet_period, cancel));
+
+        let (node_name, api) = (config.node_name.clone(), outputs.api.subscribe());
+        tasks.spawn_reader(Stage::Pods, "API pods", |cancel| {
+            api_pods::run(client.clone(), node_name.clone(), inputs.known, outputs.api, cancel)
+        });
+        let sources = StatusSources {
+            pods: inputs.pods,
+            timeline: inputs.timeline.clone(),
+            api: api.clone(),
+            quiet_period: inputs.quiet_period,
+            clock: clock.clone(),
+        };
+        let manager = StatusManager::new(client.clone(), sources);
+        manager.register(&inputs.metrics);
+        let progress = manager.progress();
+        tasks.spawn(Stage::Publish, "status manager", |cancel| manager.run(cancel));
+        let node = outputs.node.subscribe();
+        tasks.spawn(Stage::Support, "node watch", |cancel| {
+            watch_node(node_client.clone(), node_name, outputs.node.clone(), cancel)
+        });
+        let slices_client = client.clone();
+        let (objects_task, objects) = ApiObjects::new(client.clone());
+        tasks.spawn(Stage::Support, "objects", |cancel| objects_task.run(cancel));
+        let (services_task, services) = cached_services(client.clone(), inputs.store.clone());
+        tasks.spawn(Stage::Support, "services", |cancel| services_task.run(cancel));
+        let (classes_task, runtime_classes) = cached_runtime_classes(client.clone(), inputs.store.clone());
+        tasks.spawn(Stage::Support, "runtime classes", |cancel| classes_task.run(cancel));
+        let sources = MirrorSources {
+            desired_pods: inputs.desired_pods,
+            api,
+            node: node.clone(),
+            status_cache: inputs.status_cache,
+            timeline: inputs.timeline,
+            events,
+            clock: clock.clone(),
+        };
+        tasks.spawn(Stage::Publish, "mirrors", |cancel| Mirrors::new(client, sources).run(cancel));
+
+        let (facts_in, runtime) = watch::channel(RuntimeFacts::default());
+        tasks.spawn(Stage::Support, "runtime observer", |cancel| {
+            observe_runtime(inputs.runtime, inputs.images, facts_in, cancel)
+        });
+        (inputs.events)(starting_event());
+        let publishes = config.cluster.as_ref().is_some_and(|joined| joined.publish_resource_slices);
+        let settings = DraSettings { node: config.node_name.clone(), publishes };
+        let slices = DraTask::new(&inputs.dra, settings, slices_client, node.clone(), inputs.events.clone());
+        tasks.spawn(Stage::Publish, "resource slices", |cancel| slices.run(cancel));
+        let observed = NodeInputs {
+            host: inputs.machine,
+            addresses: inputs.addresses,
+            runtime,
+            status: inputs.runtime_status,
+            ready_at: inputs.ready_at,
+            pleg: inputs.pleg,
+            pressures: inputs.pressures,
+            others: inputs.unready,
+        };
+        let status = StatusTask::new(
+            node_client.clone(),
+            inputs.settings.clone(),
+            observed,
+            inputs.events,
+            clock.clone(),
+            outputs.node,
+        );
+        let status = status.with_former_devices(FormerDevices::new(inputs.store));
+        let status = status.with_heartbeat(tasks.heartbeat("node status"));
+        tasks.spawn(Stage::Node, "node status", |cancel| status.run(cancel));
+        let lease = LeaseTask::new(node_client, inputs.settings, node, clock);
+        let lease = lease.with_heartbeat(tasks.heartbeat("lease"));
+        tasks.spawn(Stage::Lease, "lease", |cancel| lease.run(cancel));
+        (ClusterObjects { objects, services, runtime_classes }, progress)
+    }
+}
+
+fn of_pod(pod: &PodRef, container: Option<&ContainerRef>, event: &PodEvent) -> EventRecord {
+    EventRecord {
+        object: ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Pod".to_owned()),
+            namespace: Some(pod.namespace.to_string()),
+            name: Some(pod.name.to_string()),
+            uid: Some(pod.uid.to_string()),
+            field_path: container.map(ContainerRef::field_path),
+            resource_version: None,
+        },
+        kind: event.kind,
+        reason: event.reason.clone().into_owned(),
+        message: event.message.clone(),
+    }
+}
+
+/// As upstream, events refer to a Node with its name as UID.
+fn of_node(name: &str, event: NodeEvent) -> EventRecord {
+    EventRecord {
+        object: ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Node".to_owned()),
+            name: Some(name.to_owned()),
+            uid: Some(name.to_owned()),
+            ..ObjectReference::default()
+        },
+        kind: event.kind,
+        reason: event.reason.into_owned(),
+        message: event.message,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::num::NonZeroU32;
+    use std::time::Duration;
+
+    use axum::Router;
+    use axum::body::Bytes;
+    use http::{Method, Request, Uri};
+    use parking_lot::Mutex;
+    use tempfile::TempDir;
+    use tokio::net::TcpListener;
+    use tokio::task::JoinSet;
+    use tokio::time::{sleep, timeout};
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+
+    /// How many requests a client may make at once. At one per second, what is beyond that waits for a hundred seconds.
+    const BURST: u32 = 100;
+
+    /// The number of requests by the last part of their path.
+    type Seen = Arc<Mutex<BTreeMap<String, u32>>>;
+
+    /// A server that answers with what it gets.
+    fn echo(seen: Seen) -> Router {
+        Router::new().fallback(move |method: Method, uri: Uri, body: Bytes| {
+            let kind = uri.path().rsplit('/').next().unwrap_or_default().to_owned();
+            *seen.lock().entry(kind).or_default() += 1;
+            let answer = if method == Method::POST { body } else { Bytes::from_static(b"{}") };
+            std::future::ready(answer)
+        })
+    }
+
+    async fn get(client: Client, path: &str) {
+        client.request_text(Request::get(path).body(Vec::new()).unwrap()).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn pods_reviews_and_events_have_limits_of_their_own_and_the_node_has_none() {
+        let (dir, seen, mut tasks) = (TempDir::new().unwrap(), Seen::default(), JoinSet::new());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = format!("http://{}", listener.local_addr().unwrap());
+        let router = echo(seen.clone());
+        tasks.spawn(async move { axum::serve(listener, router).await.unwrap() });
+        let kubeconfig = dir.path().join("kubeconfig");
+        let text = format!(
+            "clusters: [{{name: a, cluster: {{server: '{server}'}}}}]\nusers: [{{name: u, user: {{token: t}}}}]\n\
+             contexts: [{{name: c, context: {{cluster: a, user: u}}}}]\ncurrent-context: c\n"
+        );
+        std::fs::write(&kubeconfig, text).unwrap();
+        let limit = Some((NonZeroU32::MIN, NonZeroU32::new(BURST).unwrap()));
+        let joined = Joined {
+            kubeconfig,
+            bootstrap_kubeconfig: None,
+            cert_dir: dir.path().to_owned(),
+            rotate_certificates: false,
+            requests: limit,
+            events: limit,
+            publish_resource_slices: false,
+        };
+        let cluster = Cluster::new(&joined, "node1").unwrap();
+        let (events, cancel) = (cluster.pod_events(), CancellationToken::new());
+        let Cluster { credentials, client, node_client, reviews, sink, .. } = cluster;
+        tasks.spawn(credentials.run(cancel.clone()));
+        tasks.spawn(sink.run(QuietPeriod::default(), cancel));
+
+        for n in 0..=BURST {
+            let pod = PodRef::new("default", &format!("p{n}"), &format!("u{n}"));
+            events(&pod, None, &PodEvent::warning("Failed", "no"));
+        }
+        for (client, path) in [(client, "/pods"), (reviews, "/reviews")] {
+            for _ in 0..BURST {
+                get(client.clone(), path).await;
+            }
+            tasks.spawn(get(client, path));
+        }
+        let all_events = async {
+            while seen.lock().get("events") != Some(&BURST) {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(Duration::from_secs(60), all_events).await.unwrap();
+        for _ in 0..=BURST {
+            get(node_client.clone(), "/node").await;
+        }
+        let expected = [("events", BURST), ("node", BURST + 1), ("pods", BURST), ("reviews", BURST)];
+        assert_eq!(*seen.lock(), expected.map(|(kind, count)| (kind.to_owned(), count)).into());
+    }
+}

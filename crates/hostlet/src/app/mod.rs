@@ -1,0 +1,25 @@
+//! Wiring: builds every part, is the only place that spawns tasks, and orders the shutdown. Decides nothing about pods.
+
+mod cluster;
+mod guard;
+mod images;
+mod manifests;
+mod node_api;
+mod node_events;
+mod node_side;
+mod own_threads;
+mod parts;
+mod paths;
+mod plugins;
+mod pods;
+mod ports;
+mod reload;
+mod run;
+mod runtime;
+mod startup;
+mod stats;
+mod tasks;
+mod views;
+
+pub(crate) use reload::Reload;
+pub(crate) use run::{AppError, run};

@@ -1,0 +1,81 @@
+//! The node's facts, from its configuration and its machine.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::startup::StartupError;
+use hostlet_base::node::{OwnNode, Pressures};
+use hostlet_base::resources::{CPU, EPHEMERAL_STORAGE, MEMORY};
+use hostlet_cluster::node::{NodeSettings, overdrawn, own_node};
+use hostlet_config::Config;
+use hostlet_engine::admission::NodeView;
+use hostlet_host::Machine;
+use hostlet_volume::NodeAmounts;
+
+/// The node at start-up.
+pub(super) struct NodeSide {
+    /// As an API object.
+    pub(super) settings: Arc<NodeSettings>,
+    /// For admission, except for its allocatable resources.
+    pub(super) view: NodeView,
+    /// The machine's current facts.
+    pub(super) machine: watch::Sender<Machine>,
+    /// The node on this machine.
+    pub(super) own_node: watch::Sender<OwnNode>,
+    /// Pressure conditions. Always empty, because nothing observes pressure yet.
+    pub(super) pressures: watch::Sender<Pressures>,
+    /// Allocatable resources as seen by pods.
+    pub(super) amounts: NodeAmounts,
+    /// The sizes of the machine's huge pages, in bytes.
+    pub(super) huge_page_sizes: Vec<u64>,
+    /// Swap of the machine in bytes.
+    pub(super) swap: u64,
+    /// Memory of the machine in bytes.
+    pub(super) memory: u64,
+}
+
+impl NodeSide {
+    pub(super) fn new(config: &Config, machine: Machine) -> Result<Self, StartupError> {
+        let settings = settings(config, &machine);
+        if let Some(resource) = overdrawn(&settings, &machine) {
+            return Err(StartupError::Reserved(resource));
+        }
+        let own_node = own_node(&settings, &machine);
+        let allocatable = own_node.allocatable.clone();
+        Ok(Self {
+            settings: Arc::new(settings),
+            view: NodeView {
+                name: config.node_name.clone(),
+                labels: own_node.labels.clone(),
+                taints: config.node.taints.clone(),
+                allocatable: allocatable.clone(),
+                pressures: Pressures::default(),
+                app_armor: machine.app_armor,
+                is_standalone: config.cluster.is_none(),
+                strict_groups: None,
+            },
+            machine: watch::Sender::new(machine.clone()),
+            own_node: watch::Sender::new(own_node),
+            pressures: watch::Sender::default(),
+            amounts: NodeAmounts {
+                milli_cpu: allocatable.units(CPU),
+                memory: allocatable.units(MEMORY),
+                ephemeral_storage: allocatable.units(EPHEMERAL_STORAGE),
+            },
+            huge_page_sizes: machine.huge_pages.keys().copied().collect(),
+            swap: machine.swap,
+            memory: machine.memory,
+        })
+    }
+}
+
+fn settings(config: &Config, machine: &Machine) -> NodeSettings {
+    NodeSettings {
+        name: config.node_name.clone(),
+        node_ips: config.node_ips.clone(),
+        max_pods: config.pods.most_pods(machine.cpus),
+        server_port: config.node_api.listen.map(|address| address.port()),
+        node: config.node.clone(),
+    }
+}

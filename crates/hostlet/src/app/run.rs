@@ -1,0 +1,162 @@
+//! Runs the daemon: start-up checks, the parts that need no runtime, then, once the runtime responds, the pods. Shutdown leaves the
+//! pods running.
+
+use std::path::Path;
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::cluster::Cluster;
+use super::guard::Guard;
+use super::node_api::{AboutProcess, ApiClients, NodeApiError};
+use super::node_side::NodeSide;
+use super::parts::{Parts, Records};
+use super::paths::{CONTAINER_LOGS, ROOT};
+use super::ports::Ports;
+use super::reload::Reload;
+use super::runtime::{RuntimeSide, wait_for_runtime};
+use super::startup::{StartupError, adjust_host, prepare};
+use super::tasks::{Stage, TaskEnded, Tasks};
+use hostlet_cluster::api::ConnectError;
+use hostlet_cluster::node::NO_RELIEF;
+use hostlet_config::Config;
+use hostlet_engine::housekeeping::trim_heap_regularly;
+use hostlet_engine::ownership::{OwnPods, Refusal};
+use hostlet_host::HostDirs;
+use hostlet_net::http::tcp_dialer;
+use hostlet_serve::kubelet_api::ListenError;
+use hostlet_serve::server::{ControlError, ControlServer};
+use hostlet_serve::supervisor::{ConfigState, Notifier, Supervisor};
+use hostlet_store::Store;
+use hostlet_telemetry::{Metrics, TraceExporter};
+
+/// Why the daemon could not start or stopped.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AppError {
+    /// The host does not meet a requirement.
+    #[error(transparent)]
+    Startup(#[from] StartupError),
+    /// This is the first start here, and the runtime is in use.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// A client of the API server could not be created.
+    #[error(transparent)]
+    Cluster(#[from] ConnectError),
+    /// The control socket could not be opened.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// The port of the health endpoint could not be opened.
+    #[error(transparent)]
+    Healthz(#[from] ListenError),
+    /// The node's API could not be started.
+    #[error(transparent)]
+    NodeApi(#[from] NodeApiError),
+    /// A task ended unexpectedly.
+    #[error(transparent)]
+    Task(#[from] TaskEnded),
+    /// A start-up step panicked.
+    #[error("a start-up step ended early")]
+    Step(#[from] tokio::task::JoinError),
+}
+
+/// Runs the daemon until cancelled.
+pub(crate) async fn run(config: Config, reload: Reload, cancel: CancellationToken) -> Result<(), AppError> {
+    let dirs = HostDirs {
+        root: config.root_dir.clone(),
+        pod_logs: config.pods.logs_dir.clone(),
+        container_logs: CONTAINER_LOGS.into(),
+    };
+    let started = prepare(&config, &dirs, Path::new(ROOT))?;
+    tracing::warn!("{NO_RELIEF}");
+    let node = NodeSide::new(&config, started.machine)?;
+    let cluster = match &config.cluster {
+        Some(joined) => Some(Cluster::new(joined, &config.node_name)?),
+        None => None,
+    };
+    let listener = ControlServer::bind(&config.socket).await?;
+    let socket = ControlServer::identity(&config.socket);
+    // After opening the socket, so that a second daemon fails before it touches anything.
+    let (store, writer) = Store::open(dirs.store()).await;
+    let metrics = Metrics::default();
+    store.register(&metrics);
+    let traces = config
+        .traces
+        .as_ref()
+        .map(|traces| TraceExporter::start(traces, &config.node_name, tcp_dialer(), &metrics));
+    let mut tasks = Tasks::new(cancel.clone());
+    let own = OwnPods::new(dirs.own_pods(), &store);
+    let records = Records { store, own };
+    let guard = Guard::new(&config, &dirs, &records, &mut tasks);
+    let about = AboutProcess {
+        configuration: reload.started_with.clone(),
+        flags: reload.flags.given.shown(),
+        log: reload.logs.clone(),
+    };
+    let ports = Ports { clients: cluster.as_ref().map(ApiClients::of), about };
+    let (open, closed) = if guard.is_first() {
+        (None, Some(ports))
+    } else {
+        adjust_host(&config, &dirs, Path::new(ROOT))?;
+        (Some(ports.open(&config)?), None)
+    };
+    tasks.spawn(Stage::State, "store", |cancel| writer.run(cancel));
+    if let Some(traces) = traces {
+        tasks.spawn(Stage::State, "traces", |cancel| traces.run(cancel));
+    }
+
+    tasks.spawn(Stage::Support, "heap trim", trim_heap_regularly);
+    let runtime = RuntimeSide::start(&config, &metrics, &mut tasks);
+    let parts = Parts::start(&config, node, runtime, records, cluster, metrics, &mut tasks);
+    if let Some(open) = open {
+        open.serve(&config, &parts, &mut tasks);
+    }
+    tasks.spawn(Stage::State, "control socket", |cancel| parts.server(&config).run(listener, cancel));
+
+    let (config_state, config_view) = watch::channel(ConfigState::default());
+    let (notifier, rescan) = (Notifier::from_environment(), tasks.rescan().clone());
+    if let Some(notifier) = notifier.clone() {
+        let inputs = parts.supervised(tasks.heartbeats().clone(), config_view, guard.decision());
+        let (supervisor, stop) = (Supervisor::new(notifier, inputs), cancel.clone());
+        tasks.spawn(Stage::Supervisor, "supervisor", |cancel| supervisor.run(stop, cancel));
+    }
+    tasks.spawn(Stage::State, "reload", |cancel| reload.run(rescan, config_state, notifier, cancel));
+
+    let mut refused = None;
+    if let Some(runtime_info) = wait_for_runtime(parts.runtime(), &cancel).await {
+        let version = &runtime_info.version;
+        tracing::info!(
+            runtime = version.runtime_name,
+            version = version.runtime_version,
+            "connected to the container runtime"
+        );
+        let cgroups = parts.open_cgroups(&config, &runtime_info).await?;
+        let sources = parts.guard_sources(&config);
+        match guard.decide(parts.runtime(), &cgroups, sources, &cancel).await {
+            None => {}
+            Some(Err(refusal)) => {
+                refused = Some(refusal);
+                cancel.cancel();
+            }
+            Some(Ok(())) => {
+                if let Some(closed) = closed {
+                    adjust_host(&config, &dirs, Path::new(ROOT))?;
+                    closed.open(&config)?.serve(&config, &parts, &mut tasks);
+                }
+                guard.claim(&mut tasks).await;
+                parts.start_pods(&config, &runtime_info, cgroups, &mut tasks).await?;
+                tracing::info!(node = config.node_name, "hostlet runs");
+            }
+        }
+    }
+    tasks.run().await?;
+    // Removed only if it is still ours: the next daemon may have replaced it already.
+    if ControlServer::identity(&config.socket) == socket {
+        let _ = std::fs::remove_file(&config.socket);
+    }
+    drop(started.lock);
+    if let Some(refusal) = refused {
+        return Err(refusal.into());
+    }
+    tracing::info!("hostlet stopped; pods keep running");
+    Ok(())
+}

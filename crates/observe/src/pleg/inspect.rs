@@ -1,0 +1,133 @@
+//! Queries to the runtime: listings of everything or of one pod, and the inspection of listed objects. Changes no state.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use futures::future::{self, try_join_all};
+use futures::stream::{self, StreamExt, TryStreamExt};
+
+use super::PodStatus;
+use super::diff::Listing;
+use hostlet_base::{PodRef, PodUid};
+use hostlet_runtime::cri::{ContainerStatus, CriError, RuntimeService, SandboxState, SandboxStatus};
+
+/// Concurrent listings when pods are listed one by one: enough to keep a runtime busy.
+const AT_ONCE: usize = 8;
+
+/// The runtime's objects by pod. The UID identifies the pod; its name is that of its newest sandbox, because a manifest
+/// that sets its own UID may be renamed.
+pub(super) type Pods = BTreeMap<PodUid, (PodRef, Listing)>;
+
+/// Lists everything, grouped by pod.
+pub(super) async fn list_all(runtime: &dyn RuntimeService) -> Result<Pods, CriError> {
+    let (sandboxes, containers) =
+        tokio::try_join!(runtime.list_sandboxes(None), runtime.list_containers(None))?;
+    let mut pods = Pods::new();
+    for sandbox in sandboxes {
+        listing_of(&mut pods, &sandbox.pod).sandboxes.push(sandbox);
+    }
+    for container in containers {
+        listing_of(&mut pods, &container.pod).containers.push(container);
+    }
+    Ok(pods.into_iter().map(|(uid, (pod, listing))| (uid, named(pod, listing))).collect())
+}
+
+fn listing_of<'p>(pods: &'p mut Pods, pod: &PodRef) -> &'p mut Listing {
+    &mut pods.entry(pod.uid.clone()).or_insert_with(|| (pod.clone(), Listing::default())).1
+}
+
+/// Names a listing after its newest sandbox.
+fn named(pod: PodRef, listing: Listing) -> (PodRef, Listing) {
+    let newest = listing.sandboxes.iter().max_by_key(|sandbox| (sandbox.attempt, sandbox.created_at));
+    let pod = newest.map_or(pod, |sandbox| sandbox.pod.clone());
+    (pod, listing)
+}
+
+/// Lists, pod by pod, everything of the pods that the runtime names or that are in `known`.
+pub(super) async fn list_pod_by_pod(
+    runtime: &dyn RuntimeService,
+    known: Vec<PodRef>,
+) -> Result<Pods, CriError> {
+    let named_there = runtime.list_pods().await?.into_iter();
+    let pods: BTreeMap<PodUid, PodRef> = named_there.chain(known).map(|pod| (pod.uid.clone(), pod)).collect();
+    let listings = stream::iter(pods).map(|(uid, pod)| async move {
+        let listing = list_pod(runtime, &pod).await?;
+        Ok((uid, named(pod, listing)))
+    });
+    listings
+        .buffer_unordered(AT_ONCE)
+        .try_filter(|(_, (_, listing))| future::ready(!listing.is_empty()))
+        .try_collect()
+        .await
+}
+
+/// Lists one pod.
+pub(super) async fn list_pod(runtime: &dyn RuntimeService, pod: &PodRef) -> Result<Listing, CriError> {
+    let (sandboxes, containers) =
+        tokio::try_join!(runtime.list_sandboxes(Some(&pod.uid)), runtime.list_containers(Some(&pod.uid)))?;
+    Ok(Listing { sandboxes, containers })
+}
+
+/// Inspects every sandbox and container of a listing. An object that vanished between the listing and its inspection is
+/// left out.
+pub(super) async fn inspect(
+    runtime: &dyn RuntimeService,
+    pod: &PodRef,
+    listing: &Listing,
+) -> Result<PodStatus, CriError> {
+    let sandboxes = try_join_all(
+        listing.sandboxes.iter().map(|s| async { present(runtime.sandbox_status(&s.id).await) }),
+    );
+    let containers = try_join_all(listing.containers.iter().map(|c| async {
+        let status = present(runtime.container_status(&c.id).await)?;
+        Ok(status.map(|s| ContainerStatus { sandbox: Some(c.sandbox.clone()), ..s }))
+    }));
+    let (sandboxes, containers) = tokio::try_join!(sandboxes, containers)?;
+    let mut sandboxes: Vec<_> = sandboxes.into_iter().flatten().collect();
+    let mut containers: Vec<_> = containers.into_iter().flatten().collect();
+    sandboxes.sort_by_key(|s| Reverse((s.attempt, s.created_at)));
+    // By attempt first: after the clock was set back, a newer container looks older.
+    containers.sort_by_key(|c| Reverse((c.attempt, c.created_at)));
+    let ips = match sandboxes.first() {
+        Some(newest) if newest.state == SandboxState::Ready => newest.ips.clone(),
+        _ => Vec::new(),
+    };
+    Ok(PodStatus { pod: pod.clone(), ips, sandboxes, containers })
+}
+
+/// The status of a pod that cannot be inspected, from its listing alone: which objects exist and whether they run.
+pub(super) fn as_listed(pod: &PodRef, listing: &Listing) -> PodStatus {
+    let sandboxes = listing.sandboxes.iter().map(SandboxStatus::as_listed);
+    let containers = listing.containers.iter().map(ContainerStatus::as_listed);
+    let (mut sandboxes, mut containers): (Vec<_>, Vec<_>) = (sandboxes.collect(), containers.collect());
+    sandboxes.sort_by_key(|s| Reverse((s.attempt, s.created_at)));
+    containers.sort_by_key(|c| Reverse((c.attempt, c.created_at)));
+    PodStatus { pod: pod.clone(), ips: Vec::new(), sandboxes, containers }
+}
+
+/// Removes from a listing what vanished before its inspection, so that the reported events match the cache. If the object is
+/// listed again, that is a change, and it is inspected again.
+pub(super) fn keep_inspected(listing: &mut Listing, status: &PodStatus) {
+    listing.sandboxes.retain(|listed| status.sandboxes.iter().any(|s| s.id == listed.id));
+    listing.containers.retain(|listed| status.containers.iter().any(|c| c.id == listed.id));
+}
+
+fn present<T>(result: Result<T, CriError>) -> Result<Option<T>, CriError> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Keeps the pod's earlier addresses: once its network is torn down the runtime no longer reports them, but the API
+/// expects them on a finished pod.
+pub(super) fn keep_ips(new: &mut PodStatus, old: Option<&PodStatus>) {
+    let has_ready_sandbox = new.sandboxes.iter().any(|s| s.state == SandboxState::Ready);
+    if let Some(old) = old
+        && new.ips.is_empty()
+        && !has_ready_sandbox
+    {
+        new.ips.clone_from(&old.ips);
+    }
+}

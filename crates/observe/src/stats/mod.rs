@@ -1,0 +1,49 @@
+//! Measures what pods and the node use of this node's resources: CPU, memory, network and processes from the kernel's files
+//! ([`UsageStats`]); filesystems, writable layers and logs ([`DiskStats`]); and volumes, at their own intervals ([`StorageStats`]). Only
+//! what another room requests is measured; the usage of the volumes of claims is always measured. Makes no decisions.
+
+mod accounting;
+mod claims;
+mod collect;
+mod containers;
+mod disk;
+mod disk_task;
+#[cfg(test)]
+mod disk_task_tests;
+mod error;
+mod handle;
+#[cfg(test)]
+mod handle_tests;
+mod node_usage;
+pub mod parse;
+#[cfg(test)]
+mod parse_tests;
+mod places;
+mod rates;
+mod recent;
+mod schedule;
+#[cfg(test)]
+mod schedule_tests;
+mod storage;
+mod task;
+#[cfg(test)]
+mod task_tests;
+#[cfg(any(test, feature = "fakes"))]
+#[doc(hidden)]
+pub mod testing;
+mod usage;
+
+pub use disk::{ContainerDisk, DiskSettings, DiskUsage, ImageUsage, LayerUsage};
+pub use disk_task::{DiskStats, DiskStatsTask};
+pub use error::MeasureError;
+pub use handle::{SystemPaths, UsageSettings, UsageStats};
+pub use node_usage::{
+    ContainerUsage, NodeFilesystem, NodeUsage, PodUsage, SandboxUsage, TaskCount, UnitUsage,
+};
+pub use places::{PodPlaces, VolumePlace};
+pub use storage::{ContainerStorage, ContainersStorage, PodStorage, VolumeUsage};
+pub use task::{StorageSettings, StorageStats, StorageStatsTask};
+pub use usage::{
+    CgroupUsage, CpuUsage, Detail, Device, DeviceIo, DiskActivity, IoUsage, MemoryUsage, NetworkDevice,
+    OtherBytes, Pressure, PressureAverages, ProcessUsage, UsageLimits,
+};

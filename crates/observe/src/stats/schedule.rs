@@ -1,0 +1,103 @@
+//! When each part of a pod is measured next. Pure: `now` is an argument; measures nothing.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::PodPlaces;
+use hostlet_base::PodUid;
+
+/// Longest interval between measurements of the same part, unless its pace is slower.
+const LONGEST: Duration = Duration::from_secs(5 * 60);
+/// A part is measured for at most one of this many parts of the time, unless that is less often than the longest interval.
+const SHARE: u32 = 20;
+
+/// A part of a pod that is measured at once.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Part {
+    /// Writable layers, logs and the hosts file.
+    Containers,
+    /// The files of a volume.
+    Volume(String),
+    /// The filesystem of a volume that outlives the pod.
+    External(String),
+}
+
+/// The kinds of parts, which do not wait for each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PartKind {
+    Containers,
+    Volume,
+    External,
+}
+
+impl Part {
+    fn kind(&self) -> PartKind {
+        match self {
+            Self::Containers => PartKind::Containers,
+            Self::Volume(_) => PartKind::Volume,
+            Self::External(_) => PartKind::External,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    Due(Instant),
+    UnderWay,
+}
+
+/// The next measurement of every part of every pod.
+#[derive(Debug, Default)]
+pub(super) struct Schedule {
+    parts: BTreeMap<(PodUid, Part), Turn>,
+}
+
+impl Schedule {
+    /// Replaces what is measured. New parts are due now.
+    pub(super) fn set<'a>(&mut self, all: impl Iterator<Item = &'a PodPlaces>, now: Instant) {
+        let mut parts = BTreeMap::new();
+        for places in all {
+            let containers = places.containers.iter().map(|_| Part::Containers);
+            let volumes = places.volumes.keys().cloned().map(Part::Volume);
+            let external = places.external.keys().cloned().map(Part::External);
+            for part in containers.chain(volumes).chain(external) {
+                let key = (places.pod.uid.clone(), part);
+                let turn = self.parts.get(&key).copied().unwrap_or(Turn::Due(now));
+                parts.insert(key, turn);
+            }
+        }
+        self.parts = parts;
+    }
+
+    /// Takes the part of this kind that has been due for the longest time.
+    pub(super) fn take(&mut self, kind: PartKind, now: Instant) -> Option<(PodUid, Part)> {
+        let (at, key) = self.due(kind).min()?;
+        let key = (at <= now).then(|| key.clone())?;
+        self.parts.insert(key.clone(), Turn::UnderWay);
+        Some(key)
+    }
+
+    /// When the next part of this kind is due.
+    pub(super) fn next(&self, kind: PartKind) -> Option<Instant> {
+        self.due(kind).map(|(at, _)| at).min()
+    }
+
+    fn due(&self, kind: PartKind) -> impl Iterator<Item = (Instant, &(PodUid, Part))> {
+        self.parts.iter().filter(move |((_, part), _)| part.kind() == kind).filter_map(|(key, turn)| {
+            match turn {
+                Turn::Due(at) => Some((*at, key)),
+                Turn::UnderWay => None,
+            }
+        })
+    }
+
+    /// A part was measured, which took this long, and is measured again after at least `pace`. One that takes long is measured less
+    /// often.
+    pub(super) fn done(&mut self, pod: &PodUid, part: &Part, took: Duration, pace: Duration, now: Instant) {
+        if let Some(turn) = self.parts.get_mut(&(pod.clone(), part.clone())) {
+            *turn = Turn::Due(now + took.saturating_mul(SHARE).clamp(pace, LONGEST.max(pace)));
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! The status of a pod as the API shows it, computed from what is desired, what was observed and small facts whenever one of
+//! them changes, and its summary in a table; timelines and recent events. Never decides what happens to the pod.
+
+mod activities;
+mod activity;
+mod cache;
+mod conditions;
+mod containers;
+mod cut_short;
+mod directory;
+mod facts;
+mod finished;
+mod generate;
+mod handle;
+mod input;
+mod metrics;
+mod newest;
+mod phase;
+mod pod_state;
+mod publish_progress;
+mod recent_events;
+mod restart;
+mod starts;
+mod step_times;
+pub mod summary;
+mod task;
+mod terminations;
+#[cfg(test)]
+mod testing;
+pub mod timeline;
+
+pub use activities::PodActivities;
+pub use activity::{Activity, ContainerKill, Doing, ImageOwner, ImagePull};
+pub use cache::{PodStatusEntry, StatusCache};
+pub use conditions::{
+    DISRUPTION_TARGET, READY_TO_START, RESIZE_PENDING, TERMINATION_BY_KUBELET, cause_in, is_owned_condition,
+};
+pub use containers::is_default_reason;
+pub use cut_short::{is_unclear, with_actual_outcomes};
+pub use directory::{DirectoryChanges, DirectoryEntry, PodDirectory};
+pub use facts::{PodFacts, PodProgress};
+pub use generate::generate;
+pub use handle::StatusHandle;
+pub use input::{LifecycleSummary, StatusGates, StatusInput};
+pub use metrics::register_resizes;
+pub use newest::newest;
+pub use publish_progress::PublishProgress;
+pub use recent_events::{RecentEvent, RecentEvents};
+pub use summary::{PodSummary, summary};
+pub use task::{StatusSources, StatusTask};

@@ -1,0 +1,229 @@
+//! The calls of a registration: one connection per attempt, each call with its deadline. Decides nothing and never retries.
+
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use std::{fs, io};
+
+use std::os::unix::fs::FileTypeExt;
+
+use async_trait::async_trait;
+use hostlet_proto::registration::{
+    GET_INFO, InfoRequest, NOTIFY_REGISTRATION_STATUS, PluginInfo, RegistrationStatus,
+    RegistrationStatusResponse,
+};
+use http::uri::PathAndQuery;
+use hyper_util::rt::TokioIo;
+use prost::Message;
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+use tonic::client::Grpc;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Request, Status};
+use tonic_prost::ProstCodec;
+
+use super::info::{Claim, InfoError, check};
+use super::scan::{OpenError, SocketIdentity, open_socket};
+use hostlet_base::one_line;
+use hostlet_host::file_work;
+
+/// Deadline of connecting and of `GetInfo` together. Upstream's are 10 s for the former and 1 s for the latter, which a plugin that
+/// starts on a busy host misses.
+const ASK: Duration = Duration::from_secs(10);
+
+/// Deadline of `NotifyRegistrationStatus`, as upstream.
+const TELL: Duration = Duration::from_secs(5);
+
+/// Maximum size of a message. The largest acceptable answer has half of it.
+const MAX_MESSAGE_BYTES: usize = 64 << 10;
+
+/// Maximum bytes of a plugin's own error text.
+const MAX_TEXT: usize = 300;
+
+/// Why a call failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CallError {
+    /// The socket could not be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// Nothing accepts the connection.
+    #[error("nothing answers at the socket ({0}); a plugin that has ended should remove it")]
+    Connect(String),
+    /// It took too long.
+    #[error("{call} was not answered within {} s", limit.as_secs())]
+    TimedOut {
+        /// The call.
+        call: &'static str,
+        /// The deadline.
+        limit: Duration,
+    },
+    /// The plugin does not serve it.
+    #[error(
+        "the plugin does not serve pluginregistration.Registration/{call}: register that service on this socket"
+    )]
+    Unimplemented {
+        /// The call.
+        call: &'static str,
+    },
+    /// The plugin answered with an error, or with something else than gRPC.
+    #[error("{call} failed: {code:?}: {message}")]
+    Failed {
+        /// The call.
+        call: &'static str,
+        /// The code.
+        code: Code,
+        /// The text, fit to be shown.
+        message: String,
+    },
+    /// The check of the endpoint panicked.
+    #[error("checking the endpoint ended early")]
+    Check(#[source] tokio::task::JoinError),
+}
+
+impl CallError {
+    /// Whether the plugin may just not have started to listen yet.
+    pub(super) fn may_be_early(&self) -> bool {
+        match self {
+            Self::Open(_) | Self::Connect(_) | Self::Check(_) => true,
+            Self::TimedOut { .. } | Self::Unimplemented { .. } | Self::Failed { .. } => false,
+        }
+    }
+}
+
+/// What a plugin says about itself.
+#[derive(Debug)]
+pub(super) struct Statement {
+    /// What it claims to be.
+    pub(super) claim: Result<Claim, InfoError>,
+    /// Whether its endpoint is a socket.
+    pub(super) endpoint: Result<(), InfoError>,
+}
+
+/// What a plugin answered to `GetInfo`.
+pub(super) struct Answer {
+    pub(super) statement: Statement,
+    /// The connection, to report the outcome.
+    pub(super) conversation: Box<dyn Conversation>,
+}
+
+/// A connection to a plugin after `GetInfo`.
+#[async_trait]
+pub(super) trait Conversation: Send {
+    /// Reports the outcome of the registration.
+    async fn tell(self: Box<Self>, status: RegistrationStatus) -> Result<(), CallError>;
+}
+
+/// Calls plugins.
+#[async_trait]
+pub(super) trait Registrar: Send + Sync {
+    /// Connects to a socket, and asks what the plugin is.
+    async fn ask(&self, socket: &Path, identity: SocketIdentity) -> Result<Answer, CallError>;
+}
+
+/// Calls the plugins of a registry over gRPC.
+pub(super) struct GrpcRegistrar {
+    /// The directory of all registration sockets.
+    pub(super) registry: PathBuf,
+    /// `/proc`.
+    pub(super) proc: PathBuf,
+}
+
+#[async_trait]
+impl Registrar for GrpcRegistrar {
+    async fn ask(&self, socket: &Path, identity: SocketIdentity) -> Result<Answer, CallError> {
+        let asked = timeout(ASK, self.ask_for_long(socket, identity)).await;
+        asked.unwrap_or(Err(CallError::TimedOut { call: "GetInfo", limit: ASK }))
+    }
+}
+
+impl GrpcRegistrar {
+    async fn ask_for_long(&self, socket: &Path, identity: SocketIdentity) -> Result<Answer, CallError> {
+        let channel = self.connect(socket, identity).await?;
+        let info: PluginInfo = call(&channel, "GetInfo", GET_INFO, InfoRequest {}).await?;
+        let claim = check(info, socket);
+        let endpoint = match claim.as_ref().map(|claim| claim.endpoint.clone()) {
+            Ok(endpoint) => file_work(move || is_socket(&endpoint)).await.map_err(CallError::Check)?,
+            Err(_) => Ok(()),
+        };
+        let statement = Statement { claim, endpoint };
+        Ok(Answer { statement, conversation: Box::new(GrpcConversation { channel }) })
+    }
+
+    async fn connect(&self, socket: &Path, identity: SocketIdentity) -> Result<Channel, CallError> {
+        let (registry, path) = (self.registry.clone(), socket.to_owned());
+        let opened = file_work(move || open_socket(&registry, &path, identity)).await;
+        let opened = Arc::new(opened.map_err(CallError::Check)??);
+        // The opened socket by its descriptor: a path could lead elsewhere by now, or be longer than a socket's address.
+        let by_descriptor = self.proc.join(format!("self/fd/{}", opened.as_raw_fd()));
+        let connector = tower::service_fn(move |_| {
+            let (path, open) = (by_descriptor.clone(), opened.clone());
+            async move {
+                let stream = UnixStream::connect(path).await;
+                drop(open);
+                Ok::<_, io::Error>(TokioIo::new(stream?))
+            }
+        });
+        // The URI is never dialed.
+        let endpoint = Endpoint::from_static("http://plugin.invalid");
+        endpoint.connect_with_connector(connector).await.map_err(|error| CallError::Connect(root(&error)))
+    }
+}
+
+struct GrpcConversation {
+    channel: Channel,
+}
+
+#[async_trait]
+impl Conversation for GrpcConversation {
+    async fn tell(self: Box<Self>, status: RegistrationStatus) -> Result<(), CallError> {
+        const CALL: &str = "NotifyRegistrationStatus";
+        let told =
+            call::<_, RegistrationStatusResponse>(&self.channel, CALL, NOTIFY_REGISTRATION_STATUS, status);
+        let told = timeout(TELL, told).await;
+        told.unwrap_or(Err(CallError::TimedOut { call: CALL, limit: TELL })).map(drop)
+    }
+}
+
+async fn call<Q, A>(
+    channel: &Channel,
+    call: &'static str,
+    method: &'static str,
+    request: Q,
+) -> Result<A, CallError>
+where
+    Q: Message + 'static,
+    A: Message + Default + 'static,
+{
+    let failed = |status: Status| match status.code() {
+        Code::Unimplemented => CallError::Unimplemented { call },
+        // Only local errors have a source.
+        code if std::error::Error::source(&status).is_some() => {
+            CallError::Failed { call, code, message: root(&status) }
+        }
+        code => CallError::Failed { call, code, message: one_line(status.message(), MAX_TEXT) },
+    };
+    let mut grpc = Grpc::new(channel.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES);
+    grpc.ready().await.map_err(|error| CallError::Connect(root(&error)))?;
+    let (codec, path) = (ProstCodec::<Q, A>::default(), PathAndQuery::from_static(method));
+    let answer = grpc.unary(Request::new(request), path, codec).await;
+    answer.map(tonic::Response::into_inner).map_err(failed)
+}
+
+/// The root cause of a transport error, which its own text omits.
+fn root(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    one_line(&cause.to_string(), MAX_TEXT)
+}
+
+/// Whether there is a socket at an endpoint.
+fn is_socket(endpoint: &Path) -> Result<(), InfoError> {
+    match fs::metadata(endpoint) {
+        Ok(metadata) if metadata.file_type().is_socket() => Ok(()),
+        Ok(_) => Err(InfoError::NotASocket(endpoint.to_owned())),
+        Err(error) => Err(InfoError::NoEndpoint { endpoint: endpoint.to_owned(), why: error.to_string() }),
+    }
+}

@@ -1,0 +1,33 @@
+//! Plugins on this host: who they are, and which of them serve. Does not know what a plugin does: a [`PluginHandler`] per type does.
+
+mod client;
+#[cfg(test)]
+mod client_tests;
+mod counts;
+mod failure;
+#[cfg(any(test, feature = "fakes"))]
+pub mod fake;
+mod handler;
+mod info;
+mod list;
+mod node_events;
+mod registrations;
+#[cfg(test)]
+mod registrations_tests;
+mod scan;
+mod task;
+#[cfg(test)]
+mod task_tests;
+#[cfg(test)]
+mod testing;
+mod view;
+
+pub use handler::{Handlers, InstanceId, PluginEvent, PluginHandler, PluginInstance, PluginRejected};
+pub use hostlet_proto::registration::PluginInfo;
+pub use info::{Claim, InfoError, check};
+pub use list::PluginList;
+pub use task::{PluginSettings, Plugins};
+pub use view::{PluginState, PluginView};
+
+#[cfg(test)]
+hostlet_host::work_in_place!();

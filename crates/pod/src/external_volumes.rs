@@ -1,0 +1,18 @@
+//! The mounted volumes of pods whose data outlives the pod: local volumes and NFS. Plain values.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use hostlet_base::PodRef;
+
+/// A directory of this host, or an export of a server, that is mounted for a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExternalVolume {
+    /// Where it is mounted.
+    pub dir: PathBuf,
+    /// The path on this host, or the server, that the volume depends on: all volumes of one unit block together.
+    pub unit: PathBuf,
+}
+
+/// Each pod's external volumes that are set up, by the name of the volume.
+pub type ExternalVolumes = BTreeMap<PodRef, BTreeMap<String, ExternalVolume>>;

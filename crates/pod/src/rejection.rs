@@ -1,0 +1,63 @@
+//! Rejected pods and how they are reported. Reasons and messages are upstream's, so that people and tools recognize them.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
+
+use super::resources::qos_class;
+use super::{PodPhase, seen_at, whole_seconds};
+use hostlet_base::PodEvent;
+
+/// Why a pod may not run on this node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejection {
+    /// E.g. `OutOfcpu`.
+    pub reason: Cow<'static, str>,
+    /// Human-readable details.
+    pub message: String,
+}
+
+impl Rejection {
+    /// A rejection with this reason and message.
+    pub fn new(reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+        Self { reason: reason.into(), message: message.into() }
+    }
+}
+
+/// A pod that may not run on this node. The rejection is final even if the node changes: the pod's controller creates a
+/// replacement.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RejectedPod {
+    /// The pod.
+    pub pod: Arc<Pod>,
+    /// Its `Failed` status with the reason.
+    pub status: Arc<PodStatus>,
+    rejection: Rejection,
+}
+
+impl RejectedPod {
+    /// The pod with the status of its rejection.
+    pub fn new(pod: &Arc<Pod>, rejection: Rejection) -> Self {
+        let status = PodStatus {
+            phase: Some(PodPhase::Failed.as_str().to_owned()),
+            reason: Some(rejection.reason.clone().into_owned()),
+            message: Some(format!("Pod was rejected: {}", rejection.message)),
+            start_time: seen_at(pod).map(whole_seconds),
+            qos_class: Some(qos_class(pod).as_str().to_owned()),
+            observed_generation: pod.metadata.generation.filter(|generation| *generation != 0),
+            ..PodStatus::default()
+        };
+        Self { pod: pod.clone(), status: Arc::new(status), rejection }
+    }
+
+    /// The event that reports it.
+    pub fn event(&self) -> PodEvent {
+        PodEvent::warning(self.rejection.reason.clone(), self.rejection.message.clone())
+    }
+
+    /// The pod with the rejection as its status.
+    pub fn with_status(&self) -> Pod {
+        Pod { status: Some(PodStatus::clone(&self.status)), ..Pod::clone(&self.pod) }
+    }
+}

@@ -1,0 +1,204 @@
+//! Settings of a pod's cgroup, from the resources of its containers.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+
+use super::Enforced;
+use super::amounts::{Amounts, Together, containers_limit};
+use super::{pod_limits, pod_requests, qos_class, requested_resources};
+use crate::view::PodView;
+use hostlet_base::resources::HUGE_PAGES;
+use hostlet_base::{MemoryQos, QosClass, Quantity, ResourceList};
+use hostlet_host::cgroup::{MIN_SHARES, PodResources, cpu_quota, cpu_shares};
+
+/// CPU and memory of the pod as a whole, including overhead. They are limited only if all containers have a limit or the pod has
+/// one: otherwise a container without a limit would be limited to what the others leave.
+pub(super) fn whole_pod(pod: &Pod) -> Enforced {
+    let own = Amounts::limited(PodView::from(pod).spec.resources.as_ref());
+    let (limits, everywhere) = (pod_limits(pod), containers_limit(pod).1);
+    let overhead = overhead(pod);
+    let set = |amount: Option<i64>| amount.filter(|amount| *amount > 0);
+    let limit = |sum: Option<i64>, overhead: Option<i64>, everywhere: bool, own: Option<i64>| {
+        let limit = set(sum)?.saturating_add(overhead.unwrap_or(0));
+        (everywhere || set(own).is_some()).then_some(limit)
+    };
+    let cpu = limit(limits.milli_cpu, overhead.milli_cpu, everywhere.cpu, own.milli_cpu);
+    let memory = limit(limits.memory, overhead.memory, everywhere.memory, own.memory);
+    Enforced {
+        cpu_request: pod_cpu_request(pod),
+        cpu_limit: cpu.unwrap_or(0),
+        memory_request: pod_memory_request(pod),
+        memory_limit: memory.unwrap_or(0),
+    }
+}
+
+/// The settings of the pod's cgroup for this CPU and memory of the whole pod, with CPU quota over `period`. Without `memory_qos` no
+/// memory is protected.
+pub fn pod_resources(
+    pod: &Pod,
+    whole: &Enforced,
+    period: Duration,
+    memory_qos: Option<&MemoryQos>,
+) -> PodResources {
+    let qos = qos_class(pod);
+    let huge_pages = huge_pages(&requested_resources(pod));
+    if qos == QosClass::BestEffort {
+        return PodResources { cpu_shares: MIN_SHARES, huge_pages, ..PodResources::default() };
+    }
+    let limit = |amount: i64| Some(amount).filter(|amount| *amount > 0);
+    let (memory, request) = (limit(whole.memory_limit), whole.memory_request);
+    // The containers of other pods are throttled one by one.
+    let throttled = memory_qos.filter(|_| is_whole(pod) && memory != Some(request));
+    PodResources {
+        cpu_shares: cpu_shares(whole.cpu_request),
+        cpu_quota: limit(whole.cpu_limit).and_then(|milli_cpu| cpu_quota(milli_cpu, period)),
+        memory_limit: memory,
+        memory_protection: memory_qos.map(|rules| rules.protection(qos, request)).unwrap_or_default(),
+        memory_high: throttled.and_then(|rules| rules.throttled_above(request, memory?)),
+        huge_pages,
+    }
+}
+
+/// The pod's CPU request including overhead, in thousandths of a core. The weight of the burstable cgroup is the sum over
+/// its pods.
+pub fn pod_cpu_request(pod: &Pod) -> i64 {
+    pod_requests(pod).plus(overhead(pod)).milli_cpu.unwrap_or(0)
+}
+
+/// The pod's memory request including overhead, in bytes. The protected memory of its class is the sum over its pods.
+pub fn pod_memory_request(pod: &Pod) -> i64 {
+    pod_requests(pod).plus(overhead(pod)).memory.unwrap_or(0)
+}
+
+/// Whether the pod has resources as a whole (upstream `IsPodLevelResourcesSet`).
+fn is_whole(pod: &Pod) -> bool {
+    let own = PodView::from(pod).spec.resources.as_ref();
+    own.is_some_and(|own| [&own.requests, &own.limits].into_iter().flatten().any(|list| !list.is_empty()))
+}
+
+/// The bytes in huge pages by page size.
+pub fn huge_pages(resources: &ResourceList) -> BTreeMap<u64, i64> {
+    let entry = |(name, amount): (&str, Quantity)| {
+        let size = Quantity::parse(name.strip_prefix(HUGE_PAGES)?).ok()?;
+        Some((u64::try_from(size.value()).ok()?, amount.value()))
+    };
+    resources.iter().filter_map(entry).collect()
+}
+
+/// The pod's overhead (`spec.overhead`).
+fn overhead(pod: &Pod) -> Amounts {
+    Amounts::of(PodView::from(pod).spec.overhead.as_ref())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::resources::testing::pod;
+
+    const PERIOD: Duration = Duration::from_millis(100);
+
+    fn of(spec: Value) -> PodResources {
+        let pod = pod(spec);
+        pod_resources(&pod, &Enforced::of_pod(&pod), PERIOD, None)
+    }
+
+    fn limited(name: &str, limits: Value) -> Value {
+        json!({"name": name, "resources": {"limits": limits, "requests": {"cpu": "100m"}}})
+    }
+
+    #[test]
+    fn limits_apply_only_if_all_containers_have_them() {
+        let both = json!({"cpu": "500m", "memory": "10Mi"});
+        let resources = of(json!({"containers": [limited("a", both.clone()), limited("b", both.clone())]}));
+        let expected = PodResources {
+            cpu_shares: 204,
+            cpu_quota: Some(100_000),
+            memory_limit: Some(20 << 20),
+            ..PodResources::default()
+        };
+        assert_eq!(resources, expected);
+        let resources =
+            of(json!({"containers": [limited("a", both.clone()), limited("b", json!({"cpu": "500m"}))]}));
+        assert_eq!(resources, PodResources { memory_limit: None, ..expected.clone() });
+        let resources =
+            of(json!({"containers": [limited("a", both.clone()), limited("b", json!({"cpu": "0"}))]}));
+        assert_eq!(resources, PodResources { cpu_quota: None, memory_limit: None, ..expected });
+        let init = json!({"initContainers": [{"name": "i"}], "containers": [limited("a", both)]});
+        assert_eq!(of(init), PodResources { cpu_shares: 102, ..PodResources::default() });
+    }
+
+    #[test]
+    fn a_burstable_pod_without_limits_is_set_as_by_the_stock_kubelet() {
+        let resources =
+            of(json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "100m"}}}]}));
+        assert_eq!(resources, PodResources { cpu_shares: 102, ..PodResources::default() });
+    }
+
+    #[test]
+    fn best_effort_pods_have_minimal_shares() {
+        let overhead = json!({"cpu": "1", "memory": "1Mi"});
+        let resources = of(json!({"containers": [{"name": "c"}], "overhead": overhead}));
+        assert_eq!(resources, PodResources { cpu_shares: 2, ..PodResources::default() });
+    }
+
+    #[test]
+    fn overhead_adds_to_requests_and_existing_limits() {
+        let resources = of(json!({
+            "containers": [limited("a", json!({"cpu": "400m"}))], "overhead": {"cpu": "100m", "memory": "1Mi"}
+        }));
+        assert_eq!(
+            resources,
+            PodResources { cpu_shares: 204, cpu_quota: Some(50_000), ..PodResources::default() }
+        );
+    }
+
+    #[test]
+    fn pod_level_limits_need_no_container_limits() {
+        let resources = of(json!({
+            "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2", "memory": "8Mi"}},
+            "containers": [{"name": "a"}, limited("b", json!({"memory": "4Mi"}))]
+        }));
+        let expected = PodResources {
+            cpu_shares: 1024,
+            cpu_quota: Some(200_000),
+            memory_limit: Some(8 << 20),
+            ..PodResources::default()
+        };
+        assert_eq!(resources, expected);
+    }
+
+    #[test]
+    fn requested_huge_pages_are_the_limit() {
+        let huge = json!({"cpu": "100m", "hugepages-2Mi": "4Mi"});
+        let resources =
+            of(json!({"containers": [{"name": "a", "resources": {"requests": huge, "limits": huge}}]}));
+        assert_eq!(resources.huge_pages, BTreeMap::from([(2 << 20, 4 << 20)]));
+    }
+
+    #[test]
+    fn memory_is_protected_by_class_and_throttled_for_the_pod_as_a_whole() {
+        let rules = MemoryQos { has_tiered_reservation: true, throttling_factor: Some(0.5) };
+        let of = |spec: Value| {
+            let pod = pod(spec);
+            pod_resources(&pod, &Enforced::of_pod(&pod), PERIOD, Some(&rules))
+        };
+        let memory = |memory: &str| json!({"cpu": "1", "memory": memory});
+        let container = |requests: Value, limits: Value| json!({"name": "a", "resources": {"requests": requests, "limits": limits}});
+        let guaranteed = of(json!({"containers": [container(memory("4Mi"), memory("4Mi"))]}));
+        assert_eq!((guaranteed.memory_protection.min, guaranteed.memory_protection.low), (4 << 20, 0));
+        let burstable = of(json!({
+            "containers": [container(memory("4Mi"), memory("8Mi"))], "overhead": {"memory": "1Mi"}
+        }));
+        assert_eq!((burstable.memory_protection.min, burstable.memory_protection.low), (0, 5 << 20));
+        assert_eq!(burstable.memory_high, None, "its container is throttled");
+        let whole = |requests: &str| {
+            let resources = json!({"requests": memory(requests), "limits": memory("8Mi")});
+            of(json!({"resources": resources, "containers": [{"name": "a"}]})).memory_high
+        };
+        assert_eq!((whole("4Mi"), whole("8Mi")), (Some(6 << 20), None));
+    }
+}

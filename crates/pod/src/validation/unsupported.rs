@@ -1,0 +1,170 @@
+//! Valid fields that hostlet does not support: a pod that uses one is rejected with a reason, instead of running differently
+//! than its author intended.
+//!
+//! Fields that only concern the scheduler (pod affinity, topology spread constraints, preferred node affinity,
+//! `schedulerName`, `preemptionPolicy`, `schedulingGroup`), who asks for evictions (`evictionResponders`) or another operating
+//! system (`windowsOptions`) are accepted. `nodeSelector`, required node affinity and tolerations are checked in `admission`.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ResourceRequirements, Volume};
+
+use super::volumes::sources;
+use super::{FieldError, FieldPath, list, text};
+use crate::is_static;
+
+/// All unsupported fields that `pod` uses. It must be valid and have its defaults.
+pub fn unsupported(pod: &Pod) -> Vec<FieldError> {
+    let mut found = Found(Vec::new());
+    let Some(spec) = &pod.spec else { return found.0 };
+    let path = FieldPath::root("spec");
+    check_pod(spec, &path, &mut found);
+    check_allocated(pod, &mut found);
+    let lists = [("initContainers", list(&spec.init_containers)), ("containers", &spec.containers)];
+    for (field, containers) in lists {
+        for (index, container) in containers.iter().enumerate() {
+            let path = path.child(field).index(index);
+            check_container(container, &path, &mut found);
+            if is_static(pod)
+                && let Some(requirements) = &container.resources
+            {
+                check_devices(requirements, &path.child("resources"), &mut found);
+            }
+        }
+    }
+    found.0
+}
+
+struct Found(Vec<FieldError>);
+
+impl Found {
+    fn add(&mut self, set: bool, path: &FieldPath, sentence: &str) {
+        if set {
+            self.0.push(FieldError::not_served(path, sentence));
+        }
+    }
+}
+
+fn check_pod(spec: &PodSpec, path: &FieldPath, found: &mut Found) {
+    let fields = [
+        ("resourceClaims", !list(&spec.resource_claims).is_empty(), "claimed devices are not prepared"),
+        (
+            "schedulingGates",
+            !list(&spec.scheduling_gates).is_empty(),
+            "a pod with a node name is not scheduled, so scheduling gates have no effect",
+        ),
+    ];
+    for (field, set, sentence) in fields {
+        found.add(set, &path.child(field), sentence);
+    }
+    if let Some(requirements) = &spec.resources {
+        check_claims(requirements, &path.child("resources"), found);
+    }
+    for (index, volume) in list(&spec.volumes).iter().enumerate() {
+        check_volume(volume, &path.child("volumes").index(index), found);
+    }
+}
+
+/// Rejects a pod whose extended resources the scheduler allocated from ResourceSlices. Only its status says so: in its spec they
+/// look like those of a device plugin, and the node does not list them.
+fn check_allocated(pod: &Pod, found: &mut Found) {
+    let claim = pod.status.as_ref().and_then(|status| status.extended_resource_claim_status.as_ref());
+    if let Some(claim) = claim {
+        let path = FieldPath::root("status").child("extendedResourceClaimStatus");
+        let resources: BTreeSet<&str> =
+            claim.request_mappings.iter().map(|mapping| mapping.resource_name.as_str()).collect();
+        let resources = Vec::from_iter(resources).join(", ");
+        let sentence = format!(
+            "the devices of ResourceClaim {}, from which {resources} come, are not prepared",
+            claim.resource_claim_name
+        );
+        found.add(true, &path, &sentence);
+    }
+}
+
+/// The medium of volumes in huge pages of a size, which follows.
+const HUGE_PAGES_OF_SIZE: &str = "HugePages-";
+
+/// The supported kinds of volumes.
+const VOLUMES: [&str; 9] = [
+    "configMap",
+    "downwardAPI",
+    "emptyDir",
+    "hostPath",
+    "image",
+    "nfs",
+    "persistentVolumeClaim",
+    "projected",
+    "secret",
+];
+
+fn check_volume(volume: &Volume, path: &FieldPath, found: &mut Found) {
+    for kind in sources(volume).iter().filter(|kind| !VOLUMES.contains(&kind.as_str())) {
+        let sentence = match kind.as_str() {
+            "csi" | "ephemeral" => format!("volumes of type {kind} need a volume driver"),
+            kind => format!("volumes of type {kind} are not mounted"),
+        };
+        found.add(true, &path.child(kind), &sentence);
+    }
+    if let Some(directory) = &volume.empty_dir {
+        let path = path.child("emptyDir");
+        let medium = text(&directory.medium);
+        let is_served =
+            matches!(medium, "" | "Memory" | "HugePages") || medium.starts_with(HUGE_PAGES_OF_SIZE);
+        let media = "the media are Memory, HugePages and HugePages-<size>";
+        found.add(!is_served, &path.child("medium"), media);
+    }
+    let parts = volume.projected.iter().flat_map(|projected| list(&projected.sources));
+    for (index, part) in parts.enumerate() {
+        let path = path.child("projected").child("sources").index(index);
+        let bundle = part.cluster_trust_bundle.is_some();
+        found.add(bundle, &path.child("clusterTrustBundle"), "trust bundles are not read");
+        let certificate = part.pod_certificate.is_some();
+        found.add(certificate, &path.child("podCertificate"), "certificates are not requested");
+    }
+}
+
+fn check_container(container: &Container, path: &FieldPath, found: &mut Found) {
+    let set = !list(&container.volume_devices).is_empty();
+    found.add(
+        set,
+        &path.child("volumeDevices"),
+        "volumes are mounted as filesystems only, not as block devices",
+    );
+    for (index, mount) in list(&container.volume_mounts).iter().enumerate() {
+        let set = !list(&mount.bind_mount_options).is_empty();
+        let path = path.child("volumeMounts").index(index).child("bindMountOptions");
+        found.add(set, &path, "no released container runtime supports mount options");
+    }
+    if let Some(requirements) = &container.resources {
+        check_claims(requirements, &path.child("resources"), found);
+    }
+}
+
+/// All unsupported fields of an ephemeral container. It may be added to a pod that was admitted long ago.
+pub fn unsupported_ephemeral(container: &Container) -> Vec<FieldError> {
+    let mut found = Found(Vec::new());
+    let path = FieldPath::root("spec").child("ephemeralContainers").key(&container.name);
+    check_container(container, &path, &mut found);
+    found.0
+}
+
+fn check_claims(requirements: &ResourceRequirements, path: &FieldPath, found: &mut Found) {
+    found.add(
+        !list(&requirements.claims).is_empty(),
+        &path.child("claims"),
+        "claimed devices are not prepared",
+    );
+}
+
+/// Rejects extended resources of static pods. For scheduled pods, the scheduler or admission counts them. A limited one is
+/// reported at its limit.
+fn check_devices(requirements: &ResourceRequirements, path: &FieldPath, found: &mut Found) {
+    let limits = requirements.limits.iter().flatten().map(|(name, _)| ("limits", name.as_str()));
+    let is_limited =
+        |name: &str| requirements.limits.as_ref().is_some_and(|limits| limits.contains_key(name));
+    let requests = requirements.requests.iter().flatten().map(|(name, _)| ("requests", name.as_str()));
+    for (list, name) in limits.chain(requests.filter(|(_, name)| !is_limited(name))) {
+        found.add(name.contains('/'), &path.child(list).key(name), "no device plugin offers this resource");
+    }
+}

@@ -1,0 +1,340 @@
+//! Resolves the pod, container and instance in a request. Pure, except that it reads the directory of pods. Error texts are those of `kubectl` and the kubelet where they exist.
+
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+
+use super::control::ControlServer;
+use crate::explain::{PodName, matches_pod_name, nearest_names};
+use hostlet_base::{ContainerId, PodRef};
+use hostlet_engine::container_logs::{self, NoInstance, bare_id};
+use hostlet_observe::status::DirectoryEntry;
+
+/// The annotation with the default container (also read by `kubectl logs`).
+pub const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
+
+/// Why a target is ambiguous or missing. `Display` is for users.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum FindError {
+    /// The namespace was given twice.
+    #[error("the pod's name has namespace {0:?}, but namespace {1:?} was requested")]
+    Namespaces(String, String),
+    /// No pod of this name.
+    #[error("pod {name:?} not found{hint}")]
+    NoPod {
+        /// As requested.
+        name: String,
+        /// A suggestion.
+        hint: String,
+    },
+    /// More than one.
+    #[error("more than one pod is called {name:?}, choose one of: [{}]", candidates.join(" "))]
+    ManyPods {
+        /// As requested.
+        name: String,
+        /// `<namespace>/<name>` of each.
+        candidates: Vec<String>,
+    },
+    /// No container was named, and there are several.
+    #[error("a container name must be specified for pod {pod}, choose one of: [{}]", containers.join(" "))]
+    ManyContainers {
+        /// Name of the pod.
+        pod: String,
+        /// Its containers.
+        containers: Vec<String>,
+    },
+    /// The pod has no such container.
+    #[error("container {container} is not valid for pod {pod}, choose one of: [{}]", containers.join(" "))]
+    NoContainer {
+        /// Name of the pod.
+        pod: String,
+        /// As requested.
+        container: String,
+        /// Its containers.
+        containers: Vec<String>,
+    },
+    /// The container has no instance with a log.
+    #[error(transparent)]
+    Instance(NoInstance),
+    /// The container has not run yet.
+    #[error("container {container:?} in pod {pod:?} is {why}")]
+    NotStarted {
+        /// Name of the container.
+        container: String,
+        /// Name of the pod.
+        pod: String,
+        /// Its state.
+        why: String,
+    },
+}
+
+impl FindError {
+    /// Whether the target is missing, rather than ambiguous or too early.
+    pub(super) fn is_not_found(&self) -> bool {
+        match self {
+            Self::NoPod { .. } | Self::NoContainer { .. } | Self::Instance(NoInstance::NoPrevious { .. }) => {
+                true
+            }
+            Self::Instance(_)
+            | Self::Namespaces(..)
+            | Self::ManyPods { .. }
+            | Self::ManyContainers { .. }
+            | Self::NotStarted { .. } => false,
+        }
+    }
+}
+
+impl ControlServer {
+    /// Finds the pod `requested` and copies it with its current status.
+    pub(super) fn find(&self, requested: &str, namespace: Option<&str>) -> Result<Pod, FindError> {
+        let names: Vec<PodRef> = self.pods.all().values().map(DirectoryEntry::reference).collect();
+        let name = find_name(&names, &self.node, requested, namespace)?;
+        let found = self.pods.find(&name.namespace, &name.name);
+        // It may have been removed just now.
+        let found =
+            found.ok_or_else(|| FindError::NoPod { name: requested.to_owned(), hint: String::new() })?;
+        Ok(found.with_status())
+    }
+}
+
+/// Finds the namespace and name of the pod `requested`: its name, with or without the node's appended, or `<namespace>/<name>`. Which
+/// of two versions with that name is returned does not matter.
+fn find_name<'p>(
+    names: &'p [PodRef],
+    node: &str,
+    requested: &str,
+    namespace: Option<&str>,
+) -> Result<&'p PodRef, FindError> {
+    let query = match (requested.split_once('/'), namespace) {
+        (Some((own, _)), Some(other)) if own != other => {
+            return Err(FindError::Namespaces(own.to_owned(), other.to_owned()));
+        }
+        (None, Some(namespace)) => format!("{namespace}/{requested}"),
+        (Some(_), _) | (None, None) => requested.to_owned(),
+    };
+    let matching: Vec<&PodRef> =
+        names.iter().filter(|name| matches_pod_name(&query, of(name), node)).collect();
+    // An exact match takes precedence over a name without the node's.
+    let name = query.rsplit('/').next().unwrap_or(&query);
+    let exact: Vec<&PodRef> = matching.iter().copied().filter(|pod| &*pod.name == name).collect();
+    let found = if exact.is_empty() { matching } else { exact };
+    let Some(first) = found.first().copied() else {
+        let known: Vec<PodName<'_>> = names.iter().map(of).collect();
+        let hint = match nearest_names(&query, &known, node).as_slice() {
+            [] => String::new(),
+            near => format!("; did you mean {}?", near.join(" or ")),
+        };
+        return Err(FindError::NoPod { name: requested.to_owned(), hint });
+    };
+    let mut candidates: Vec<String> = found.iter().map(|pod| pod.to_string()).collect();
+    candidates.sort();
+    candidates.dedup();
+    if candidates.len() > 1 {
+        return Err(FindError::ManyPods { name: requested.to_owned(), candidates });
+    }
+    Ok(first)
+}
+
+/// Finds the container `requested`, or the default one.
+pub(super) fn find_container<'p>(pod: &'p Pod, requested: Option<&str>) -> Result<&'p str, FindError> {
+    let spec = pod.spec.as_ref();
+    let main = spec.into_iter().flat_map(|spec| &spec.containers);
+    let init = spec.into_iter().flat_map(|spec| spec.init_containers.iter().flatten());
+    let main: Vec<&str> = main.map(|container| container.name.as_str()).collect();
+    let ephemeral = spec.into_iter().flat_map(|spec| spec.ephemeral_containers.iter().flatten());
+    let others = init.map(|container| container.name.as_str());
+    let others = others.chain(ephemeral.map(|container| container.name.as_str()));
+    let all: Vec<&str> = main.iter().copied().chain(others).collect();
+    let names = || all.iter().map(|name| (*name).to_owned()).collect();
+    let default = pod.metadata.annotations.as_ref().and_then(|all| all.get(DEFAULT_CONTAINER));
+    match requested.or(default.map(String::as_str)) {
+        Some(requested) => {
+            all.iter().copied().find(|name| *name == requested).ok_or_else(|| FindError::NoContainer {
+                pod: full_name(pod).to_owned(),
+                container: requested.to_owned(),
+                containers: names(),
+            })
+        }
+        None => match main.as_slice() {
+            [only] => Ok(only),
+            _ => Err(FindError::ManyContainers { pod: full_name(pod).to_owned(), containers: names() }),
+        },
+    }
+}
+
+/// The running instance of a container.
+pub(super) fn find_running(pod: &Pod, container: &str) -> Result<ContainerId, FindError> {
+    let status = status_of(pod, container);
+    let state = status.and_then(|status| status.state.as_ref());
+    if state.is_some_and(|state| state.running.is_some())
+        && let Some(id) = status.and_then(|status| status.container_id.as_deref()).filter(|id| !id.is_empty())
+    {
+        return Ok(bare_id(id));
+    }
+    let why = match state {
+        Some(state) if state.terminated.is_some() => "not running: it has terminated".to_owned(),
+        Some(state) => {
+            let waiting = state.waiting.as_ref().and_then(|waiting| waiting.reason.as_deref());
+            format!("not running: {}", waiting.unwrap_or("it is being started"))
+        }
+        None => format!("not running{}", why_pod_is_not(pod)),
+    };
+    Err(not_started(pod, container, why))
+}
+
+/// The instance of a container whose log is shown; of a pod that has no status of it, also why.
+pub(super) fn find_instance(pod: &Pod, container: &str, previous: bool) -> Result<ContainerId, FindError> {
+    container_logs::find_instance(pod, container, previous).map(bare_id).map_err(|error| match error {
+        NoInstance::NotAvailable { .. } => {
+            not_started(pod, container, format!("not available{}", why_pod_is_not(pod)))
+        }
+        other => FindError::Instance(other),
+    })
+}
+
+/// There is no instance with a log.
+pub(super) fn not_started(pod: &Pod, container: &str, why: String) -> FindError {
+    FindError::NotStarted { container: container.to_owned(), pod: full_name(pod).to_owned(), why }
+}
+
+/// The pod's reason and message, e.g. of a rejection.
+fn why_pod_is_not(pod: &Pod) -> String {
+    let status = pod.status.as_ref();
+    let texts = [status.and_then(|s| s.reason.as_deref()), status.and_then(|s| s.message.as_deref())];
+    texts.into_iter().flatten().map(|text| format!(": {text}")).collect()
+}
+
+fn status_of<'p>(pod: &'p Pod, container: &str) -> Option<&'p ContainerStatus> {
+    let status = pod.status.as_ref()?;
+    let main_and_init = status.container_statuses.iter().chain(&status.init_container_statuses);
+    let mut all = main_and_init.chain(&status.ephemeral_container_statuses).flatten();
+    all.find(|status| status.name == container)
+}
+
+fn full_name(pod: &Pod) -> &str {
+    pod.metadata.name.as_deref().unwrap_or_default()
+}
+
+fn of(pod: &PodRef) -> PodName<'_> {
+    PodName { namespace: &pod.namespace, name: &pod.name }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn name(namespace: &str, name: &str) -> PodRef {
+        PodRef::new(namespace, name, "uid")
+    }
+
+    fn with(namespace: &str, name: &str, containers: &[&str], status: Value) -> Pod {
+        let containers: Vec<Value> = containers.iter().map(|name| json!({"name": name})).collect();
+        serde_json::from_value(json!({
+            "metadata": {"namespace": namespace, "name": name, "uid": format!("{namespace}-{name}")},
+            "spec": {"containers": containers},
+            "status": status,
+        }))
+        .unwrap()
+    }
+
+    fn found(names: &[PodRef], requested: &str, namespace: Option<&str>) -> Result<String, String> {
+        let name = find_name(names, "node1", requested, namespace);
+        name.map(PodRef::to_string).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_pod_is_found_by_any_of_its_names() {
+        let pods = [name("default", "web-node1"), name("default", "web-node1-node1"), name("b", "db-node1")];
+        for (requested, namespace, name) in [
+            ("web", None, "default/web-node1"),
+            ("web-node1", None, "default/web-node1"),
+            ("web-node1-node1", None, "default/web-node1-node1"),
+            ("default/web", None, "default/web-node1"),
+            ("default/web", Some("default"), "default/web-node1"),
+            ("db", Some("b"), "b/db-node1"),
+        ] {
+            assert_eq!(found(&pods, requested, namespace).as_deref(), Ok(name), "{requested}");
+        }
+    }
+
+    #[test]
+    fn errors_list_the_candidates() {
+        let pods = [name("b", "web-node1"), name("a", "web-node1"), name("a", "other-node1")];
+        let error = |requested, namespace| found(&pods, requested, namespace).unwrap_err();
+        assert_eq!(
+            error("web", None),
+            r#"more than one pod is called "web", choose one of: [a/web-node1 b/web-node1]"#
+        );
+        assert_eq!(error("wep", None), r#"pod "wep" not found; did you mean web-node1?"#);
+        assert_eq!(error("b/other", None), r#"pod "b/other" not found; did you mean other-node1?"#);
+        assert_eq!(
+            error("b/web", Some("a")),
+            r#"the pod's name has namespace "b", but namespace "a" was requested"#
+        );
+        assert!(find_name(&pods, "node1", "zzz", None).unwrap_err().is_not_found());
+    }
+
+    #[test]
+    fn two_versions_of_a_pod_have_one_name() {
+        let versions = [PodRef::new("a", "web-node1", "old"), PodRef::new("a", "web-node1", "new")];
+        assert_eq!(found(&versions, "web", None).as_deref(), Ok("a/web-node1"));
+    }
+
+    #[test]
+    fn a_container_name_is_required_unless_there_is_only_one() {
+        let (one, mut two) = (with("a", "p", &["c"], json!({})), with("a", "p", &["x", "y"], json!({})));
+        assert_eq!(find_container(&one, None), Ok("c"));
+        assert_eq!(find_container(&two, Some("y")), Ok("y"));
+        assert_eq!(
+            find_container(&two, None).unwrap_err().to_string(),
+            "a container name must be specified for pod p, choose one of: [x y]"
+        );
+        assert_eq!(
+            find_container(&two, Some("z")).unwrap_err().to_string(),
+            "container z is not valid for pod p, choose one of: [x y]"
+        );
+        two.metadata.annotations = Some([(DEFAULT_CONTAINER.to_owned(), "y".to_owned())].into());
+        assert_eq!(find_container(&two, None), Ok("y"));
+    }
+
+    #[test]
+    fn the_instance_is_selected_like_in_the_kubelet() {
+        let instance = |status: Value, previous| {
+            let pod = with("a", "p", &["c"], json!({"containerStatuses": [status]}));
+            find_instance(&pod, "c", previous).map(|id| id.to_string()).map_err(|error| error.to_string())
+        };
+        let status = |state: Value, last: Value| {
+            let base = json!({"name": "c", "image": "", "imageID": "", "ready": false, "restartCount": 0});
+            let mut status = base;
+            status["containerID"] = json!("containerd://now");
+            status["state"] = state;
+            status["lastState"] = last;
+            status
+        };
+        let terminated = |id: &str| json!({"terminated": {"exitCode": 1, "containerID": id}});
+        let (running, waiting) = (json!({"running": {}}), json!({"waiting": {"reason": "ErrImagePull"}}));
+        let backoff = json!({"waiting": {"reason": "CrashLoopBackOff"}});
+        let ok = |id: &str| Ok(id.to_owned());
+        assert_eq!(instance(status(running.clone(), terminated("containerd://old")), false), ok("now"));
+        assert_eq!(instance(status(running.clone(), terminated("containerd://old")), true), ok("old"));
+        assert_eq!(instance(status(terminated("containerd://now"), json!({})), false), ok("now"));
+        assert_eq!(instance(status(backoff.clone(), terminated("containerd://old")), false), ok("old"));
+        assert_eq!(
+            instance(status(running, json!({})), true).unwrap_err(),
+            r#"previous terminated container "c" in pod "p" not found"#
+        );
+        assert_eq!(
+            instance(status(waiting, json!({})), false).unwrap_err(),
+            r#"container "c" in pod "p" is waiting to start: image can't be pulled"#
+        );
+        assert_eq!(
+            instance(status(terminated(""), json!({})), false).unwrap_err(),
+            r#"container "c" in pod "p" is terminated"#
+        );
+        let rejected = with("a", "p", &["c"], json!({"reason": "OutOfpods", "message": "too many"}));
+        assert_eq!(
+            find_instance(&rejected, "c", false).unwrap_err().to_string(),
+            r#"container "c" in pod "p" is not available: OutOfpods: too many"#
+        );
+    }
+}

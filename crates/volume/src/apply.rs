@@ -1,0 +1,268 @@
+//! Observes, plans and executes, for all volumes of a pod. Blocking. A volume that fails does not affect the others. Paths that
+//! others named are left to the caller, as their filesystem may block forever.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+
+use super::actual::{found_at, leftovers, read_actual};
+use super::desired::{Desired, DesiredVolume};
+use super::error::{HostError, VolumeError, VolumeProblem};
+use super::execute::{execute, make_on_host};
+use super::external::External;
+use super::kinds::host_path;
+use super::layout::{Kind, PodLayout};
+use super::{plan, sub_path};
+use hostlet_base::PodUid;
+use hostlet_host::{MountTable, Mounts, PathError, remove_tree};
+use hostlet_pod::ExternalVolume;
+
+/// A volume that is ready for mounting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mounted {
+    /// Its path on the host.
+    pub host_path: PathBuf,
+    /// Whether it is always mounted read-only.
+    pub read_only: bool,
+    /// Whether the runtime relabels it for SELinux.
+    pub relabel: bool,
+}
+
+/// The result of setting up a pod's volumes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodVolumes {
+    /// The ready volumes, by name.
+    pub mounted: BTreeMap<String, Mounted>,
+    /// Problems: of volumes that are not ready, and of those that are not up to date.
+    pub problems: Vec<VolumeProblem>,
+    /// Volumes that were mounted just now although other pods have them with another group.
+    pub shared: Vec<String>,
+    /// The ready volumes that are mounts of what outlives the pod, by name.
+    pub external: BTreeMap<String, ExternalVolume>,
+    /// The groups that the volumes give to the pod's processes.
+    pub groups: BTreeSet<i64>,
+}
+
+/// Work on a path that others named: on its own thread, as the path may not respond.
+#[derive(Clone, Debug)]
+pub(super) enum PathTask {
+    /// Checks the type of a host path.
+    Check { path: PathBuf, path_type: host_path::PathType, read_only: bool },
+    /// Mounts a volume.
+    Mount(External),
+}
+
+/// The results of work on paths, by volume: the volume, and a warning about it.
+pub(super) type PathResults = Vec<(String, Result<(Mounted, Option<String>), VolumeProblem>)>;
+
+/// A pod's volumes after the part that cannot block for long.
+#[derive(Debug, Default)]
+pub(super) struct Applied {
+    volumes: PodVolumes,
+    /// What remains to be done, by volume.
+    pub(super) tasks: Vec<(String, PathTask)>,
+    /// Volumes whose claims cannot be used, with the reason.
+    unprocessed: Vec<(String, String)>,
+    /// The names of all volumes.
+    names: Vec<String>,
+}
+
+impl Applied {
+    /// Nothing but a problem.
+    pub(super) fn failed(problem: VolumeProblem) -> Self {
+        Self { volumes: PodVolumes { problems: vec![problem], ..PodVolumes::default() }, ..Self::default() }
+    }
+
+    /// The same with these groups of the volumes.
+    pub(super) fn with_groups(mut self, groups: BTreeSet<i64>) -> Self {
+        self.volumes.groups = groups;
+        self
+    }
+
+    /// The result, with those of the remaining work by volume.
+    pub(super) fn finish(self, results: PathResults) -> PodVolumes {
+        let mut volumes = self.volumes;
+        for (name, result) in results {
+            match result {
+                Ok((mounted, warning)) => {
+                    volumes.mounted.insert(name, mounted);
+                    volumes.shared.extend(warning);
+                }
+                Err(problem) => volumes.problems.push(problem),
+            }
+        }
+        volumes.external.retain(|name, _| volumes.mounted.contains_key(name));
+        if !self.unprocessed.is_empty() {
+            let is_missing = |name: &String| !volumes.mounted.contains_key(name);
+            let mut unmounted: Vec<String> = self.names.into_iter().filter(is_missing).collect();
+            unmounted.sort_unstable();
+            let (mut unprocessed, causes): (Vec<String>, Vec<String>) = self.unprocessed.into_iter().unzip();
+            unprocessed.sort_unstable();
+            let cause = causes.join("; ");
+            volumes.problems.push(VolumeProblem::Unprocessed { unmounted, unprocessed, cause });
+        }
+        volumes
+    }
+}
+
+impl PathTask {
+    /// The mounted volume, once the work has succeeded.
+    pub(super) fn mounted(&self, layout: &PodLayout) -> Mounted {
+        match self {
+            Self::Check { path, read_only, .. } => host(path.clone(), *read_only),
+            Self::Mount(external) => mounted(external, layout),
+        }
+    }
+}
+
+fn host(host_path: PathBuf, read_only: bool) -> Mounted {
+    Mounted { host_path, read_only, relabel: false }
+}
+
+fn mounted(external: &External, layout: &PodLayout) -> Mounted {
+    // What is only read may be in use by others, with labels of their own.
+    let relabel = external.kind == Kind::LocalVolume && !external.read_only;
+    Mounted { host_path: external.dir(layout), read_only: external.read_only, relabel }
+}
+
+/// Sets up the volumes of a pod. `now` and `random` name new directories.
+pub(super) fn set_up(
+    layout: &PodLayout,
+    desired: Vec<(String, DesiredVolume)>,
+    mounts: &dyn Mounts,
+    now: Timestamp,
+    random: u32,
+) -> Applied {
+    let version = format!("..{}.{random:010}", now.strftime("%Y_%m_%d_%H_%M_%S"));
+    let mut applied = Applied::default();
+    for (name, desired_volume) in desired {
+        applied.names.push(name.clone());
+        if let Err(problem) = set_up_one(layout, &name, desired_volume, mounts, &version, &mut applied) {
+            applied.volumes.problems.push(problem);
+        }
+    }
+    applied
+}
+
+fn set_up_one(
+    layout: &PodLayout,
+    name: &str,
+    desired_volume: DesiredVolume,
+    mounts: &dyn Mounts,
+    version: &str,
+    applied: &mut Applied,
+) -> Result<(), VolumeProblem> {
+    let ready = match desired_volume {
+        DesiredVolume::Invalid(problem) => return Err(problem),
+        DesiredVolume::Unprocessed(cause) => {
+            applied.unprocessed.push((name.to_owned(), cause));
+            return Ok(());
+        }
+        DesiredVolume::Host { path, path_type: host_path::PathType::Anything, read_only } => {
+            Some(host(path, read_only))
+        }
+        DesiredVolume::Host { path, path_type, read_only } => {
+            applied.tasks.push((name.to_owned(), PathTask::Check { path, path_type, read_only }));
+            None
+        }
+        DesiredVolume::External(external) => {
+            let volume = ExternalVolume { dir: external.dir(layout), unit: external.unit.clone() };
+            applied.volumes.external.insert(name.to_owned(), volume);
+            let table = mounts.table().map_err(|error| VolumeProblem::new(&external.name, &error))?;
+            if external.is_ready(layout, &table) {
+                Some(mounted(&external, layout))
+            } else {
+                applied.tasks.push((name.to_owned(), PathTask::Mount(external)));
+                None
+            }
+        }
+        DesiredVolume::Own(desired) => {
+            let made = set_up_own(layout, name, &desired, mounts, version);
+            let (mounted, problem) = made.map_err(|error| VolumeProblem::new(name, &error))?;
+            applied.volumes.problems.extend(problem);
+            mounted
+        }
+    };
+    applied.volumes.mounted.extend(ready.map(|mounted| (name.to_owned(), mounted)));
+    Ok(())
+}
+
+fn set_up_own(
+    layout: &PodLayout,
+    name: &str,
+    desired: &Desired,
+    mounts: &dyn Mounts,
+    version: &str,
+) -> Result<(Option<Mounted>, Option<VolumeProblem>), HostError> {
+    let (root, meta) = (layout.volume(desired.kind, name), layout.meta(desired.kind, name));
+    let actual = read_actual(&root, &meta, desired.kind, &mounts.table()?)?;
+    let plan = plan::set_up(desired, &actual, &root, &meta, version)?;
+    for operation in &plan.operations {
+        execute(operation, mounts).map_err(|error| error.of_store(desired.store))?;
+    }
+    let read_only = desired.kind.is_written_by_us();
+    let mounted = plan.usable.then_some(Mounted { host_path: root, read_only, relabel: true });
+    Ok((mounted, plan.problem.map(|error| VolumeProblem::new(name, &error))))
+}
+
+/// Performs work on a path. Blocks, possibly forever on a filesystem whose server does not respond. `root` is the daemon's directory,
+/// `name` the name of the volume in the pod. Returns a warning about it.
+pub(super) fn perform(
+    task: &PathTask,
+    name: &str,
+    root: &Path,
+    layout: &PodLayout,
+    mounts: &dyn Mounts,
+) -> Result<Option<String>, VolumeProblem> {
+    match task {
+        PathTask::Check { path, path_type, .. } => {
+            let checked = check_host_path(path, *path_type);
+            checked.map(|()| None).map_err(|error| VolumeProblem::new(name, &error))
+        }
+        PathTask::Mount(external) => external.set_up(root, layout, mounts),
+    }
+}
+
+/// The problem of work on a path that does not respond in time.
+pub(super) fn delayed(
+    task: &PathTask,
+    name: &str,
+    layout: &PodLayout,
+    table: &MountTable,
+    error: PathError,
+) -> VolumeProblem {
+    match task {
+        PathTask::Check { .. } => VolumeProblem::new(name, &error),
+        PathTask::Mount(external) => external.delayed(layout, table, error),
+    }
+}
+
+/// Checks the type of a host path, and creates it if permitted.
+fn check_host_path(path: &Path, path_type: host_path::PathType) -> Result<(), HostError> {
+    match host_path::check(path, path_type, found_at(path)?)? {
+        Some(make) => make_on_host(path, make),
+        None => Ok(()),
+    }
+}
+
+/// Tears down the volumes of a terminated pod, no matter which daemon set them up. Continues after an error and returns the
+/// first. Missing volumes are no error. Never removes across a mount, and never unmounts foreign mounts. Blocking, briefly once
+/// remote filesystems are unmounted. `root` is the daemon's directory.
+pub(super) fn tear_down(root: &Path, uid: &PodUid, mounts: &dyn Mounts) -> Result<(), VolumeError> {
+    let Some(layout) = PodLayout::new(root, uid) else { return Ok(()) };
+    // A container's part of a volume, before the volume.
+    sub_path::clean(&layout, mounts).map_err(|error| VolumeError::Look(error.into()))?;
+    let mut result = Ok(());
+    for left in leftovers(&layout, mounts).map_err(VolumeError::Look)? {
+        let done = plan::tear_down(&left)
+            .and_then(|operations| operations.iter().try_for_each(|operation| execute(operation, mounts)));
+        result = result.and(done.map_err(|source| VolumeError::TearDown { volume: left.name, source }));
+    }
+    // A pod whose volumes are not down still needs what it remembers.
+    result.and_then(|()| remove_tree(&layout.claims()).map_err(|error| VolumeError::Look(error.into())))
+}
+
+#[cfg(test)]
+#[path = "apply_tests.rs"]
+mod tests;

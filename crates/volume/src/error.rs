@@ -1,0 +1,274 @@
+//! Errors of setting up and tearing down volumes.
+
+use std::fmt;
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use super::desired::Store;
+use super::files::PathError;
+use hostlet_base::{Quantity, error_chain};
+use hostlet_host::{PathError as PathWorkError, SysError};
+use hostlet_pod::objects::ObjectError;
+
+/// Why the content of a volume is not available. The wording is upstream's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ContentError {
+    /// A referenced object is not available.
+    #[error(transparent)]
+    Object(#[from] ObjectError),
+    /// A referenced object was requested and has not arrived yet.
+    #[error("timed out waiting for the {kind} {name:?}")]
+    Pending {
+        /// What it is.
+        kind: String,
+        /// Its name.
+        name: String,
+    },
+    /// A required key that the object does not have.
+    #[error("{what} key: {key}")]
+    MissingKey {
+        /// The beginning of upstream's message, which differs by kind.
+        what: &'static str,
+        /// The key.
+        key: String,
+    },
+    /// A token that is not available.
+    #[error("failed to fetch token: {0}")]
+    Token(ObjectError),
+    /// A file has an invalid path.
+    #[error(transparent)]
+    Path(#[from] PathError),
+    /// A field that the downward API does not have.
+    #[error("unsupported fieldPath: {0}")]
+    Field(String),
+    /// A resource that the downward API does not have.
+    #[error("unsupported container resource : {0}")]
+    Resource(String),
+    /// A container that the pod does not have.
+    #[error("container {0} not found")]
+    Container(String),
+    /// A source or medium that hostlet does not support.
+    #[error("{0} is not supported")]
+    Unsupported(String),
+    /// A volume in huge pages, of which the pod requests none, or several sizes.
+    #[error("{0}")]
+    HugePages(String),
+    /// Several errors.
+    #[error("[{}]", texts(.0))]
+    Several(Vec<ContentError>),
+}
+
+fn texts(errors: &[ContentError]) -> String {
+    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+impl ContentError {
+    /// Combines `errors`, if there are any.
+    pub(super) fn all(mut errors: Vec<Self>) -> Result<(), Self> {
+        match errors.len() {
+            0 | 1 => errors.pop().map_or(Ok(()), Err),
+            _ => Err(Self::Several(errors)),
+        }
+    }
+}
+
+/// Why an operation on the host failed.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// An operation on the host failed.
+    #[error(transparent)]
+    Sys(#[from] SysError),
+    /// A file or directory could not be read or created.
+    #[error("cannot {operation} {}", path.display())]
+    File {
+        /// What was tried.
+        operation: &'static str,
+        /// Where.
+        path: std::path::PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The files of a volume in memory do not fit in it.
+    #[error(
+        "the volume is in memory with a size of {}, the least of its sizeLimit, the pod's limits.memory and the node's memory",
+        Quantity::bytes(*size)
+    )]
+    MemoryFull {
+        /// The size, in bytes.
+        size: u64,
+        /// The operation that failed.
+        source: Box<HostError>,
+    },
+    /// A foreign filesystem is mounted in the volume.
+    #[error("{} has something mounted in it that is not the volume's own", path.display())]
+    ForeignMount {
+        /// The volume's directory.
+        path: std::path::PathBuf,
+    },
+    /// Something else is at the volume's path.
+    #[error("{} is not a directory", path.display())]
+    NotADirectory {
+        /// The path.
+        path: std::path::PathBuf,
+    },
+    /// A host path is not of the required type. The wording is upstream's.
+    #[error("{0}")]
+    HostPath(String),
+    /// The path of a local volume does not exist. The wording is upstream's.
+    #[error("path {:?} does not exist", path.display().to_string())]
+    NoPath {
+        /// The path.
+        path: std::path::PathBuf,
+    },
+    /// The path of a local volume is a file, for example. The wording is upstream's.
+    #[error("only directory and block device are supported")]
+    NeitherDirectoryNorDevice,
+    /// A local volume is a block device.
+    #[error(
+        "the block device {} of a local volume is not mounted by hostlet yet: mount it on a directory of this host, and set \
+         local.path to that",
+        path.display()
+    )]
+    Device {
+        /// The device.
+        path: std::path::PathBuf,
+    },
+    /// Another pod uses a volume for one pod only. The wording is upstream's.
+    #[error("volume uses the ReadWriteOncePod access mode and is already in use by another pod")]
+    InUse,
+    /// A path does not respond.
+    #[error(transparent)]
+    Path(#[from] PathWorkError),
+    /// Giving a volume to its group is still in progress. The wording is upstream's.
+    #[error(
+        "Setting volume ownership for {} is taking longer than expected, consider using OnRootMismatch - \
+         https://kubernetes.io/docs/tasks/configure-pod-container/security-context/\
+         #configure-volume-permission-and-ownership-change-policy-for-pods",
+        path.display()
+    )]
+    Owning {
+        /// The volume's directory.
+        path: std::path::PathBuf,
+    },
+}
+
+impl HostError {
+    /// The same error of a volume stored in `store`, which says how large the volume is if that is why it is full.
+    pub(super) fn of_store(self, store: Store) -> Self {
+        match (&self, store) {
+            (Self::File { source, .. }, Store::Memory(size)) if source.kind() == ErrorKind::StorageFull => {
+                Self::MemoryFull { size, source: Box::new(self) }
+            }
+            _ => self,
+        }
+    }
+}
+
+/// The step of setting up a volume that failed, in upstream's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VolumeStep {
+    /// Nothing can mount volumes of this type.
+    FindPlugin,
+    /// The volume belongs to other nodes.
+    NodeAffinity,
+    /// What is to be mounted does not exist.
+    NewMounter,
+    /// Volumes of this type have no mount options.
+    MountOptions,
+    /// Any other step.
+    SetUp,
+}
+
+impl fmt::Display for VolumeStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::FindPlugin => "MountVolume.FindPluginBySpec failed",
+            Self::NodeAffinity => "MountVolume.NodeAffinity check failed",
+            Self::NewMounter => "MountVolume.NewMounter initialization failed",
+            Self::MountOptions => "MountVolume.MountOptionSupport check failed",
+            Self::SetUp => "MountVolume.SetUp failed",
+        })
+    }
+}
+
+/// A problem with a pod's volumes. `Display` is the message of upstream's event `FailedMount`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum VolumeProblem {
+    /// A volume cannot be set up, or is not up to date.
+    #[error("{step} for volume {volume:?} : {cause}")]
+    Volume {
+        /// What failed.
+        step: VolumeStep,
+        /// Name of the volume: of the PersistentVolume, if it is one.
+        volume: String,
+        /// The cause, with all its sources.
+        cause: String,
+    },
+    /// It is not known what some volumes are: their claims cannot be used.
+    #[error(
+        "Unable to attach or mount volumes: unmounted volumes=[{}], unattached volumes=[], failed to process volumes=[{}]: {cause}",
+        unmounted.join(" "), unprocessed.join(" ")
+    )]
+    Unprocessed {
+        /// All volumes of the pod that are not mounted, sorted.
+        unmounted: Vec<String>,
+        /// The volumes concerned, sorted.
+        unprocessed: Vec<String>,
+        /// The causes.
+        cause: String,
+    },
+}
+
+impl VolumeProblem {
+    pub(super) fn new(volume: &str, error: &(dyn std::error::Error + 'static)) -> Self {
+        Self::at(VolumeStep::SetUp, volume, error)
+    }
+
+    pub(super) fn at(step: VolumeStep, volume: &str, error: &(dyn std::error::Error + 'static)) -> Self {
+        Self::Volume { step, volume: volume.to_owned(), cause: error_chain(error) }
+    }
+}
+
+/// Why the volumes of a pod could not be processed at all.
+#[derive(Debug, thiserror::Error)]
+pub enum VolumeError {
+    /// The volume task has ended: the daemon is shutting down.
+    #[error("the volumes of this node are shut down")]
+    Ended,
+    /// Earlier work for the pod is still running, probably because a disk hangs.
+    #[error("earlier work on the pod's volumes has not ended")]
+    Busy,
+    /// The operation timed out.
+    #[error("no answer within {} s", .0.as_secs())]
+    TimedOut(Duration),
+    /// The actual state could not be read.
+    #[error("cannot inspect the pod's volumes")]
+    Look(#[source] HostError),
+    /// A volume could not be torn down.
+    #[error("UnmountVolume.TearDown failed for volume {volume:?}")]
+    TearDown {
+        /// Its name.
+        volume: String,
+        /// Why.
+        source: HostError,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::actual::failed;
+
+    #[test]
+    fn a_full_volume_in_memory_names_its_size_and_where_that_comes_from() {
+        let text = |kind: ErrorKind, store: Store| {
+            error_chain(&failed("write", "/v/token".as_ref())(kind.into()).of_store(store))
+        };
+        let full = "the volume is in memory with a size of 64Ki, the least of its sizeLimit, the pod's limits.memory and the \
+                    node's memory: cannot write /v/token: no storage space";
+        assert_eq!(text(ErrorKind::StorageFull, Store::Memory(64 << 10)), full);
+        assert_eq!(text(ErrorKind::StorageFull, Store::Disk), "cannot write /v/token: no storage space");
+        let denied = text(ErrorKind::PermissionDenied, Store::Memory(64 << 10));
+        assert_eq!(denied, "cannot write /v/token: permission denied");
+    }
+}

@@ -1,0 +1,102 @@
+//! A pod and its known objects, for the tests of volume kinds.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1 as api;
+use serde_json::{Value, json};
+
+use crate::desired::{Content, Context, DesiredVolume, Snapshot, desired};
+use crate::error::ContentError;
+use crate::files::Files;
+pub(super) use crate::testing::NODE;
+use hostlet_pod::objects::{ClaimState, Object, ObjectError, ObjectKind, ObjectRef, ObjectState};
+
+/// Pod `ns/web`.
+pub(super) struct Pod {
+    pub(super) pod: api::Pod,
+    pub(super) memory_limit: Option<u64>,
+    pub(super) labels: BTreeMap<String, String>,
+    snapshot: Snapshot,
+}
+
+impl Pod {
+    pub(super) fn new(spec: Value) -> Self {
+        let mut spec = spec;
+        if spec.get("containers").is_none() {
+            spec["containers"] = json!([]);
+        }
+        let pod = serde_json::from_value(json!({
+            "metadata": {
+                "name": "web", "namespace": "ns", "uid": "uid-1",
+                "labels": {"tier": "b", "app": "web"}, "annotations": {"note": "a \"b\"\nc"}
+            },
+            "spec": spec
+        }));
+        Self { pod: pod.unwrap(), memory_limit: None, labels: BTreeMap::new(), snapshot: Snapshot::default() }
+    }
+
+    pub(super) fn knows(mut self, kind: ObjectKind, name: &str, known: ObjectState) -> Self {
+        let object = ObjectRef { kind, namespace: "ns".into(), name: name.into() };
+        self.snapshot.objects.insert(object, known);
+        self
+    }
+
+    pub(super) fn claims(mut self, name: &str, state: ClaimState) -> Self {
+        self.snapshot.claims.insert(name.to_owned(), state);
+        self
+    }
+
+    /// The token at `path` of the volume `v`.
+    pub(super) fn holds(mut self, path: &str, token: Result<String, ObjectError>) -> Self {
+        self.snapshot.tokens.insert(("v".into(), path.into()), token);
+        self
+    }
+
+    /// The desired state of the volume `v` with this source.
+    pub(super) fn desired_volume(&self, source: Value) -> DesiredVolume {
+        let mut volume = source;
+        volume["name"] = json!("v");
+        let volume: api::Volume = serde_json::from_value(volume).unwrap();
+        desired(&volume, &self.context())
+    }
+
+    pub(super) fn context(&self) -> Context<'_> {
+        Context {
+            pod: &self.pod,
+            memory_limit: self.memory_limit,
+            node: &NODE,
+            labels: &self.labels,
+            snapshot: &self.snapshot,
+        }
+    }
+
+    /// The files of that volume.
+    pub(super) fn files(&self, source: Value) -> Result<Files, ContentError> {
+        match self.desired_volume(source) {
+            DesiredVolume::Own(desired) => match desired.content {
+                Content::Ours(files) => Ok(files),
+                Content::Unknown(error) => Err(error),
+                Content::Theirs => panic!("the volume holds what containers put there"),
+            },
+            desired_volume => panic!("no volume with files: {desired_volume:?}"),
+        }
+    }
+}
+
+/// An object with this text and these bytes.
+pub(super) fn found(text: &[(&str, &str)], binary: &[(&str, &[u8])]) -> ObjectState {
+    ObjectState::Found(Arc::new(Object {
+        text: text.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect(),
+        binary: binary.iter().map(|(key, value)| (key.to_string(), value.to_vec())).collect(),
+        ..Object::default()
+    }))
+}
+
+/// `mode path=content` of each file.
+pub(super) fn texts(files: &Files) -> Vec<String> {
+    let text = |(path, file): (&String, &crate::files::File)| {
+        format!("{:o} {path}={}", file.mode, String::from_utf8_lossy(&file.data))
+    };
+    files.iter().map(text).collect()
+}

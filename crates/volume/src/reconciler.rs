@@ -1,0 +1,308 @@
+//! Reconciles the volumes of one pod: sets them up at the worker's request, updates them when their sources change, and tears
+//! them down. One task per pod, so that work on its volumes never overlaps, and a disk or API server that hangs delays only
+//! this pod.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use jiff::Timestamp;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
+
+use super::apply::{self, Applied, PathResults, PathTask, PodVolumes};
+use super::desired::{Context, NodeAmounts, desired};
+use super::error::{VolumeError, VolumeProblem};
+use super::kinds::claim;
+use super::layout::{Kind, PodLayout};
+use super::metrics::{PodShare, VolumeMetrics};
+use super::remembered::remember;
+use super::sources::Sources;
+use super::task::NodeLabels;
+use super::teardown::tear_down;
+use super::threads::VolumeThreads;
+use hostlet_base::{Backoff, BackoffPolicy, Conflated, PodRef, PodUid, WallClock, error_chain, sleep_until};
+use hostlet_host::{MountTable, Mounts, PathError, file_work, path_unit};
+use hostlet_pod::objects::ObjectSource;
+use hostlet_pod::{AdmittedPod, ExternalVolume, ExternalVolumes};
+
+/// Delay until a failure is retried without a request. Changes of objects are handled at once.
+const RETRY: BackoffPolicy = BackoffPolicy {
+    initial: Duration::from_secs(1),
+    max: Duration::from_secs(60),
+    reset_after: Duration::from_secs(120),
+};
+
+/// The pod whose volumes are requested.
+#[derive(Clone, Debug)]
+pub struct VolumeOwner {
+    /// The current pod: its labels and annotations may be in its volumes.
+    pub pod: Arc<AdmittedPod>,
+    /// Memory limit of the pod in bytes, which includes volumes in memory.
+    pub memory_limit: Option<u64>,
+}
+
+/// What all reconcilers share.
+pub(super) struct Shared {
+    pub(super) root: std::path::PathBuf,
+    pub(super) node: NodeAmounts,
+    pub(super) labels: NodeLabels,
+    pub(super) mounts: Arc<dyn Mounts>,
+    pub(super) threads: VolumeThreads,
+    pub(super) objects: Arc<dyn ObjectSource>,
+    pub(super) clock: WallClock,
+    pub(super) changed: Conflated<()>,
+    pub(super) metrics: VolumeMetrics,
+    pub(super) external: watch::Sender<ExternalVolumes>,
+}
+
+impl Shared {
+    /// Performs work on a path that a pod named.
+    pub(super) async fn on_path<T: Send + 'static>(
+        &self,
+        uid: &PodUid,
+        path: &Path,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, PathError> {
+        let (mounts, named) = (self.mounts.clone(), path.to_owned());
+        // Without the mounts, each path counts as a separate filesystem.
+        let unit = file_work(move || path_unit(&named, &mounts.table().unwrap_or_default())).await;
+        let unit = unit.unwrap_or_else(|_| path.to_owned());
+        self.threads.paths.run(uid.as_str(), &unit, path, work).await
+    }
+
+    /// The mounts of the host; none if they cannot be read.
+    async fn mount_table(&self) -> MountTable {
+        let mounts = self.mounts.clone();
+        file_work(move || mounts.table()).await.ok().and_then(Result::ok).unwrap_or_default()
+    }
+}
+
+/// A request to a reconciler.
+pub(super) enum Job {
+    SetUp { subject: VolumeOwner, reply: oneshot::Sender<PodVolumes> },
+    TearDown { reply: oneshot::Sender<Result<(), VolumeError>> },
+}
+
+/// The reconciler of one pod, a task.
+pub(super) struct VolumeReconciler {
+    uid: PodUid,
+    layout: PodLayout,
+    shared: Arc<Shared>,
+    sources: Sources,
+    subject: Option<VolumeOwner>,
+    /// The problems of the last setup.
+    problems: Vec<VolumeProblem>,
+    /// Warnings about volumes with another group, which the worker has not been told yet.
+    shared_volumes: Vec<String>,
+    retry: Option<Backoff<Instant>>,
+    /// What it counts of the volumes of this node.
+    share: PodShare,
+}
+
+impl VolumeReconciler {
+    pub(super) fn new(uid: PodUid, layout: PodLayout, shared: Arc<Shared>) -> Self {
+        let sources = Sources::new(shared.objects.clone());
+        let share = PodShare::new(shared.metrics.clone());
+        Self {
+            uid,
+            layout,
+            shared,
+            sources,
+            subject: None,
+            problems: Vec::new(),
+            shared_volumes: Vec::new(),
+            retry: None,
+            share,
+        }
+    }
+
+    /// Runs until the volumes are torn down or no more requests can come.
+    pub(super) async fn run(mut self, mut inbox: mpsc::Receiver<Job>) {
+        loop {
+            let due = self.due();
+            tokio::select! {
+                biased;
+                // Cancel-safe: a job is received only when it is returned.
+                job = inbox.recv() => match job {
+                    Some(Job::SetUp { subject, reply }) => self.set_up(subject, reply).await,
+                    Some(Job::TearDown { reply }) => {
+                        let began = Instant::now();
+                        let done = self.tear_down().await;
+                        let is_down = done.is_ok();
+                        self.share.torn_down(is_down, began.elapsed());
+                        if is_down {
+                            self.withdraw();
+                        }
+                        // The requester may have given up; the next one gets the result again.
+                        let _ = reply.send(done);
+                        if is_down {
+                            return;
+                        }
+                    }
+                    None => return,
+                },
+                // Cancel-safe: a change stays pending until it is handled.
+                () = self.sources.changed() => self.refresh().await,
+                // Cancel-safe: a sleep until a fixed time takes nothing.
+                () = sleep_until(due) => self.refresh().await,
+            }
+        }
+    }
+
+    async fn set_up(&mut self, subject: VolumeOwner, mut reply: oneshot::Sender<PodVolumes>) {
+        self.sources.follow(&subject.pod, &self.layout).await;
+        self.subject = Some(subject.clone());
+        let now = self.shared.clock.now();
+        tokio::select! {
+            // Cancel-safe: nothing was changed yet. A new request of the worker takes precedence.
+            () = reply.closed() => return,
+            // Cancel-safe: what arrived is kept.
+            () = async {
+                self.sources.renew(now).await;
+                self.sources.first_answers().await;
+            } => {}
+        }
+        let (pod, began) = (subject.pod.clone(), Instant::now());
+        let applied = self.apply(subject).await;
+        let results = tokio::select! {
+            // Cancel-safe: work that was begun ends on its own thread. A new request of the worker takes precedence.
+            () = reply.closed() => return,
+            // Cancel-safe: see above.
+            results = work_on_paths(&applied.tasks, &self.uid, &self.layout, &self.shared) => results,
+        };
+        let mut volumes = self.finish(applied, results);
+        self.share.set_up(&pod, &volumes, began.elapsed());
+        self.publish(&pod.reference, &volumes.external);
+        volumes.shared = std::mem::take(&mut self.shared_volumes);
+        let _ = reply.send(volumes);
+    }
+
+    /// Publishes the pod's volumes that are mounts of what outlives it.
+    fn publish(&self, pod: &PodRef, external: &BTreeMap<String, ExternalVolume>) {
+        self.shared.external.send_if_modified(|all| {
+            if all.get(pod).unwrap_or(&BTreeMap::new()) == external {
+                return false;
+            }
+            all.insert(pod.clone(), external.clone());
+            true
+        });
+    }
+
+    /// Publishes that it has none any more.
+    fn withdraw(&self) {
+        let is_own = |pod: &PodRef| pod.uid == self.uid;
+        self.shared.external.send_if_modified(|all| all.extract_if(.., |pod, _| is_own(pod)).count() > 0);
+    }
+
+    /// Updates the volumes after a change of their sources.
+    async fn refresh(&mut self) {
+        let Some(subject) = self.subject.clone() else { return };
+        self.sources.renew(self.shared.clock.now()).await;
+        let before = std::mem::take(&mut self.problems);
+        let applied = self.apply(subject).await;
+        let results = work_on_paths(&applied.tasks, &self.uid, &self.layout, &self.shared).await;
+        self.finish(applied, results);
+        if self.problems != before {
+            for problem in &self.problems {
+                tracing::warn!(uid = %self.uid, "{problem}");
+            }
+            self.shared.changed.push(&self.uid, |()| {});
+        }
+    }
+
+    /// Sets up the volumes, except for work on paths that others named.
+    async fn apply(&mut self, subject: VolumeOwner) -> Applied {
+        let now = self.shared.clock.now();
+        let snapshot = self.sources.snapshot(now);
+        let unsaved = self.sources.unsaved(&snapshot);
+        let (layout, shared, uid) = (self.layout.clone(), self.shared.clone(), self.uid.clone());
+        let applied = file_work(move || {
+            for (claim, volume) in unsaved {
+                if let Err(error) = remember(&layout, &claim, &volume) {
+                    let error = error_chain(&error);
+                    tracing::warn!(%uid, claim, error, "cannot remember which volume a claim is bound to");
+                }
+            }
+            let labels = (shared.labels)();
+            let context = Context {
+                pod: &subject.pod,
+                memory_limit: subject.memory_limit,
+                node: &shared.node,
+                labels: &labels,
+                snapshot: &snapshot,
+            };
+            let volumes = subject.pod.host_volumes();
+            let desired_volumes =
+                volumes.map(|volume| (volume.name.clone(), desired(volume, &context))).collect();
+            let applied = apply::set_up(&layout, desired_volumes, &*shared.mounts, now, rand::random());
+            applied.with_groups(claim::groups(&context))
+        });
+        applied.await.unwrap_or_else(|error| Applied::failed(VolumeProblem::new("", &error)))
+    }
+
+    /// Takes the results of all work.
+    fn finish(&mut self, applied: Applied, results: PathResults) -> PodVolumes {
+        let volumes = applied.finish(results);
+        let failed = !volumes.problems.is_empty() || self.sources.has_failed_tokens();
+        self.retry = failed.then(|| {
+            let now = Instant::now();
+            Backoff::next(self.retry, &RETRY, now, now)
+        });
+        self.problems = volumes.problems.clone();
+        self.shared_volumes.extend(volumes.shared.iter().cloned());
+        volumes
+    }
+
+    async fn tear_down(&mut self) -> Result<(), VolumeError> {
+        self.subject = None;
+        self.sources = Sources::new(self.shared.objects.clone());
+        self.retry = None;
+        let Shared { root, mounts, threads, .. } = &*self.shared;
+        tear_down(root, &self.uid, mounts, threads).await
+    }
+
+    /// When the volumes are processed without a change: a token is due, or something failed.
+    fn due(&self) -> Option<Instant> {
+        if let Some(retry) = &self.retry {
+            return Some(retry.updated + retry.delay);
+        }
+        let renewal = self.sources.next_renewal()?;
+        Some(Instant::now() + until(self.shared.clock.now(), renewal))
+    }
+}
+
+/// Performs work on paths that others named. A path on a server that does not respond delays only this pod.
+async fn work_on_paths(
+    tasks: &[(String, PathTask)],
+    uid: &PodUid,
+    layout: &PodLayout,
+    shared: &Arc<Shared>,
+) -> PathResults {
+    let works = tasks.iter().map(async |(name, task)| {
+        let work = {
+            let (task, name, layout, shared) = (task.clone(), name.clone(), layout.clone(), shared.clone());
+            move || apply::perform(&task, &name, &shared.root, &layout, &*shared.mounts)
+        };
+        let done = match task {
+            PathTask::Check { path, .. } => shared.on_path(uid, path, work).await,
+            PathTask::Mount(external) => {
+                let is_local = external.kind == Kind::LocalVolume;
+                let threads = if is_local { &shared.threads.local_volumes } else { &shared.threads.paths };
+                threads.run(uid.as_str(), &external.unit, &external.unit, work).await
+            }
+        };
+        let done = match done {
+            Ok(done) => done,
+            Err(error) => Err(apply::delayed(task, name, layout, &shared.mount_table().await, error)),
+        };
+        (name.clone(), done.map(|warning| (task.mounted(layout), warning)))
+    });
+    join_all(works).await
+}
+
+fn until(now: Timestamp, then: Timestamp) -> Duration {
+    Duration::try_from(then.duration_since(now)).unwrap_or_default()
+}

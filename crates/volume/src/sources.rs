@@ -1,0 +1,175 @@
+//! The sources of one pod's volumes, kept up to date: referenced objects, claims and tokens. Reports when volumes need an update; does
+//! not update them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures::future::join_all;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{PersistentVolume, Pod};
+
+use super::desired::{Snapshot, TokenKey, claims, references, token_requests};
+use super::layout::{DATA, Kind, PodLayout};
+use super::remembered::recall;
+use super::token::{is_due, read_token, received, refresh_at};
+use hostlet_base::error_chain;
+use hostlet_host::file_work;
+use hostlet_pod::objects::{ClaimRef, ClaimState, ObjectError, ObjectSource, Token, TokenRequest, Watched};
+
+/// A token of the pod.
+#[derive(Debug)]
+struct Held {
+    request: TokenRequest,
+    token: Option<Token>,
+    /// The jitter of its renewal, from 0 to 1.
+    jitter: f64,
+    /// Why its renewal failed.
+    error: Option<ObjectError>,
+}
+
+/// The sources of a pod's volumes.
+pub(super) struct Sources {
+    objects: Arc<dyn ObjectSource>,
+    watched: Watched,
+    claims: Watched<ClaimRef, ClaimState>,
+    /// The volumes that the pod's claims were bound to earlier, by claim; `None` if that is not remembered.
+    remembered: BTreeMap<String, Option<Arc<PersistentVolume>>>,
+    tokens: BTreeMap<TokenKey, Held>,
+}
+
+impl Sources {
+    /// Without any sources.
+    pub(super) fn new(objects: Arc<dyn ObjectSource>) -> Self {
+        Self {
+            objects,
+            watched: Watched::default(),
+            claims: Watched::default(),
+            remembered: BTreeMap::new(),
+            tokens: BTreeMap::new(),
+        }
+    }
+
+    /// Watches exactly the objects and claims that `pod` refers to. Existing tokens, and the volumes of claims, are read from their
+    /// files.
+    pub(super) async fn follow(&mut self, pod: &Pod, layout: &PodLayout) {
+        self.watched.follow(&references(pod), |object| self.objects.watch(object));
+        let claims = claims(pod);
+        self.remembered.retain(|name, _| claims.iter().any(|claim| claim.name == *name));
+        for claim in &claims {
+            if !self.remembered.contains_key(&claim.name) {
+                let (layout, name) = (layout.clone(), claim.name.clone());
+                let recalled = file_work(move || recall(&layout, &name)).await;
+                self.remembered.insert(claim.name.clone(), recalled.ok().flatten().map(Arc::new));
+            }
+        }
+        self.claims.follow(&claims, |claim| self.objects.watch_claim(claim));
+        let requests = token_requests(pod);
+        self.tokens.retain(|key, held| requests.get(key) == Some(&held.request));
+        let new: Vec<_> = requests.into_iter().filter(|(key, _)| !self.tokens.contains_key(key)).collect();
+        for (key, request) in new {
+            let path = token_path(layout, &key);
+            let seconds = request.expiration_seconds;
+            let read = file_work(move || read_token(&path, seconds)).await;
+            let held = Held { request, token: read.ok().flatten(), jitter: rand::random(), error: None };
+            self.tokens.insert(key, held);
+        }
+    }
+
+    /// Waits, up to a timeout, for requested objects and claims that were never known. Cancel-safe.
+    pub(super) async fn first_answers(&mut self) {
+        let is_all_remembered = self.remembered.values().all(Option::is_some);
+        let claims = async {
+            if !is_all_remembered {
+                self.claims.first_answers().await;
+            }
+        };
+        tokio::join!(self.watched.first_answers(), claims);
+    }
+
+    /// Renews due tokens. Cancel-safe: a token lost in transit is requested again.
+    pub(super) async fn renew(&mut self, now: Timestamp) {
+        join_all(self.tokens.iter_mut().map(|(key, held)| renew(&*self.objects, key, held, now))).await;
+    }
+
+    /// A snapshot of the sources. Later changes wake [`Sources::changed`].
+    pub(super) fn snapshot(&mut self, now: Timestamp) -> Snapshot {
+        let tokens = self.tokens.iter().map(|(key, held)| {
+            let usable = held.token.as_ref().filter(|token| now < token.expires);
+            let absent = || ObjectError::Unavailable("the token has expired".to_owned());
+            let value = usable.map(|token| token.value.clone());
+            (key.clone(), value.ok_or_else(|| held.error.clone().unwrap_or_else(absent)))
+        });
+        let tokens = tokens.collect();
+        let claims = self.claims.snapshot().into_iter().map(|(claim, state)| {
+            // A pod keeps its volume, whatever becomes of the claim.
+            let remembered = self.remembered.get(&claim.name).cloned().flatten();
+            let state = match (state, remembered) {
+                (ClaimState::Pending | ClaimState::Failed(_), Some(volume)) => ClaimState::Bound(volume),
+                (state, _) => state,
+            };
+            (claim.name, state)
+        });
+        let claims = claims.collect();
+        Snapshot { objects: self.watched.snapshot(), claims, tokens }
+    }
+
+    /// The volumes of claims in `snapshot` that are to be remembered, by claim. They count as remembered from now on.
+    pub(super) fn unsaved(&mut self, snapshot: &Snapshot) -> Vec<(String, Arc<PersistentVolume>)> {
+        let mut unsaved = Vec::new();
+        for (claim, state) in &snapshot.claims {
+            let ClaimState::Bound(volume) = state else { continue };
+            if self.remembered.get(claim).is_none_or(|known| known.as_ref() != Some(volume)) {
+                self.remembered.insert(claim.clone(), Some(volume.clone()));
+                unsaved.push((claim.clone(), volume.clone()));
+            }
+        }
+        unsaved
+    }
+
+    /// When the next token is due.
+    pub(super) fn next_renewal(&self) -> Option<Timestamp> {
+        self.tokens
+            .values()
+            .filter_map(|held| held.token.as_ref().map(|token| refresh_at(token, held.jitter)))
+            .min()
+    }
+
+    /// Whether a token could not be renewed.
+    pub(super) fn has_failed_tokens(&self) -> bool {
+        self.tokens.values().any(|held| held.error.is_some())
+    }
+
+    /// Waits for a change of an object or claim. Cancel-safe: changes stay pending until they are in a snapshot.
+    pub(super) async fn changed(&mut self) {
+        tokio::select! {
+            // Cancel-safe: only waits.
+            () = self.watched.changed() => {}
+            // Cancel-safe: only waits.
+            () = self.claims.changed() => {}
+        }
+    }
+}
+
+/// Renews a due token. One that cannot be renewed is used while it is valid.
+async fn renew(objects: &dyn ObjectSource, key: &TokenKey, held: &mut Held, now: Timestamp) {
+    if held.token.as_ref().is_some_and(|token| !is_due(token, now, held.jitter)) {
+        return;
+    }
+    match objects.request_token(&held.request).await {
+        Ok(token) => {
+            (held.token, held.error) = (Some(received(token, now)), None);
+            held.jitter = rand::random();
+        }
+        Err(error) => {
+            let (volume, path) = key;
+            let pod = format!("{}/{}", held.request.namespace, held.request.pod_name);
+            tracing::warn!(pod, volume, path, error = error_chain(&error), "cannot get a token");
+            held.error = Some(error);
+        }
+    }
+}
+
+fn token_path(layout: &PodLayout, (volume, path): &TokenKey) -> PathBuf {
+    layout.volume(Kind::Projected, volume).join(DATA).join(path)
+}

@@ -1,9 +1,0 @@
-//! The sink for events about pods.
-
-use std::sync::Arc;
-
-use super::ContainerRef;
-use crate::types::{PodEvent, PodRef};
-
-/// Receives an event about a pod, or about one of its containers. Must not block.
-pub type PodEvents = Arc<dyn Fn(&PodRef, Option<&ContainerRef>, &PodEvent) + Send + Sync>;
