@@ -292,7 +292,7 @@ fn build(cargo: &Path, program: &Path) -> Result<()> {
     let mut command = Command::new(cargo);
     // A test of hostlet's own package needs its program, built with the features that this test has been built with: cargo
     // has all dependencies already.
-    command.args(["test", "--workspace", "--locked", "--quiet", "--no-run", "--test", "tidy"]);
+    command.args(["test", "--workspace", "--locked", "--quiet", "--no-run", "--test", "program"]);
     if program.parent().and_then(Path::file_name).is_some_and(|profile| profile == "release") {
         command.arg("--release");
     }
