@@ -1,5 +1,10 @@
 //! Test fixtures for all rooms.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "what fails in a test is to fail the test; clippy knows only cfg(test)"
+)]
+
 use jiff::Timestamp;
 
 use super::{Quantity, ResourceList};

@@ -1,5 +1,11 @@
 //! Test fixtures: files of a fake machine, and processes.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "what fails in a test is to fail the test; clippy knows only cfg(test)"
+)]
+
 use std::path::Path;
 
 use nix::mount::{MsFlags, mount};

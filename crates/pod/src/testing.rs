@@ -1,5 +1,10 @@
 //! Small pods and observations for tests.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "what fails in a test is to fail the test; clippy knows only cfg(test)"
+)]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 

@@ -1,5 +1,10 @@
 //! Settings and facts of the node in `status/testdata/stock_node.json`.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "what fails in a test is to fail the test; clippy knows only cfg(test)"
+)]
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -1,5 +1,10 @@
 //! A pod with one running container on a fake runtime, and its log in a temporary directory.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "what fails in a test is to fail the test; clippy knows only cfg(test)"
+)]
+
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::PathBuf;

@@ -1,11 +1,10 @@
 //! Which limit a pod exceeds. Pure. Order and messages are upstream's (`localStorageEviction`).
 
-use super::limits::StorageLimits;
 use hostlet_base::{Quantity, reasons};
 use hostlet_observe::stats::{ContainerStorage, PodStorage};
 use hostlet_pod::{PodKill, PodPhase, StatusOverride};
 
-/// Upstream's reason of an evicted pod and of its event.
+use super::limits::StorageLimits;
 
 /// Upstream's grace period of an immediate eviction.
 const GRACE_SECONDS: i64 = 1;

@@ -1,5 +1,10 @@
 //! Servers on the loopback interface that answer as scripted.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "what fails in a test is to fail the test; clippy knows only cfg(test)"
+)]
+
 use std::sync::Arc;
 
 use parking_lot::Mutex;

@@ -1,5 +1,10 @@
 //! Test fixtures: a host of plain files with procfs and cgroups of either version, and pods on the fake runtime.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "what fails in a test is to fail the test; clippy knows only cfg(test)"
+)]
+
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

@@ -140,7 +140,7 @@ fn length(of: usize) -> [u8; 3] {
     bytes
 }
 
-/// Appends the head of a data frame with a payload of `bytes`, at most [`MOST_DATA`].
+/// Appends the head of a data frame with a payload of `bytes`, at most `MOST_DATA`.
 pub fn encode_data_head(stream: u32, is_last: bool, bytes: usize, into: &mut Vec<u8>) {
     into.extend(stream.to_be_bytes());
     into.push(if is_last { FIN } else { 0 });
