@@ -10,9 +10,9 @@ check:
 # Unit, property and fuzz tests: no root, no containerd. With cargo-nextest where it is installed
 test *ARGS:
     if cargo nextest --version >/dev/null 2>&1; then \
-        cargo nextest run --workspace --locked --lib --bins --test tidy --test fuzz {{ARGS}}; \
+        cargo nextest run --workspace --locked --lib --bins --test program --test tidy --test fuzz {{ARGS}}; \
     else \
-        cargo test --workspace --locked --no-fail-fast --lib --bins --test tidy --test fuzz {{ARGS}}; \
+        cargo test --workspace --locked --no-fail-fast --lib --bins --test program --test tidy --test fuzz {{ARGS}}; \
     fi
 
 # The simulation, as many steps as given

@@ -23,7 +23,7 @@ failed=()
 # build of the whole workspace: hostlet is built with its tests. Sets `programs`, and exports HOSTLET_BIN.
 build_suites() {
   local built
-  built=$(as_builder cargo build --workspace --all-targets --locked --message-format=json)
+  built=$(as_builder cargo test --workspace --locked --no-run --message-format=json)
   mapfile -t programs < <(jq -r 'select(.reason == "compiler-artifact" and .profile.test and .executable) | .executable' \
     <<<"$built")
   [ "${#programs[@]}" -gt 0 ] || die "no test program was built"

@@ -290,8 +290,9 @@ fn find_program() -> Result<PathBuf> {
 /// Builds the daemon: `cargo test` of this package alone does not, so an outdated daemon would be tested.
 fn build(cargo: &Path, program: &Path) -> Result<()> {
     let mut command = Command::new(cargo);
-    // With a test, the features are those of a test of the workspace: cargo has all that the program needs already.
-    command.args(["build", "--workspace", "--locked", "--quiet", "--bin", "hostlet", "--test", "tidy"]);
+    // A test of hostlet's own package needs its program, built with the features that this test has been built with: cargo
+    // has all dependencies already.
+    command.args(["test", "--workspace", "--locked", "--quiet", "--no-run", "--test", "program"]);
     if program.parent().and_then(Path::file_name).is_some_and(|profile| profile == "release") {
         command.arg("--release");
     }

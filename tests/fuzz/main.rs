@@ -63,10 +63,12 @@ macro_rules! fuzz_target {
 pub(crate) use fuzz_target;
 
 const RUNS: u64 = 400;
+/// The package of the fuzz targets.
+const FUZZ: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz");
 
 /// The corpus of a target, by name.
 fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
+    let directory = Path::new(FUZZ).join("corpus").join(target);
     let mut inputs: Vec<(String, Vec<u8>)> = fs::read_dir(directory)
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -208,7 +210,7 @@ fn redirects_of_probes() {
 
 /// The names of these files, without what follows a dot.
 fn names(directory: &str) -> Vec<String> {
-    let entries = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(directory)).unwrap();
+    let entries = fs::read_dir(Path::new(FUZZ).join(directory)).unwrap();
     let stem = |path: PathBuf| path.file_stem().unwrap().to_string_lossy().into_owned();
     let mut names: Vec<String> = entries.map(|entry| stem(entry.unwrap().path())).collect();
     names.sort();
@@ -225,10 +227,10 @@ fn every_target_is_a_program_a_check_and_a_corpus_and_is_run_here() {
         let rest = text.split(before).skip(1);
         sorted(rest.map(|rest| rest.split('"').next().unwrap().to_owned()).collect())
     };
-    let targets = names("fuzz/fuzz_targets");
+    let targets = names("fuzz_targets");
     assert_eq!(quoted(include_str!("../../fuzz/Cargo.toml"), "[[bin]]\nname = \""), targets);
     assert_eq!(sorted(CHECKS.iter().map(|(name, _)| (*name).to_owned()).collect()), targets);
-    assert_eq!(names("fuzz/corpus"), targets);
+    assert_eq!(names("corpus"), targets);
     assert_eq!(quoted(include_str!("main.rs"), "\n    run(\""), targets);
 }
 
