@@ -18,17 +18,20 @@ source_date() {
   fi
 }
 
-# The crates in the program, as cargo metadata describes them.
+# The crates in the program, those of this workspace included, as lines "NAME VERSION". The features are those of hostlet alone;
+# cargo metadata knows only those of the whole workspace, tests included.
+built_crates() {
+  (cd "$TOP" && as_builder cargo tree --locked --package hostlet --edges normal --target "$RUST_TARGET" --prefix none) |
+    awk '{ print $1, substr($2, 2) }' | sort -u
+}
+
+# The crates of others in the program, as cargo metadata describes them.
 used_crates() {
-  (cd "$TOP" && as_builder cargo metadata --locked --format-version 1 --filter-platform "$RUST_TARGET") | jq -c '
-    . as $all
-    | [.resolve.nodes[] | {key: .id, value: [.deps[] | select(any(.dep_kinds[]; .kind == null)) | .pkg]}] | from_entries as $deps
-    | ($all.packages[] | select(.name == "hostlet" and .source == null) | .id) as $root
-    | {seen: {}, next: [$root]}
-    | until(.next == []; .seen as $seen
-        | ([.next[] | select($seen[.] | not)] | unique) as $new
-        | {seen: (reduce $new[] as $id ($seen; .[$id] = true)), next: [$new[] | $deps[.][]]})
-    | .seen as $seen | $all.packages[] | select($seen[.id] and .source != null)'
+  local built
+  built=$(built_crates)
+  (cd "$TOP" && as_builder cargo metadata --locked --format-version 1 --filter-platform "$RUST_TARGET") |
+    jq -c --arg built "$built" '($built | split("\n")) as $built
+      | .packages[] | select(.source != null and IN("\(.name) \(.version)"; $built[]))'
 }
 
 # The crates in the program with their licenses and the notices that these require to be passed on.
@@ -51,14 +54,20 @@ write_notices() {
   cat "$TOP/LICENSE"
 }
 
-# The bill of materials, in CycloneDX. Paths, times and serial numbers would differ from build to build.
+# The bill of materials, in CycloneDX. Paths, times and serial numbers would differ from build to build, and crates that only tests use
+# are not in the program.
 # usage: write_sbom FILE
 write_sbom() {
-  local made=hostlet-sbom
+  local made=hostlet-sbom built
   note "SBOM: cargo cyclonedx"
   with_cargo_tool cargo-cyclonedx "$CARGO_CYCLONEDX_VERSION" \
     cargo cyclonedx --quiet --format json --spec-version 1.5 --target "$RUST_TARGET" --no-build-deps --override-filename "$made"
-  jq --arg top "path+file://$TOP" --argjson time "$SOURCE_DATE_EPOCH" 'del(.serialNumber) | .metadata.timestamp = ($time | todate)
+  built=$(built_crates)
+  jq --arg top "path+file://$TOP" --argjson time "$SOURCE_DATE_EPOCH" --arg built "$built" '($built | split("\n")) as $built
+    | [.metadata.component, .components[] | select(IN("\(.name) \(.version)"; $built[])) | ."bom-ref"] as $refs
+    | .components |= map(select(IN(."bom-ref"; $refs[])))
+    | .dependencies |= map(select(IN(.ref; $refs[])) | if .dependsOn then .dependsOn |= map(select(IN($refs[]))) else . end)
+    | del(.serialNumber) | .metadata.timestamp = ($time | todate)
     | walk(if type == "string" and startswith($top) then "path+file:///hostlet" + .[($top | length):] else . end)' \
     "$TOP/crates/hostlet/$made.json" >"$1"
   # It writes one for each member of the workspace.

@@ -31,6 +31,6 @@ fn the_documented_fields_are_those_of_the_code() {
         std::fs::write(&page, format!("{before}{BEGIN}{}{END}{after}", table())).unwrap();
         return;
     }
-    let command = "HOSTLET_WRITE_DOCS=1 cargo test --lib config::table_of_fields";
+    let command = "HOSTLET_WRITE_DOCS=1 cargo test -p hostlet-config table_of_fields";
     assert!(documented == table(), "docs/configuration.md is not up to date; run: {command}");
 }

@@ -12,7 +12,7 @@ use tracing_subscriber::{Layer, Registry, fmt, reload};
 
 use super::journal::stderr_is_journal;
 
-/// Overrides the verbosity, in the syntax of `tracing_subscriber::filter::Targets`, e.g. `hostlet::pleg=debug,info`.
+/// Overrides the verbosity, in the syntax of `tracing_subscriber::filter::Targets`, e.g. `hostlet_observe::pleg=debug,info`.
 const FILTER_VARIABLE: &str = "HOSTLET_LOG";
 /// Disables colors if set (no-color.org).
 const NO_COLOR_VARIABLE: &str = "NO_COLOR";
@@ -157,8 +157,8 @@ fn subscriber(output: Output, filter: Targets) -> (impl Subscriber + Send + Sync
     (subscriber, LogControl { filter, output })
 }
 
-/// The default filter: only warnings of libraries, unless the environment overrides it. kube's warnings about failed lists are
-/// off, because hostlet logs them itself when they matter.
+/// The default filter: only warnings of libraries, unless the environment overrides it. A target is a prefix, so `hostlet` names all
+/// crates of hostlet. kube's warnings about failed lists are off, because hostlet logs them itself when they matter.
 fn filter(verbosity: u8, from_environment: Option<&str>) -> Result<Targets, TelemetryError> {
     let directives = match (from_environment.filter(|value| !value.is_empty()), verbosity) {
         (Some(value), _) => value,
@@ -217,9 +217,9 @@ mod tests {
     }
 
     fn every_level() {
-        tracing::trace!(target: "hostlet::pleg", "t");
-        tracing::debug!(target: "hostlet::pleg", "d");
-        tracing::info!(target: "hostlet::pleg", "i");
+        tracing::trace!(target: "hostlet_observe::pleg", "t");
+        tracing::debug!(target: "hostlet_observe::pleg", "d");
+        tracing::info!(target: "hostlet_observe::pleg", "i");
         tracing::info!(target: "hyper", "library");
     }
 

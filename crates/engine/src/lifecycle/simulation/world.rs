@@ -214,7 +214,7 @@ impl Drop for World {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!(
-                "{}\nseed {} failed in step {}; again:\n    HOSTLET_SIMULATION_SEED={} cargo test --lib lifecycle::simulation",
+                "{}\nseed {} failed in step {}; again:\n    HOSTLET_SIMULATION_SEED={} cargo test -p hostlet-engine lifecycle::simulation",
                 self.trace.picture(),
                 self.seed,
                 self.steps,
