@@ -86,7 +86,6 @@ impl Handlers {
         Self(Arc::new(handlers.into_iter().map(|handler| (handler.plugin_type(), handler)).collect()))
     }
 
-    /// The handler of a type.
     pub(super) fn get(&self, plugin_type: &str) -> Option<&dyn PluginHandler> {
         self.0.get(plugin_type).map(|handler| &**handler)
     }

@@ -130,7 +130,6 @@ pub(super) enum OpenError {
     Registry {
         /// The registry.
         path: PathBuf,
-        /// The error.
         source: io::Error,
     },
     /// The socket could not be opened. A path with a symbolic link cannot.
