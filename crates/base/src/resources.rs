@@ -25,7 +25,7 @@ pub fn is_extended(resource: &str) -> bool {
 }
 
 /// Whether `resource` is a native resource (upstream `IsNativeResource`).
-pub fn is_native(resource: &str) -> bool {
+fn is_native(resource: &str) -> bool {
     !resource.contains('/') || resource.contains("kubernetes.io/")
 }
 
