@@ -199,7 +199,6 @@ impl Walk {
         Ok(())
     }
 
-    /// Ends here.
     fn end(self) -> Result<Inside, InsideError> {
         let kind = kind_of(&status(&self.fd, &self.at)?);
         Ok(Inside { fd: self.fd, kind })

@@ -61,7 +61,6 @@ pub(super) fn of_pod(resources: &PodResources, settings: &CgroupSettings) -> Vec
     controller_settings
 }
 
-/// The settings of the cgroup of all pods.
 pub(super) fn of_all_pods(all: &AllPods, settings: &CgroupSettings) -> Vec<ControllerSetting> {
     let mut controller_settings = vec![
         ControllerSetting::CpuShares(cpu_shares(all.milli_cpu)),
