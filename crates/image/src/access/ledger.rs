@@ -116,7 +116,6 @@ impl PullRecords {
         }
     }
 
-    /// Registers the metrics.
     pub(crate) fn register(&self, metrics: &Metrics) {
         let (intents, records) = (self.clone(), self.clone());
         self.inner.metrics.register(
@@ -280,7 +279,6 @@ impl PullIntent {
         self.settle(&mut state);
     }
 
-    /// The pull failed.
     pub(crate) fn failed(mut self) {
         let records = self.records.clone();
         self.settle(&mut records.inner.state.lock());

@@ -11,7 +11,6 @@ use crate::credentials::{LoginSource, ObjectIdentity, SourcedLogin};
 /// No more Secrets are added to a record while pods are checked, as upstream: namespaces may come and go without end.
 const MAX_ADDED_BY_CHECKS: usize = 100;
 
-/// The record of an image.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ImageRecord {
