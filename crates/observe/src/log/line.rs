@@ -53,7 +53,6 @@ pub(super) struct LogHeader<'a> {
     pub(super) time: &'a [u8],
     /// When it was written.
     pub(super) timestamp: Timestamp,
-    /// Its stream.
     pub(super) stream: LogStream,
     /// Whether it is partial.
     pub(super) extent: Extent,

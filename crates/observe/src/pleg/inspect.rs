@@ -61,7 +61,6 @@ pub(super) async fn list_pod_by_pod(
         .await
 }
 
-/// Lists one pod.
 pub(super) async fn list_pod(runtime: &dyn RuntimeService, pod: &PodRef) -> Result<Listing, CriError> {
     let (sandboxes, containers) =
         tokio::try_join!(runtime.list_sandboxes(Some(&pod.uid)), runtime.list_containers(Some(&pod.uid)))?;

@@ -45,7 +45,6 @@ pub(super) struct Host {
 /// Number of pods from which on a second thread is worth its start.
 const MANY_PODS: usize = 16;
 
-/// One measurement.
 pub(super) struct Measurement<'a> {
     host: &'a Host,
     rates: Mutex<&'a mut Rates>,

@@ -116,7 +116,7 @@ pub fn blkio(bytes: &str, operations: &str) -> Vec<DeviceIo> {
 }
 
 /// Whether a file of cgroup v1's `blkio` is about any device: without one it has a total at most.
-pub fn has_devices(text: &str) -> bool {
+pub(super) fn has_devices(text: &str) -> bool {
     text.lines().any(|line| line.split_once(' ').is_some_and(|(name, _)| device(name).is_some()))
 }
 

@@ -46,7 +46,6 @@ impl VolumePlace {
     }
 }
 
-/// The places by pod.
 pub(super) type Places = BTreeMap<PodUid, Arc<PodPlaces>>;
 
 /// What is measured, by who needs it.

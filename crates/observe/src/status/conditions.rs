@@ -25,7 +25,6 @@ pub const DISRUPTION_TARGET: &str = "DisruptionTarget";
 pub const TERMINATION_BY_KUBELET: &str = "TerminationByKubelet";
 /// A requested resize is pending.
 pub const RESIZE_PENDING: &str = "PodResizePending";
-/// A resize is in progress.
 pub(super) const RESIZE_IN_PROGRESS: &str = "PodResizeInProgress";
 /// The conditions of resizes (KEP-1287), which exist while they are true.
 const RESIZE: [&str; 2] = [RESIZE_PENDING, RESIZE_IN_PROGRESS];

@@ -153,7 +153,6 @@ fn what_containers_wait_for_follows_upstreams_message() {
     assert_eq!(one(&scene, READY_TO_START), lacks("pod sandbox is not ready"));
 }
 
-/// The pull of the image of this container.
 fn pulls(container: &str) -> ImagePull {
     ImagePull { owner: ImageOwner::Container(container.into()), image: "web:1".into() }
 }

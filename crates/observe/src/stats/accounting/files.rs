@@ -25,13 +25,11 @@ const READ: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC);
 /// Where the controllers that count have their cgroups. One that the host lacks is `None`.
 #[derive(Clone, Debug)]
 pub(crate) struct Accounting {
-    /// The version.
     pub(super) version: CgroupVersion,
     /// CPU time; with v2, as all others, the unified hierarchy.
     pub(super) cpu_time: Option<PathBuf>,
     /// Settings and throttling of the CPU.
     pub(super) cpu: Option<PathBuf>,
-    /// Memory.
     pub(super) memory: Option<PathBuf>,
     /// Block devices.
     pub(super) io: Option<PathBuf>,
