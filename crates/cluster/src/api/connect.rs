@@ -26,7 +26,6 @@ use super::credentials::{Credentials, Login};
 use super::pool::{Connections, Pool, Purpose, ResponseBody};
 use hostlet_net::http::{ProxyDialer, Resolver};
 
-/// Connect timeout.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Read and write timeout of an HTTP/1.1 connection in use. An API server sends something on every watch about once a minute (a

@@ -30,16 +30,16 @@ const BACKOFF: BackoffPolicy = BackoffPolicy {
 
 /// Why the objects cannot be read now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FollowError {
+pub(crate) struct FollowError {
     /// Its class.
-    pub error_kind: ApiErrorKind,
+    pub(crate) error_kind: ApiErrorKind,
     /// The message: the server's own, if any.
-    pub message: String,
+    pub(crate) message: String,
 }
 
 /// A notification about followed objects.
 #[derive(Debug)]
-pub enum Notification<K> {
+pub(crate) enum Notification<K> {
     /// They changed or were listed.
     Event(Event<K>),
     /// They cannot be read now.
@@ -50,7 +50,7 @@ pub enum Notification<K> {
 
 /// Like [`follow`], for the objects that `api` selects with a client, but also notifies when the failure is over: a watch that
 /// is open again sends nothing until a change, which may take hours.
-pub async fn follow_with_recovery<K>(
+pub(crate) async fn follow_with_recovery<K>(
     client: Client,
     api: impl FnOnce(Client) -> Objects<K>,
     config: Config,
@@ -81,7 +81,7 @@ fn with_notification(client: Client, answered: Arc<Notify>) -> Client {
 
 /// Passes the objects that `config` selects, their changes and failures to `notify` until it breaks. After a failure it resumes
 /// from the last version if the server still has it, else from a new list.
-pub async fn follow<K>(
+pub(crate) async fn follow<K>(
     api: Objects<K>,
     config: Config,
     mut notify: impl FnMut(Result<Event<K>, FollowError>) -> ControlFlow<()>,

@@ -54,7 +54,6 @@ pub struct StatusTask {
     heartbeat: Heartbeat,
 }
 
-/// The outcome of an update.
 enum UpdateOutcome {
     Done,
     /// The Node does not exist.

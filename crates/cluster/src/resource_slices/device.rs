@@ -87,12 +87,10 @@ impl Problem {
         Self { instance: None, attribute: None, rule: rule.into() }
     }
 
-    /// A problem of an instance.
     pub(super) fn of_instance(instance: &str, rule: impl Into<String>) -> Self {
         Self { instance: Some(one_line(instance, Self::NAME_MAX)), ..Self::of_message(rule) }
     }
 
-    /// A problem of an attribute.
     pub(super) fn of_attribute(instance: &str, attribute: &str, rule: impl Into<String>) -> Self {
         Self { attribute: Some(one_line(attribute, Self::NAME_MAX)), ..Self::of_instance(instance, rule) }
     }

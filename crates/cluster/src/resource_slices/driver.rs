@@ -46,7 +46,6 @@ pub(super) enum Link {
     Closed,
     /// It is being opened.
     Connecting,
-    /// It is open.
     Open,
     /// It failed, and is opened again at this time.
     Waiting(Instant),
@@ -59,15 +58,12 @@ pub(super) enum Link {
 /// What the slices of a driver must be.
 #[derive(Clone, Debug)]
 pub(super) enum Goal {
-    /// As they are.
     Leave,
     /// None.
     Nothing,
-    /// These devices.
     Devices(Arc<Inventory>),
 }
 
-/// A driver.
 #[derive(Clone, Debug)]
 pub(super) struct Driver {
     presence: Presence,

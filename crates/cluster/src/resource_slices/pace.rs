@@ -49,7 +49,6 @@ impl Pace {
         (self.changed, self.started) = (None, Some(now));
     }
 
-    /// It succeeded.
     pub(super) fn succeeded(&mut self) {
         (self.backoff, self.resumes) = (None, None);
     }

@@ -13,7 +13,7 @@ const RANDOM: usize = 5;
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// The name of the pool of each driver's devices on this node.
-pub fn pool_name(node: &str) -> String {
+pub(super) fn pool_name(node: &str) -> String {
     let room = SUBDOMAIN_MAX - SUFFIX.len();
     if node.len() <= room {
         return format!("{node}{SUFFIX}");

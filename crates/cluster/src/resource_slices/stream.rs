@@ -35,7 +35,6 @@ const PAUSE_AFTER_END: Duration = Duration::from_secs(600);
 /// Maximum length of a driver's error message in a report, in bytes.
 const MESSAGE_MAX: usize = 300;
 
-/// The messages of a stream.
 pub(super) type Messages = BoxStream<'static, Result<NodeListAndWatchResourcesResponse, StreamError>>;
 
 /// Why a stream ended.
@@ -55,7 +54,6 @@ pub(super) enum StreamError {
     DialTimedOut {
         /// The socket.
         endpoint: PathBuf,
-        /// The limit.
         limit: Duration,
     },
     /// The driver does not have the method, or does not implement it.
@@ -64,7 +62,6 @@ pub(super) enum StreamError {
     /// The driver or the connection failed.
     #[error("NodeListAndWatchResources failed: {code:?}: {message}")]
     Failed {
-        /// The code.
         code: tonic::Code,
         /// The driver's message.
         message: String,

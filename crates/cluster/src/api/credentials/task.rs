@@ -52,7 +52,6 @@ pub(in crate::api) enum Access {
 /// Available credentials.
 #[derive(Clone, Debug)]
 pub(in crate::api) struct Ready {
-    /// The login.
     pub(in crate::api) login: Arc<Login>,
     /// Their unique number.
     number: u64,

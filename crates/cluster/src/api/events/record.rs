@@ -36,7 +36,6 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// Maximum length of an object's name (RFC 1123 subdomain).
 const MAX_NAME: usize = 253;
 
-/// Timeout of an attempt.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A recorded event with its time.

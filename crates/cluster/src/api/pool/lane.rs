@@ -126,7 +126,6 @@ impl Lane {
         Some(free.slot(self))
     }
 
-    /// Adds a connection.
     pub(super) fn add(&self, connection: Connection) {
         self.connections().push(connection);
     }

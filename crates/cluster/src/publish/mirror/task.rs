@@ -19,7 +19,6 @@ use hostlet_observe::status::{LifecycleSummary, StatusCache};
 use hostlet_pod::{AdmittedPod, ApiState, DesiredPods, PodEvents};
 use hostlet_telemetry::Changed;
 
-/// Timeout of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long the watch may take to show a request's effect before the request is repeated.
