@@ -38,7 +38,6 @@ pub struct EvictionSources {
     pub clock: WallClock,
 }
 
-/// A pod with limits.
 struct LimitedPod {
     pod: Arc<AdmittedPod>,
     limits: StorageLimits,

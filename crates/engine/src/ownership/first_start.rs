@@ -18,7 +18,7 @@ const NAMED: usize = 10;
 
 /// What must differ from another kubelet's on the same host. Two kubelets with the same directories, cgroups or ports disturb
 /// each other, whatever their runtimes.
-pub const BESIDE: &str = "a containerRuntimeEndpoint, a root directory (--root-dir), a podLogsDir, a cgroupRoot, a healthzPort \
+pub(crate) const BESIDE: &str = "a containerRuntimeEndpoint, a root directory (--root-dir), a podLogsDir, a cgroupRoot, a healthzPort \
                           and a port of its own";
 
 /// Whether hostlet ran on this runtime from this root directory before.

@@ -192,7 +192,6 @@ pub fn recorded_pods(dir: &Path, store: &Store) -> Result<BTreeMap<PodUid, PodRe
     Ok(recorded)
 }
 
-/// The admitted pods of the store.
 fn admitted_pods(store: &Store) -> BTreeMap<PodUid, PodRef> {
     let admitted: BTreeMap<String, Value> = store.all(Table::AdmittedPods).into_iter().collect();
     let pod = |uid: String| {

@@ -16,13 +16,13 @@ mod target;
 mod task;
 mod tcp;
 
-pub use http_get::http_get_request;
+pub(crate) use http_get::http_get_request;
 pub use metrics::ProbeMetrics;
-pub use port::PortError;
+pub(crate) use port::PortError;
 pub use task::{ProbeSources, Prober};
 
 /// The user agent of probes; of hooks with `lifecycle` as the purpose.
-pub fn user_agent(purpose: &str) -> String {
+pub(crate) fn user_agent(purpose: &str) -> String {
     let version = hostlet_base::KUBERNETES_VERSION.trim_start_matches('v');
     let minor = version.rfind('.').map_or(version, |dot| &version[..dot]);
     format!("kube-{purpose}/{minor}")

@@ -7,7 +7,7 @@ use hostlet_base::go_quoted;
 
 /// A port that cannot be probed. `Display` is upstream's text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PortError {
+pub(crate) enum PortError {
     /// No port of the container has this name.
     #[error("port {} not found", go_quoted(.0))]
     NotFound(String),

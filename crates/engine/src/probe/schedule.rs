@@ -244,7 +244,6 @@ impl Schedule {
         }
     }
 
-    /// Forgets a pod.
     pub(super) fn forget(&mut self, pod: &PodUid) {
         let gone = self.pods.remove(pod).into_iter().flat_map(|watched| watched.instances);
         for slot in gone.flat_map(|instance| instance.slots) {

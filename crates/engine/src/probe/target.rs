@@ -12,9 +12,7 @@ use hostlet_pod::{AdmittedPod, ContainerKind, ContainerRef, ProbeKind, has_ended
 /// The newest instance of a container with probes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct SeenInstance {
-    /// The container.
     pub(super) container: ContainerRef,
-    /// The instance.
     pub(super) id: ContainerId,
     /// Since when it runs; none while it does not.
     pub(super) running_since: Option<Timestamp>,
@@ -27,13 +25,11 @@ pub(super) struct SeenInstance {
 /// A pod with probes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct SeenPod {
-    /// The pod.
     pub(super) pod: Arc<AdmittedPod>,
     /// Its first address; empty without one.
     pub(super) ip: String,
     /// It is being stopped: only its readiness still matters.
     pub(super) is_ending: bool,
-    /// Its instances.
     pub(super) instances: Vec<SeenInstance>,
 }
 
