@@ -202,10 +202,10 @@ mod tests {
         assert_eq!(label(shown.borrow().as_ref()).as_deref(), Some("a"));
         api.fail(ApiRule::once("GET", "/nodes", ApiFault::Hang));
         assert_eq!(reader.read().await, Err(NodeReadError { retry_after: Duration::ZERO }));
-        let busy = ApiFault::Refuse { code: 429, reason: "TooManyRequests", retry_after: 3 };
+        let busy = ApiFault::Reject { code: 429, reason: "TooManyRequests", retry_after: 3 };
         api.fail(ApiRule::once("GET", "/nodes", busy));
         assert_eq!(reader.read().await, Err(NodeReadError { retry_after: Duration::from_secs(3) }));
-        let forbidden = ApiFault::Refuse { code: 403, reason: "Forbidden", retry_after: 0 };
+        let forbidden = ApiFault::Reject { code: 403, reason: "Forbidden", retry_after: 0 };
         api.put(PATH, &node("", "b"));
         api.fail(ApiRule::once("GET", "/nodes", forbidden));
         assert_eq!(reader.read().await, Ok(()), "another attempt would not help");

@@ -144,7 +144,7 @@ async fn a_node_created_by_a_lost_request_is_adopted_by_the_next() {
 async fn without_permission_to_create_nodes_an_existing_one_is_adopted() {
     let (api, nodes) = server();
     let (settings, node) = (tainted(), made(&tainted()));
-    let forbidden = ApiFault::Refuse { code: 403, reason: "Forbidden", retry_after: 0 };
+    let forbidden = ApiFault::Reject { code: 403, reason: "Forbidden", retry_after: 0 };
     api.fail(ApiRule::always("POST", "/nodes", forbidden));
     let refused = attempt(&nodes, &node, settings.request_timeout(), &none()).await;
     assert!(refused.is_err_and(|error| error.error_kind() == ApiErrorKind::Forbidden));

@@ -167,8 +167,8 @@ async fn a_mirror_remains_until_its_pod_has_terminated() {
 #[tokio::test(start_paused = true)]
 async fn a_mirror_that_cannot_be_created_is_reported_with_the_error() {
     let setup = Setup::registered();
-    let refuse = ApiFault::Refuse { code: 403, reason: "Forbidden", retry_after: 0 };
-    setup.api.fail(ApiRule::always("POST", "/pods", refuse));
+    let reject = ApiFault::Reject { code: 403, reason: "Forbidden", retry_after: 0 };
+    setup.api.fail(ApiRule::always("POST", "/pods", reject));
     setup.manifest(Some("h1"));
     setup.shown().await;
     let reported = setup.reported.lock().clone();
@@ -197,14 +197,14 @@ async fn nothing_is_deleted_before_all_manifests_were_read() {
 
 #[tokio::test(start_paused = true)]
 async fn any_faults_converge_to_one_mirror() {
-    let refuse = |code, reason| ApiFault::Refuse { code, reason, retry_after: 3 };
+    let reject = |code, reason| ApiFault::Reject { code, reason, retry_after: 3 };
     let faults = [
         ApiFault::Reset,
         ApiFault::LostAnswer,
         ApiFault::Hang,
-        refuse(403, "Forbidden"),
-        refuse(429, "TooManyRequests"),
-        refuse(500, "InternalError"),
+        reject(403, "Forbidden"),
+        reject(429, "TooManyRequests"),
+        reject(500, "InternalError"),
     ];
     for fault in faults {
         let setup = Setup::registered();
