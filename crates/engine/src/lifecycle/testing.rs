@@ -42,8 +42,8 @@ use hostlet_observe::log::LogLayout;
 use hostlet_observe::pleg::Pleg;
 use hostlet_observe::status::timeline::{Entry, Timeline};
 use hostlet_observe::status::{
-    Activity, Doing, PodActivities, PodStatusEntry, StatusCache, StatusGates, StatusHandle, StatusSources,
-    StatusTask,
+    Activity, Doing, PodActivities, PodStatusDeps, PodStatusEntry, PodStatusTask, StatusCache, StatusGates,
+    StatusHandle,
 };
 use hostlet_pod::AdmittedPod;
 use hostlet_pod::DesiredPods;
@@ -231,7 +231,7 @@ impl Node {
             clock: self.clock.clone(),
         });
         let statuses = StatusHandle::default();
-        let sources = StatusSources {
+        let sources = PodStatusDeps {
             handle: statuses.clone(),
             probes: self.probes.clone(),
             observed: pleg_handle.cache().clone(),
@@ -241,7 +241,7 @@ impl Node {
             gates: StatusGates { stop_signals: true, image_volumes: true },
             clock: self.clock.clone(),
         };
-        let status_task = StatusTask::new(sources, status_cache.clone());
+        let status_task = PodStatusTask::new(sources, status_cache.clone());
         let settings = HostSettings {
             root_dir: root.to_owned(),
             pod_logs_dir: self.logs().pod_logs_dir,

@@ -38,7 +38,7 @@ use hostlet_host::{KernelMounts, tmpfs_can_avoid_swap};
 use hostlet_image::preload::{self, Containerd, PreloadConfig};
 use hostlet_net::http::HttpClient;
 use hostlet_observe::log::LogLayout;
-use hostlet_observe::status::{StatusGates, StatusHandle, StatusSources, StatusTask};
+use hostlet_observe::status::{PodStatusDeps, PodStatusTask, StatusGates, StatusHandle};
 use hostlet_pod::AdmittedPod;
 use hostlet_volume::{VolumeSettings, Volumes};
 
@@ -172,7 +172,7 @@ impl Parts {
         let _ = timeout(FIRST_ADDRESSES, self.addresses.known()).await;
         let statuses = StatusHandle::default();
         let probes = self.probes.results;
-        let sources = StatusSources {
+        let sources = PodStatusDeps {
             handle: statuses.clone(),
             probes: probes.clone(),
             observed: self.runtime.pleg.cache().clone(),
@@ -200,7 +200,7 @@ impl Parts {
         // It restores the findings of an earlier daemon before a status or a plan needs them.
         let prober = Prober::new(prober, StdRng::from_os_rng()).with_heartbeat(tasks.heartbeat("probes"));
         tasks.spawn(Stage::Support, "probes", |cancel| prober.run(cancel));
-        let status_task = StatusTask::new(sources, self.status_cache.clone());
+        let status_task = PodStatusTask::new(sources, self.status_cache.clone());
         status_task.register(&self.metrics);
         let status_task = status_task.with_heartbeat(tasks.heartbeat("statuses"));
         tasks.spawn(Stage::Support, "statuses", |cancel| status_task.run(cancel));

@@ -45,4 +45,4 @@ pub use metrics::register_resizes;
 pub use publish_progress::PublishProgress;
 pub use recent_events::{RecentEvent, RecentEvents};
 pub use summary::{PodSummary, summary};
-pub use task::{StatusSources, StatusTask};
+pub use task::{PodStatusDeps, PodStatusTask};

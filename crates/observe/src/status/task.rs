@@ -32,7 +32,7 @@ use hostlet_telemetry::{Heartbeat, Metrics};
 const HOLD: Duration = Duration::from_millis(50);
 
 /// The inputs of all statuses.
-pub struct StatusSources {
+pub struct PodStatusDeps {
     /// Receives updates.
     pub handle: StatusHandle,
     /// The PLEG cache.
@@ -67,8 +67,8 @@ struct Entry {
 }
 
 /// Computes and writes all statuses, to be run by the app.
-pub struct StatusTask {
-    sources: StatusSources,
+pub struct PodStatusTask {
+    sources: PodStatusDeps,
     status_cache: StatusCache,
     pods: HashMap<PodUid, Entry>,
     /// Pods whose status is due, in order. One that was recomputed meanwhile is skipped.
@@ -79,9 +79,9 @@ pub struct StatusTask {
     starts: StartTimes,
 }
 
-impl StatusTask {
+impl PodStatusTask {
     /// The only writer of the statuses in `status_cache`.
-    pub fn new(sources: StatusSources, status_cache: StatusCache) -> Self {
+    pub fn new(sources: PodStatusDeps, status_cache: StatusCache) -> Self {
         Self {
             sources,
             status_cache,
