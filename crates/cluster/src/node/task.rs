@@ -38,7 +38,7 @@ const REGISTER_BACKOFF: BackoffPolicy = BackoffPolicy {
 };
 
 /// Keeps the Node object current.
-pub struct StatusTask {
+pub struct NodeStatusTask {
     settings: Arc<NodeSettings>,
     nodes: Objects<Node>,
     inputs: NodeInputs,
@@ -61,7 +61,7 @@ enum UpdateOutcome {
     Failed,
 }
 
-impl StatusTask {
+impl NodeStatusTask {
     /// `client` should be a separate one without a rate limit, so that a status never waits behind other requests. `latest_node`
     /// receives the Node whenever it is read or written.
     pub fn new(

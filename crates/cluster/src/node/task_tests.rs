@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::testing::{facts, settings};
-use super::{LatestNode, LeaseTask, NodeInputs, NodeSettings, RuntimeFacts, StatusTask};
+use super::{LatestNode, LeaseTask, NodeInputs, NodeSettings, NodeStatusTask, RuntimeFacts};
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
 use hostlet_base::WallClock;
 use hostlet_base::node::{NodeAddresses, NodeEvent, Pressure, Pressures};
@@ -71,7 +71,8 @@ impl Bed {
         let sink = events.clone();
         let tell = Arc::new(move |event| sink.lock().push(event));
         let settings = Arc::new(settings);
-        let task = StatusTask::new(api.client(), settings.clone(), inputs, tell, clock.clone(), latest_node);
+        let task =
+            NodeStatusTask::new(api.client(), settings.clone(), inputs, tell, clock.clone(), latest_node);
         let lease = LeaseTask::new(api.client(), settings, node.clone(), clock.clone());
         let heartbeats = Heartbeats::default();
         let task = task.with_heartbeat(heartbeats.register("node status"));

@@ -22,11 +22,11 @@ use hostlet_cluster::api::{
 use hostlet_cluster::api_objects::{ApiObjects, cached_runtime_classes, cached_services};
 use hostlet_cluster::api_pods;
 use hostlet_cluster::node::{
-    ApiNodeReader, FormerDevices, LatestNode, LeaseTask, NodeInputs, NodeSettings, RuntimeFacts, StatusTask,
-    observe_runtime, watch_node,
+    ApiNodeReader, FormerDevices, LatestNode, LeaseTask, NodeInputs, NodeSettings, NodeStatusTask,
+    RuntimeFacts, observe_runtime, watch_node,
 };
 use hostlet_cluster::publish::mirror::{MirrorSources, Mirrors};
-use hostlet_cluster::publish::status::{StatusManager, StatusSources};
+use hostlet_cluster::publish::status::{StatusManager, StatusManagerDeps};
 use hostlet_cluster::resource_slices::{Dra, DraSettings, DraTask};
 use hostlet_config::{Cluster as Joined, Config};
 use hostlet_host::Machine;
@@ -216,7 +216,7 @@ impl Cluster {
         tasks.spawn_reader(Stage::Pods, "API pods", |cancel| {
             api_pods::run(client.clone(), node_name.clone(), inputs.known, outputs.api, cancel)
         });
-        let sources = StatusSources {
+        let sources = StatusManagerDeps {
             pods: inputs.pods,
             timeline: inputs.timeline.clone(),
             api: api.clone(),
@@ -268,7 +268,7 @@ impl Cluster {
             pressures: inputs.pressures,
             others: inputs.unready,
         };
-        let status = StatusTask::new(
+        let status = NodeStatusTask::new(
             node_client.clone(),
             inputs.settings.clone(),
             observed,

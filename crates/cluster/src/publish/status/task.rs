@@ -56,7 +56,7 @@ const NOT_KEPT: BackoffPolicy = BackoffPolicy {
 
 /// Inputs of the task.
 #[derive(Clone)]
-pub struct StatusSources {
+pub struct StatusManagerDeps {
     /// The pods with their statuses, and the rejected ones with the status that says why.
     pub pods: PodDirectory,
     /// How long pods pulled images.
@@ -72,7 +72,7 @@ pub struct StatusSources {
 /// The status manager; run by the app.
 pub struct StatusManager {
     client: Client,
-    sources: StatusSources,
+    sources: StatusManagerDeps,
     entries: BTreeMap<PodUid, Entry>,
     writes: FuturesUnordered<BoxFuture<'static, (PodUid, String, Written)>>,
     /// The last error of a write: a server that is down is logged once, not once per pod.
@@ -163,7 +163,7 @@ enum Written {
 
 impl StatusManager {
     /// Creates a status manager that writes through `client`.
-    pub fn new(client: Client, sources: StatusSources) -> Self {
+    pub fn new(client: Client, sources: StatusManagerDeps) -> Self {
         Self {
             client,
             sources,

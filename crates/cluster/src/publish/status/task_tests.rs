@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{StatusManager, StatusSources};
+use super::{StatusManager, StatusManagerDeps};
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
 use crate::api_pods;
 use hostlet_base::{QuietPeriod, WallClock};
@@ -38,7 +38,7 @@ impl Setup {
         let rejected = watch::Sender::new(Vec::new());
         let status_cache = StatusCache::default();
         let quiet_period = QuietPeriod::default();
-        let sources = StatusSources {
+        let sources = StatusManagerDeps {
             pods: PodDirectory::new(status_cache.clone(), rejected.subscribe(), seen.clone()),
             timeline: Timeline::default(),
             api: seen,
