@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 use tower::service_fn;
 
 use super::error::{ApiErrorKind, error_kind, message};
-use super::objects::{Objects, Wire};
+use super::objects::{TypedApi, Wire};
 use hostlet_base::{Backoff, BackoffPolicy};
 
 /// Back-off after failures. The first pauses are short: a node is often denied an object of a pod that was just bound to it,
@@ -52,7 +52,7 @@ pub(crate) enum Notification<K> {
 /// is open again sends nothing until a change, which may take hours.
 pub(crate) async fn follow_with_recovery<K>(
     client: Client,
-    api: impl FnOnce(Client) -> Objects<K>,
+    api: impl FnOnce(Client) -> TypedApi<K>,
     config: Config,
     notify: impl FnMut(Notification<K>) -> ControlFlow<()>,
 ) where
@@ -82,7 +82,7 @@ fn with_notification(client: Client, answered: Arc<Notify>) -> Client {
 /// Passes the objects that `config` selects, their changes and failures to `notify` until it breaks. After a failure it resumes
 /// from the last version if the server still has it, else from a new list.
 pub(crate) async fn follow<K>(
-    api: Objects<K>,
+    api: TypedApi<K>,
     config: Config,
     mut notify: impl FnMut(Result<Event<K>, FollowError>) -> ControlFlow<()>,
 ) where
@@ -98,7 +98,7 @@ pub(crate) async fn follow<K>(
 
 /// The loop; `answered`, if given, is notified of successful responses.
 async fn run<K>(
-    api: Objects<K>,
+    api: TypedApi<K>,
     config: Config,
     answered: Option<Arc<Notify>>,
     mut notify: impl FnMut(Notification<K>) -> ControlFlow<()>,

@@ -28,5 +28,5 @@ pub(crate) use follow::{FollowError, Notification, follow, follow_with_recovery}
 pub use kubeconfig_files::{
     KubeconfigCertificate, KubeconfigProblem, kubeconfig_certificates, kubeconfig_secrets,
 };
-pub use objects::{Objects, Wire};
+pub use objects::{TypedApi, Wire};
 pub use pool::{Connections, LaneCounts, Purpose};

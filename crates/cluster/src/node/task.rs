@@ -15,7 +15,7 @@ use super::register::{FormerDevices, Registered, attempt, initial};
 use super::request::{RequestError, within};
 use super::status::{set_heartbeats, status_event, update};
 use super::{LatestNode, NodeFacts, NodeInputs, NodeSettings};
-use crate::api::{ApiErrorKind, Objects, Wire, patch};
+use crate::api::{ApiErrorKind, TypedApi, Wire, patch};
 use hostlet_base::json::to_value;
 use hostlet_base::node::{NodeEvent, NodeEvents};
 use hostlet_base::{Backoff, BackoffPolicy, WallClock, error_chain};
@@ -40,7 +40,7 @@ const REGISTER_BACKOFF: BackoffPolicy = BackoffPolicy {
 /// Keeps the Node object current.
 pub struct NodeStatusTask {
     settings: Arc<NodeSettings>,
-    nodes: Objects<Node>,
+    nodes: TypedApi<Node>,
     inputs: NodeInputs,
     events: NodeEvents,
     clock: WallClock,
@@ -74,7 +74,7 @@ impl NodeStatusTask {
     ) -> Self {
         Self {
             settings,
-            nodes: Objects::all(client),
+            nodes: TypedApi::all(client),
             inputs,
             events,
             clock,

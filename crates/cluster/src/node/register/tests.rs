@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::adopt::adopt;
 use super::{FormerDevices, Registered, attempt, initial};
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
-use crate::api::{ApiErrorKind, Objects, Wire};
+use crate::api::{ApiErrorKind, TypedApi, Wire};
 use crate::node::NodeSettings;
 use crate::node::testing::{facts, settings};
 use hostlet_base::WallClock;
@@ -120,9 +120,9 @@ fn none() -> FormerDevices {
     FormerDevices::default()
 }
 
-fn server() -> (FakeApi, Objects<Node>) {
+fn server() -> (FakeApi, TypedApi<Node>) {
     let api = FakeApi::new(WallClock::system());
-    let nodes = Objects::all(api.client());
+    let nodes = TypedApi::all(api.client());
     (api, nodes)
 }
 

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::plan::{Action, Name, Owner, name_of, plan};
-use crate::api::{ApiErrorKind, Objects, Wire, error_kind};
+use crate::api::{ApiErrorKind, TypedApi, Wire, error_kind};
 use hostlet_base::{Backoff, BackoffPolicy, PodEvent, PodUid, WallClock, error_chain, sleep_until};
 use hostlet_observe::status::timeline::Timeline;
 use hostlet_observe::status::{LifecycleSummary, StatusCache};
@@ -137,7 +137,7 @@ impl Mirrors {
         of: Option<&Arc<AdmittedPod>>,
         action: Action,
     ) -> Result<(), Duration> {
-        let pods = Objects::<Pod>::namespaced(self.client.clone(), &name.0);
+        let pods = TypedApi::<Pod>::namespaced(self.client.clone(), &name.0);
         let creates = matches!(action, Action::Create(_));
         let request = async {
             match action {

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::metrics::{PublishMetrics, StartWatch};
 use super::plan::{Live, ReportedPod, Urgency, Write, plan};
-use crate::api::{ApiErrorKind, Objects, Wire, error_kind};
+use crate::api::{ApiErrorKind, TypedApi, Wire, error_kind};
 use hostlet_base::{Backoff, BackoffPolicy, PodUid, QuietPeriod, WallClock, error_chain, sleep_until};
 use hostlet_observe::status::timeline::Timeline;
 use hostlet_observe::status::{LifecycleSummary, PodDirectory, PublishProgress};
@@ -256,7 +256,7 @@ impl StatusManager {
             entry.is_busy = true;
             entry.sent = entry.reported.as_ref().map(|status| status.status.clone());
             entry.sent_since = entry.behind_since.take();
-            let pods = Objects::<Pod>::namespaced(self.client.clone(), &object.namespace);
+            let pods = TypedApi::<Pod>::namespaced(self.client.clone(), &object.namespace);
             let (uid, name) = (uid.clone(), object.name.clone());
             let of = object.uid.clone();
             self.writes.push(Box::pin(async move {
@@ -545,7 +545,7 @@ impl Object {
     }
 }
 
-async fn perform(pods: Objects<Pod>, name: String, uid: String, request: Request) -> Written {
+async fn perform(pods: TypedApi<Pod>, name: String, uid: String, request: Request) -> Written {
     match request {
         Request::Patch(change) => {
             let patched = pods.patch_status(&name, &PatchParams::default(), &Patch::Strategic(change)).await;
