@@ -14,7 +14,7 @@ use hostlet_base::watching;
 const FIRST_ANSWER: Duration = Duration::from_secs(10);
 
 /// The state of each object.
-pub type Objects = BTreeMap<ObjectRef, ObjectState>;
+pub type ObjectStates = BTreeMap<ObjectRef, ObjectState>;
 
 #[derive(Clone, Debug)]
 struct One<S> {
