@@ -9,14 +9,14 @@ use super::view::PodView;
 
 /// Why a requested resize was not allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ResizeRefusal {
+pub enum PendingResizeReason {
     /// It does not fit now, and is retried.
     Deferred,
     /// This node never does it.
     Infeasible,
 }
 
-impl ResizeRefusal {
+impl PendingResizeReason {
     /// The reason in the condition `PodResizePending`.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -30,7 +30,7 @@ impl ResizeRefusal {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingResize {
     /// Why.
-    pub refusal: ResizeRefusal,
+    pub reason: PendingResizeReason,
     /// What is missing.
     pub message: String,
     /// The generation of the pod that requests it.

@@ -138,7 +138,7 @@ fn resize_pending(pod: &AdmittedPod) -> Option<PodCondition> {
         last_transition_time: since,
         message: Some(pending.message.clone()),
         observed_generation: pending.generation,
-        reason: Some(pending.refusal.as_str().to_owned()),
+        reason: Some(pending.reason.as_str().to_owned()),
         status: "True".to_owned(),
         type_: RESIZE_PENDING.to_owned(),
     })
