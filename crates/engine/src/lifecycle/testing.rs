@@ -42,8 +42,8 @@ use hostlet_observe::log::LogLayout;
 use hostlet_observe::pleg::Pleg;
 use hostlet_observe::status::timeline::{Entry, Timeline};
 use hostlet_observe::status::{
-    Activity, Doing, PodActivities, PodStatusDeps, PodStatusEntry, PodStatusTask, StatusCache, StatusGates,
-    StatusHandle,
+    Activity, PodActivities, PodStatusDeps, PodStatusEntry, PodStatusTask, StatusCache, StatusGates,
+    StatusHandle, WorkerActivity,
 };
 use hostlet_pod::AdmittedPod;
 use hostlet_pod::DesiredPods;
@@ -568,7 +568,7 @@ impl Node {
     }
 
     /// What a pod's worker does.
-    pub(super) fn doing(&self, uid: &str) -> Option<Doing> {
+    pub(super) fn doing(&self, uid: &str) -> Option<WorkerActivity> {
         self.daemon.as_ref()?.activities.of(&uid.into())
     }
 

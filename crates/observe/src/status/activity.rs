@@ -118,9 +118,9 @@ pub struct ContainerKill {
     pub why: String,
 }
 
-/// A worker's activity.
+/// What a pod's worker does at the moment, and what it does next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Doing {
+pub struct WorkerActivity {
     /// The step.
     pub activity: Activity,
     /// Its start.
@@ -137,7 +137,7 @@ pub struct Doing {
     pub kills: Vec<ContainerKill>,
 }
 
-impl Doing {
+impl WorkerActivity {
     /// Nothing yet.
     pub(super) fn nothing(now: Timestamp) -> Self {
         Self {
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn stops_of_the_instances_that_a_status_shows_are_recorded() {
-        let mut doing = Doing::nothing(Timestamp::UNIX_EPOCH);
+        let mut doing = WorkerActivity::nothing(Timestamp::UNIX_EPOCH);
         let mut kill = |container: &str, id: &str, why: &str| {
             doing.killed(ContainerKill {
                 container: container.to_owned(),

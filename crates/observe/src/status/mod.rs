@@ -30,7 +30,7 @@ mod testing;
 pub mod timeline;
 
 pub use activities::PodActivities;
-pub use activity::{Activity, ContainerKill, Doing, ImageOwner, ImagePull};
+pub use activity::{Activity, ContainerKill, ImageOwner, ImagePull, WorkerActivity};
 pub use cache::{PodStatusEntry, StatusCache};
 pub use conditions::{
     DISRUPTION_TARGET, READY_TO_START, RESIZE_PENDING, TERMINATION_BY_KUBELET, cause_in, is_owned_condition,
