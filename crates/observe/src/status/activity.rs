@@ -44,7 +44,7 @@ pub enum Activity {
     #[default]
     Idle,
     /// Waits at the start gate.
-    WaitingForTurn,
+    QueuedStart,
     /// Sets up the volumes.
     SettingUpVolumes,
     /// Creates the sandbox and its network.
@@ -90,7 +90,7 @@ impl Activity {
         match self {
             Self::PullingImage(pull) => Some(&pull.image),
             Self::Idle
-            | Self::WaitingForTurn
+            | Self::QueuedStart
             | Self::SettingUpVolumes
             | Self::MakingSandbox
             | Self::CreatingContainer { .. }

@@ -42,7 +42,7 @@ impl StepTimes {
 /// The name of a step that is work; waits for a restart and instantaneous steps are none.
 pub(super) fn label(step: TimelineStep) -> Option<&'static str> {
     match step {
-        TimelineStep::Turn => Some("turn"),
+        TimelineStep::QueuedStart => Some("turn"),
         TimelineStep::Volumes => Some("volumes"),
         TimelineStep::Sandbox => Some("sandbox"),
         TimelineStep::Pull => Some("pull"),

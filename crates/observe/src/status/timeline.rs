@@ -33,7 +33,8 @@ pub enum TimelineStep {
     /// It was rejected.
     Rejected,
     /// It waited at the start gate.
-    Turn,
+    #[serde(rename = "turn")]
+    QueuedStart,
     /// The volumes were set up.
     Volumes,
     /// The sandbox was created.
@@ -185,7 +186,7 @@ impl Timeline {
         let started = match activity {
             // Pulls are recorded by themselves, because they go on beside other steps.
             Activity::Idle | Activity::PullingImage(_) | Activity::Retrying { .. } => None,
-            Activity::WaitingForTurn => Some((TimelineStep::Turn, String::new())),
+            Activity::QueuedStart => Some((TimelineStep::QueuedStart, String::new())),
             Activity::SettingUpVolumes => Some((TimelineStep::Volumes, String::new())),
             Activity::MakingSandbox => Some((TimelineStep::Sandbox, String::new())),
             Activity::CreatingContainer { container } => Some((TimelineStep::Create, container.clone())),
@@ -353,7 +354,7 @@ impl Record {
         let index = self.entries.iter().rposition(is_step)?;
         let entry = self.entries.get_mut(index)?;
         let (step, took) = (entry.step, entry.took(now));
-        if step == TimelineStep::Turn && took < SHORTEST_WAIT {
+        if step == TimelineStep::QueuedStart && took < SHORTEST_WAIT {
             self.entries.remove(index);
         } else {
             entry.took_ms = Some(milliseconds(took));
@@ -401,7 +402,7 @@ fn is_bare(message: &str) -> bool {
 /// Whether a step lasts until the worker begins the next one.
 fn lasts_until_next(step: TimelineStep) -> bool {
     match step {
-        TimelineStep::Turn
+        TimelineStep::QueuedStart
         | TimelineStep::Volumes
         | TimelineStep::Sandbox
         | TimelineStep::Create
