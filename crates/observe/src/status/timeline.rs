@@ -112,7 +112,8 @@ pub struct Track {
     /// Its UID.
     pub uid: String,
     /// Whether the pod was deleted.
-    pub gone: bool,
+    #[serde(rename = "gone")]
+    pub is_deleted: bool,
     /// Its steps, oldest first.
     pub entries: VecDeque<Entry>,
 }
@@ -301,11 +302,11 @@ impl Timeline {
                 namespace: record.pod.namespace.to_string(),
                 name: record.pod.name.to_string(),
                 uid: record.pod.uid.to_string(),
-                gone: state.deleted.contains(&record.pod.uid),
+                is_deleted: state.deleted.contains(&record.pod.uid),
                 entries: record.entries.clone(),
             })
             .collect();
-        tracks.sort_by_key(|track| (!track.gone, track.entries.front().map(|entry| entry.at)));
+        tracks.sort_by_key(|track| (!track.is_deleted, track.entries.front().map(|entry| entry.at)));
         tracks
     }
 

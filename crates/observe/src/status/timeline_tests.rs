@@ -145,9 +145,9 @@ fn deleted_pods_are_bounded_and_return_with_all_entries() {
     }
     assert_eq!(timeline.pods().len(), MAX_DELETED);
     assert!(steps(&timeline, "p9").is_empty());
-    assert!(timeline.tracks(|pod| &*pod.name == "p10")[0].gone);
+    assert!(timeline.tracks(|pod| &*pod.name == "p10")[0].is_deleted);
     timeline.step(&pod("p10"), &Activity::MakingSandbox, at(1));
-    assert!(!timeline.tracks(|pod| &*pod.name == "p10")[0].gone);
+    assert!(!timeline.tracks(|pod| &*pod.name == "p10")[0].is_deleted);
     timeline.mark(&pod("new"), TimelineStep::Removed, String::new(), at(2));
     timeline.retain(&[pod("p10").uid].into());
     assert_eq!(steps(&timeline, "p10").len(), 2);
