@@ -13,7 +13,7 @@ use super::kubelets::OtherKubelet;
 use super::remains::{Remains, about_remains};
 use hostlet_base::{PodRef, PodUid};
 
-/// How many pods a refusal names.
+/// How many pods a rejection names.
 const NAMED: usize = 10;
 
 /// What must differ from another kubelet's on the same host. Two kubelets with the same directories, cgroups or ports disturb
@@ -92,7 +92,7 @@ impl Unrunnable {
 
 /// Why a first start was refused. `Display` is for the host's owner.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum StartRejection {
     /// The host is somebody else's.
     #[error("{}", in_use(socket, foreign))]
     InUse {
@@ -121,9 +121,9 @@ pub enum Refusal {
 }
 
 /// Why the first start on the runtime at `socket` is refused; `None` if it is safe.
-pub fn first_start_refusal(socket: &Path, foreign: Foreign) -> Option<Refusal> {
+pub fn first_start_rejection(socket: &Path, foreign: Foreign) -> Option<StartRejection> {
     let is_safe = foreign == Foreign::default();
-    (!is_safe).then(|| Refusal::InUse { socket: socket.to_owned(), foreign })
+    (!is_safe).then(|| StartRejection::InUse { socket: socket.to_owned(), foreign })
 }
 
 /// The first ones as a list, and how many more there are.
@@ -208,34 +208,34 @@ mod tests {
         let pods = |count: usize| {
             (0..count).map(|n| PodRef::new("default", &format!("p{n:02}"), &format!("u{n}"))).collect()
         };
-        let refusal = |pods, remains, recorded: &[&str], kubelets| {
+        let rejection = |pods, remains, recorded: &[&str], kubelets| {
             let foreign = Foreign::new(kubelets, pods, remains, &uids(recorded));
-            first_start_refusal(socket, foreign).map(|refusal| refusal.to_string())
+            first_start_rejection(socket, foreign).map(|rejection| rejection.to_string())
         };
         let no_remains = BTreeMap::new;
-        assert_eq!(refusal(pods(0), no_remains(), &[], Vec::new()), None);
-        assert_eq!(refusal(pods(2), no_remains(), &["u0", "u1", "gone"], Vec::new()), None);
+        assert_eq!(rejection(pods(0), no_remains(), &[], Vec::new()), None);
+        assert_eq!(rejection(pods(2), no_remains(), &["u0", "u1", "gone"], Vec::new()), None);
 
-        let text = refusal(pods(2), no_remains(), &["u0"], Vec::new()).unwrap();
+        let text = rejection(pods(2), no_remains(), &["u0"], Vec::new()).unwrap();
         assert!(text.contains("a pod of somebody else: default/p01. "), "{text}");
         assert!(text.contains("/run/a.sock") && text.contains("adoptForeignPods: true"), "{text}");
         assert!(!text.contains("Another kubelet"), "{text}");
 
-        let many = refusal(pods(13), no_remains(), &[], Vec::new()).unwrap();
+        let many = rejection(pods(13), no_remains(), &[], Vec::new()).unwrap();
         assert!(many.contains("default/p09 and 3 more"), "{many}");
 
-        let text = refusal(pods(0), no_remains(), &[], vec![OtherKubelet::Process(7)]).unwrap();
+        let text = rejection(pods(0), no_remains(), &[], vec![OtherKubelet::Process(7)]).unwrap();
         assert!(text.contains("(process 7)") && !text.contains("The runtime has"), "{text}");
         assert!(text.contains("--root-dir") && text.contains("cgroupRoot"), "{text}");
 
         let directory = Remains { directories: vec!["/pods/x".into()], ..Remains::default() };
         let remains = || BTreeMap::from([("u0".into(), directory.clone()), ("x".into(), directory.clone())]);
-        let text = refusal(pods(1), remains(), &["u0"], Vec::new()).unwrap();
+        let text = rejection(pods(1), remains(), &["u0"], Vec::new()).unwrap();
         assert!(
             text.contains("On this host there is something of a pod") && text.contains("(UID x)"),
             "{text}"
         );
-        assert_eq!(refusal(pods(1), remains(), &["u0", "x"], Vec::new()), None);
+        assert_eq!(rejection(pods(1), remains(), &["u0", "x"], Vec::new()), None);
     }
 
     #[test]
@@ -244,7 +244,7 @@ mod tests {
             pod: PodRef::new("ns", &format!("p{n:02}"), &format!("u{n}")),
             why: "it uses a disk".to_owned(),
         };
-        let text = Refusal::Unrunnable { pods: (0..12).map(one).collect() }.to_string();
+        let text = StartRejection::Unrunnable { pods: (0..12).map(one).collect() }.to_string();
         assert!(text.contains("ns/p00 (it uses a disk), ns/p01"), "{text}");
         assert!(text.contains("ns/p09 (it uses a disk) and 2 more. It did not start"), "{text}");
     }
