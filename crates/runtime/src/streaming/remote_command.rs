@@ -62,10 +62,10 @@ pub async fn remote_command(
 ) -> Result<Ended, StreamingError> {
     let io = match upgrade(url, Method::POST, spdy_headers(PROTOCOL)).await? {
         Answer::Switched { io, .. } => io,
-        Answer::Refused(response) => {
+        Answer::Rejected(response) => {
             let text = String::from_utf8_lossy(response.body()).trim().to_owned();
             let text = if text.is_empty() { response.status().to_string() } else { text };
-            return Err(StreamingError::Refused(text));
+            return Err(StreamingError::Rejected(text));
         }
     };
     let (connection, driver) = Connection::new(io);
