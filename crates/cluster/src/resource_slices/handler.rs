@@ -147,7 +147,7 @@ impl PluginHandler for Dra {
             return;
         }
         self.shared.with(|state| {
-            let driver = state.drivers.entry(name.clone()).or_insert_with(|| Driver::gone(now));
+            let driver = state.drivers.entry(name.clone()).or_insert_with(|| Driver::deregistered(now));
             driver.changed(event, now);
             if driver.serving().is_none() && !state.has_reconciler {
                 // Nobody looks for slices that must be deleted later.

@@ -248,7 +248,7 @@ impl Reconciler {
         let now = Instant::now();
         self.dra.shared.with(|state| {
             for driver in changed {
-                state.drivers.entry(driver).or_insert_with(|| Driver::gone(now)).pace.changed(now);
+                state.drivers.entry(driver).or_insert_with(|| Driver::deregistered(now)).pace.changed(now);
             }
         });
         self.dra.shared.due.notify_one();
