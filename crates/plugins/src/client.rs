@@ -23,7 +23,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status};
 use tonic_prost::ProstCodec;
 
-use super::info::{Claim, InfoError, check};
+use super::info::{InfoError, PluginClaim, check};
 use super::scan::{OpenError, SocketIdentity, open_socket};
 use hostlet_base::one_line;
 use hostlet_host::file_work;
@@ -80,7 +80,7 @@ impl CallError {
 /// What a plugin says about itself.
 #[derive(Debug)]
 pub(super) struct Statement {
-    pub(super) claim: Result<Claim, InfoError>,
+    pub(super) claim: Result<PluginClaim, InfoError>,
     /// Whether its endpoint is a socket.
     pub(super) endpoint: Result<(), InfoError>,
 }

@@ -83,7 +83,7 @@ pub enum InfoError {
 
 /// What a plugin claims to be, checked as far as is possible without knowing its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
+pub struct PluginClaim {
     /// Its type.
     pub plugin_type: String,
     /// Its name.
@@ -100,7 +100,7 @@ pub struct Claim {
 /// # Errors
 ///
 /// What is wrong first.
-pub fn check(info: PluginInfo, socket: &Path) -> Result<Claim, InfoError> {
+pub fn check(info: PluginInfo, socket: &Path) -> Result<PluginClaim, InfoError> {
     let PluginInfo { r#type: plugin_type, name, endpoint, supported_versions: versions } = info;
     word("type", &plugin_type, MAX_TYPE)?;
     word("name", &name, MAX_NAME)?;
@@ -112,7 +112,7 @@ pub fn check(info: PluginInfo, socket: &Path) -> Result<Claim, InfoError> {
         "" => socket.to_owned(),
         given => absolute(given)?,
     };
-    Ok(Claim { plugin_type, name, endpoint, versions })
+    Ok(PluginClaim { plugin_type, name, endpoint, versions })
 }
 
 fn word(field: &'static str, value: &str, most: usize) -> Result<(), InfoError> {
@@ -155,7 +155,7 @@ mod tests {
         }
     }
 
-    fn checked(edit: impl FnOnce(&mut PluginInfo)) -> Result<Claim, String> {
+    fn checked(edit: impl FnOnce(&mut PluginInfo)) -> Result<PluginClaim, String> {
         let mut info = info();
         edit(&mut info);
         check(info, Path::new("/r/gpu.sock")).map_err(|error| error.to_string())

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::client::{CallError, Statement};
 use super::failure::{Failure, FailureKind};
 use super::handler::{Handlers, InstanceId, PluginEvent, PluginInstance};
-use super::info::{Claim, InfoError};
+use super::info::{InfoError, PluginClaim};
 use super::scan::{Scan, SocketIdentity};
 use super::view::{PluginState, PluginView};
 use hostlet_base::error_chain;
@@ -97,7 +97,7 @@ struct Socket {
     identity: SocketIdentity,
     phase: Phase,
     /// What the plugin last claimed to be.
-    claim: Option<Claim>,
+    claim: Option<PluginClaim>,
     /// Failed attempts in a row.
     failures: u32,
     last_error: Option<String>,
@@ -312,7 +312,7 @@ impl Registrations {
         let waiting = clocks.later(socket.failures, chance);
         match (verdict, delivery, socket.claim.clone()) {
             (Verdict::Accepted, Ok(()), Some(claim)) => {
-                let Claim { plugin_type, name, endpoint, versions } = claim;
+                let PluginClaim { plugin_type, name, endpoint, versions } = claim;
                 let (id, since) = (socket.id, clocks.wall);
                 let instance = PluginInstance { id, name, endpoint, versions, socket: attempt.socket, since };
                 let instance = Arc::new(instance);
@@ -400,7 +400,7 @@ impl Registrations {
 /// Whether a claim is accepted.
 fn validate(
     handlers: &Handlers,
-    claim: &Claim,
+    claim: &PluginClaim,
     endpoint: Result<(), InfoError>,
     socket: &Path,
 ) -> Result<(), Failure> {

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::client::{CallError, Statement};
 use super::handler::{Handlers, InstanceId, PluginEvent, PluginHandler};
-use super::info::{Claim, InfoError};
+use super::info::{InfoError, PluginClaim};
 use super::registrations::{Attempt, Clocks, Effect, Registrations};
 use super::scan::{Scan, SocketIdentity};
 use super::testing::Recorder;
@@ -22,8 +22,8 @@ const LONGEST: Duration = Duration::from_secs(135);
 
 type Answer = Result<Statement, CallError>;
 
-fn claim(plugin_type: &str, name: &str) -> Claim {
-    Claim {
+fn claim(plugin_type: &str, name: &str) -> PluginClaim {
+    PluginClaim {
         plugin_type: plugin_type.to_owned(),
         name: name.to_owned(),
         endpoint: format!("/plugins/{name}.sock").into(),
