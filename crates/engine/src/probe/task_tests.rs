@@ -70,7 +70,7 @@ impl Bench {
         let events = self.events.clone();
         let metrics = ProbeMetrics::default();
         metrics.register(&self.metrics);
-        let sources = ProbeSources {
+        let deps = ProberDeps {
             runtime: Arc::new(self.fake.clone()),
             status_cache: self.status_cache.clone(),
             timeline: self.timeline.clone(),
@@ -84,7 +84,7 @@ impl Bench {
             }),
             clock: self.clock.clone(),
         };
-        let prober = Prober::new(sources, StdRng::seed_from_u64(1));
+        let prober = Prober::new(deps, StdRng::seed_from_u64(1));
         self.tasks.spawn(prober.run(self.cancel.clone()));
     }
 

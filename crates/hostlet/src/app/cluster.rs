@@ -25,7 +25,7 @@ use hostlet_cluster::node::{
     ApiNodeReader, FormerDevices, LatestNode, LeaseTask, NodeInputs, NodeSettings, NodeStatusTask,
     RuntimeFacts, observe_runtime, watch_node,
 };
-use hostlet_cluster::publish::mirror::{MirrorSources, Mirrors};
+use hostlet_cluster::publish::mirror::{MirrorDeps, Mirrors};
 use hostlet_cluster::publish::status::{StatusManager, StatusManagerDeps};
 use hostlet_cluster::resource_slices::{Dra, DraSettings, DraTask};
 use hostlet_config::{Cluster as Joined, Config};
@@ -238,7 +238,7 @@ impl Cluster {
         tasks.spawn(Stage::Support, "services", |cancel| services_task.run(cancel));
         let (classes_task, runtime_classes) = cached_runtime_classes(client.clone(), inputs.store.clone());
         tasks.spawn(Stage::Support, "runtime classes", |cancel| classes_task.run(cancel));
-        let sources = MirrorSources {
+        let sources = MirrorDeps {
             desired_pods: inputs.desired_pods,
             api,
             node: node.clone(),

@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{MirrorSources, Mirrors};
+use super::{MirrorDeps, Mirrors};
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
 use crate::api_pods;
 use hostlet_base::WallClock;
@@ -37,7 +37,7 @@ impl Setup {
         let (node, node_out) = watch::channel(None);
         let (status_cache, reported) = (StatusCache::default(), Arc::new(Mutex::new(Vec::new())));
         let heard = reported.clone();
-        let sources = MirrorSources {
+        let deps = MirrorDeps {
             desired_pods: wanted_out,
             api: seen,
             node: node_out,
@@ -46,7 +46,7 @@ impl Setup {
             events: Arc::new(move |_, _, event| heard.lock().push(event.message.clone())),
             clock: WallClock::system(),
         };
-        let mirrors = Mirrors::new(api.client(), sources);
+        let mirrors = Mirrors::new(api.client(), deps);
         #[expect(clippy::disallowed_methods, reason = "tasks of a test")]
         {
             tokio::spawn(api_pods::run(api.client(), "n1".to_owned(), Vec::new(), tx, cancel.clone()));

@@ -72,7 +72,7 @@ pub struct StatusManagerDeps {
 /// The status manager; run by the app.
 pub struct StatusManager {
     client: Client,
-    sources: StatusManagerDeps,
+    deps: StatusManagerDeps,
     entries: BTreeMap<PodUid, Entry>,
     writes: FuturesUnordered<BoxFuture<'static, (PodUid, String, Written)>>,
     /// The last error of a write: a server that is down is logged once, not once per pod.
@@ -163,10 +163,10 @@ enum Written {
 
 impl StatusManager {
     /// Creates a status manager that writes through `client`.
-    pub fn new(client: Client, sources: StatusManagerDeps) -> Self {
+    pub fn new(client: Client, deps: StatusManagerDeps) -> Self {
         Self {
             client,
-            sources,
+            deps,
             entries: BTreeMap::new(),
             writes: FuturesUnordered::new(),
             last_error: Changed::new(),
@@ -187,14 +187,14 @@ impl StatusManager {
 
     /// Runs until cancelled, which drops the writes in progress; the next daemon starts from their result.
     pub async fn run(mut self, cancel: CancellationToken) {
-        let mut pods = self.sources.pods.changes();
-        let mut api = self.sources.api.clone();
+        let mut pods = self.deps.pods.changes();
+        let mut api = self.deps.api.clone();
         loop {
             let version = pods.mark_seen();
             self.refresh(Instant::now());
             self.start(Instant::now());
             self.show_progress(version);
-            let due = self.next_due(self.sources.quiet_period.expected());
+            let due = self.next_due(self.deps.quiet_period.expected());
             let is_open = tokio::select! {
                 // Cancel-safe: waits for a token.
                 () = cancel.cancelled() => return,
@@ -219,8 +219,8 @@ impl StatusManager {
 
     /// Reads the reported statuses and the objects, and plans again for every pod with a change.
     fn refresh(&mut self, now: Instant) {
-        let pods = self.sources.pods.all();
-        let api = self.sources.api.borrow().clone();
+        let pods = self.deps.pods.all();
+        let api = self.deps.api.borrow().clone();
         self.entries.retain(|uid, entry| pods.contains_key(uid) || entry.is_busy);
         for (uid, pod) in pods {
             let status = ReportedStatus {
@@ -233,8 +233,8 @@ impl StatusManager {
             if entry.update(status, api_object, now) {
                 entry.plan(&uid, now);
                 if let Some(started) = entry.has_started() {
-                    let pulling = self.sources.timeline.pulling_time(&uid);
-                    self.metrics.started(&started.pod, &started.status, pulling, self.sources.clock.now());
+                    let pulling = self.deps.timeline.pulling_time(&uid);
+                    self.metrics.started(&started.pod, &started.status, pulling, self.deps.clock.now());
                 }
             }
         }
@@ -242,7 +242,7 @@ impl StatusManager {
 
     /// Starts the writes that are due, up to the limit.
     fn start(&mut self, now: Instant) {
-        let quiet = self.sources.quiet_period.expected();
+        let quiet = self.deps.quiet_period.expected();
         for (uid, entry) in &mut self.entries {
             if self.writes.len() >= MAX_WRITES {
                 return;

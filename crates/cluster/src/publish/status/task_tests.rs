@@ -38,14 +38,14 @@ impl Setup {
         let rejected = watch::Sender::new(Vec::new());
         let status_cache = StatusCache::default();
         let quiet_period = QuietPeriod::default();
-        let sources = StatusManagerDeps {
+        let deps = StatusManagerDeps {
             pods: PodDirectory::new(status_cache.clone(), rejected.subscribe(), seen.clone()),
             timeline: Timeline::default(),
             api: seen,
             quiet_period: quiet_period.clone(),
             clock: WallClock::system(),
         };
-        let manager = StatusManager::new(api.client(), sources);
+        let manager = StatusManager::new(api.client(), deps);
         let metrics = Metrics::default();
         manager.register(&metrics);
         #[expect(clippy::disallowed_methods, reason = "tasks of a test")]
