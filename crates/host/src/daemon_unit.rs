@@ -26,19 +26,14 @@ pub enum DaemonUnit {
 
 /// The unit's command cannot be known.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum DaemonUnitError {
     /// A file cannot be read.
     #[error("cannot read {}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The error.
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// A quote is not closed.
     #[error("{}: {what} has a quote that is not closed", path.display())]
     Quote {
-        /// The file.
         path: PathBuf,
         /// The setting or variable.
         what: String,

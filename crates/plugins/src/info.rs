@@ -26,23 +26,14 @@ const MAX_QUOTED: usize = 80;
 
 /// What is wrong with what a plugin says about itself.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum InfoError {
     /// A string is empty.
     #[error("PluginInfo.{field} is empty: set it")]
-    Empty {
-        /// The field.
-        field: &'static str,
-    },
+    Empty { field: &'static str },
     /// A string is too long.
     #[error("PluginInfo.{field} has {length} bytes: use at most {most}")]
-    TooLong {
-        /// The field.
-        field: &'static str,
-        /// Its length.
-        length: usize,
-        /// The limit.
-        most: usize,
-    },
+    TooLong { field: &'static str, length: usize, most: usize },
     /// There are too many versions.
     #[error("PluginInfo.supported_versions has {count} entries: use at most {MAX_VERSIONS}")]
     TooManyVersions {
@@ -52,7 +43,6 @@ pub enum InfoError {
     /// A string has characters that no name has.
     #[error("PluginInfo.{field} is \"{value}\": use printable ASCII characters without spaces")]
     Illegal {
-        /// The field.
         field: &'static str,
         /// Its value, fit to be shown.
         value: String,
@@ -71,7 +61,6 @@ pub enum InfoError {
         endpoint.display()
     )]
     NoEndpoint {
-        /// The endpoint.
         endpoint: PathBuf,
         /// The error of the operating system.
         why: String,

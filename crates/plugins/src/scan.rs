@@ -127,11 +127,7 @@ fn walk(registry: &Path, mut visit: impl FnMut(&DirEntry, &Metadata) -> bool) ->
 pub(super) enum OpenError {
     /// The registry could not be opened.
     #[error("opening the directory {}", path.display())]
-    Registry {
-        /// The registry.
-        path: PathBuf,
-        source: io::Error,
-    },
+    Registry { path: PathBuf, source: io::Error },
     /// The socket could not be opened. A path with a symbolic link cannot.
     #[error("opening the socket")]
     Socket(#[source] io::Error),

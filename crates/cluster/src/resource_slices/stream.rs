@@ -43,19 +43,13 @@ pub(super) enum StreamError {
     /// The socket could not be dialed.
     #[error("cannot connect to {}", endpoint.display())]
     Dial {
-        /// The socket.
         endpoint: PathBuf,
-        /// The cause.
         #[source]
         source: tonic::transport::Error,
     },
     /// The driver did not complete the connection in time.
     #[error("{} did not answer within {} s", endpoint.display(), limit.as_secs())]
-    DialTimedOut {
-        /// The socket.
-        endpoint: PathBuf,
-        limit: Duration,
-    },
+    DialTimedOut { endpoint: PathBuf, limit: Duration },
     /// The driver does not have the method, or does not implement it.
     #[error("the driver does not implement NodeListAndWatchResources")]
     Unimplemented,

@@ -46,21 +46,14 @@ pub struct IptablesChains {
 
 /// Why the chains could not be made or removed.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum IptablesError {
     /// The program does not exist.
     #[error("this host has no {}", program.display())]
-    Missing {
-        /// The program.
-        program: PathBuf,
-    },
+    Missing { program: PathBuf },
     /// It could not be run.
     #[error("cannot run {}", program.display())]
-    Run {
-        /// The program.
-        program: PathBuf,
-        /// The error.
-        source: std::io::Error,
-    },
+    Run { program: PathBuf, source: std::io::Error },
     /// It took too long.
     #[error("`{command}` did not end within {} s", TIMEOUT.as_secs())]
     Timeout {
@@ -69,10 +62,7 @@ pub enum IptablesError {
     },
     /// It ran, and the chain is still there.
     #[error("{} did not remove the chain {}", program.display(), HINT.1)]
-    Left {
-        /// The program.
-        program: PathBuf,
-    },
+    Left { program: PathBuf },
     /// It failed.
     #[error("`{command}` failed ({status}): {output}")]
     Failed {

@@ -28,6 +28,7 @@ const MAX_LINKS: usize = 40;
 
 /// Why there is no result for a path.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum PathError {
     /// Accessing it blocks.
     #[error(
@@ -35,17 +36,13 @@ pub enum PathError {
          retried until it responds",
         path.display()
     )]
-    Stuck {
-        /// The path.
-        path: PathBuf,
-    },
+    Stuck { path: PathBuf },
     /// All threads for its owner's paths are blocked.
     #[error(
         "{} was not accessed: all threads for paths of its pod are blocked on others that do not respond ({})",
         path.display(), listed(stuck)
     )]
     Busy {
-        /// The path.
         path: PathBuf,
         /// The blocked paths.
         stuck: Vec<PathBuf>,
@@ -53,17 +50,13 @@ pub enum PathError {
     /// A thread could not be started.
     #[error("cannot start a thread to look at {}", path.display())]
     Thread {
-        /// The path.
         path: PathBuf,
         /// Why.
         source: io::Error,
     },
     /// The work panicked.
     #[error("the work on {} panicked", path.display())]
-    Panicked {
-        /// The path.
-        path: PathBuf,
-    },
+    Panicked { path: PathBuf },
 }
 
 fn listed(paths: &[PathBuf]) -> String {
