@@ -40,7 +40,7 @@ use hostlet_image::{Images, PullLimits};
 use hostlet_net::http::HttpClient;
 use hostlet_observe::log::LogLayout;
 use hostlet_observe::pleg::Pleg;
-use hostlet_observe::status::timeline::{Entry, Timeline};
+use hostlet_observe::status::timeline::{Timeline, TimelineEntry};
 use hostlet_observe::status::{
     Activity, PodActivities, PodStatusDeps, PodStatusEntry, PodStatusTask, StatusCache, StatusGates,
     StatusHandle, WorkerActivity,
@@ -573,7 +573,7 @@ impl Node {
     }
 
     /// The timeline of a pod; empty without a daemon.
-    pub(super) fn timeline(&self, uid: &str) -> Vec<Entry> {
+    pub(super) fn timeline(&self, uid: &str) -> Vec<TimelineEntry> {
         let tracks = self.daemon.as_ref().map(|daemon| daemon.timeline.tracks(|_| true));
         let its = tracks.into_iter().flatten().find(|track| track.uid == uid);
         its.map(|track| track.entries.into()).unwrap_or_default()
