@@ -1,5 +1,5 @@
 //! The vocabulary of pods: identity, the meaning of fields, defaults and validation of the API server, resources, and the
-//! values that several rooms share. Pure: never does I/O, and never decides whether a pod runs.
+//! values that several crates share. Pure: never does I/O, and never decides whether a pod runs.
 
 mod admitted;
 mod api_state;
@@ -47,7 +47,7 @@ pub use phase::{PodPhase, has_ended};
 pub use probes::{ContainerProbes, PodProbes, ProbeKind, ProbeResults};
 pub use rejection::{RejectedPod, Rejection};
 pub use resize::{
-    PendingResize, ResizeRefusal, ResizeState, priority_bucket, resize_message, with_allocation,
+    PendingResize, PendingResizeReason, ResizeState, priority_bucket, resize_message, with_allocation,
 };
 pub use restart_policy::{RestartPolicy, demands_restart_of_all, may_restart_all, restarts_after};
 pub use status_override::StatusOverride;

@@ -1,4 +1,4 @@
-//! What the probes of pods' containers have found, as plan and status read it. Probes nothing: the room `probe` writes these values.
+//! What the probes of pods' containers have found, as plan and status read it. Probes nothing: `engine::probe` writes these values.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub enum ProbeKind {
 }
 
 impl ProbeKind {
-    /// All kinds.
+    /// All kinds, the startup probe first.
     pub const ALL: [Self; 3] = [Self::Startup, Self::Liveness, Self::Readiness];
 
     /// Upstream's name, in events and metrics.
@@ -84,7 +84,7 @@ impl PodProbes {
     }
 }
 
-/// The findings for all pods. Cheap to clone; clones share them. The room `probe` writes them, workers and statuses read them.
+/// The findings for all pods. Cheap to clone; clones share them. `engine::probe` writes them, workers and statuses read them.
 #[derive(Clone, Debug, Default)]
 pub struct ProbeResults {
     pods: Arc<Mutex<HashMap<PodUid, Arc<PodProbes>>>>,
@@ -106,7 +106,7 @@ impl ProbeResults {
         }
     }
 
-    /// Forgets a pod.
+    /// Forgets a pod that is no longer probed.
     pub fn forget(&self, pod: &PodUid) {
         self.pods.lock().remove(pod);
     }

@@ -1,5 +1,5 @@
 //! The node as its configuration and its machine define it: the value that its status reports and that admission checks
-//! against. Computed in the room `node`.
+//! against. Computed by `cluster::node`.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::ResourceList;
 pub struct OwnNode {
     /// The labels it registers with.
     pub labels: BTreeMap<String, String>,
-    /// Its allocatable resources.
+    /// What pods can request together: the capacity without reservations (`status.allocatable`).
     pub allocatable: ResourceList,
     /// The limit of all pods together: cores, memory, processes.
     pub unreserved: ResourceList,

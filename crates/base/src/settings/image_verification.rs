@@ -1,16 +1,16 @@
-//! For which images pods need credentials of their own. The room `image` applies it.
+//! For which images pods need credentials of their own. `image` applies it.
 
 /// Which present images a pod may use only with credentials that are accepted for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImageVerification {
     /// There is no verification: the feature gate is off.
     Disabled,
-    /// None.
+    /// No image.
     Never,
-    /// Those that this node has pulled.
+    /// Images that this node has pulled.
     ExceptPreloaded,
-    /// All except these: names without tag and digest, or prefixes followed by `/*` (`preloadedImagesVerificationAllowlist`).
+    /// All images except these: names without tag and digest, or prefixes followed by `/*` (`preloadedImagesVerificationAllowlist`).
     ExceptAllowlisted(Vec<String>),
-    /// All.
+    /// All images.
     Always,
 }

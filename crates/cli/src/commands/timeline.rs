@@ -10,7 +10,7 @@ use super::client::{DaemonArgs, about_pod};
 use super::error::CommandError;
 use super::exit::Exit;
 use super::objects::{ObjectFormat, write_object};
-use hostlet_observe::status::timeline::{Entry, Track};
+use hostlet_observe::status::timeline::{PodTimeline, TimelineEntry};
 use hostlet_serve::server::TimelineView;
 
 /// Arguments of `hostlet timeline`.
@@ -50,8 +50,8 @@ pub async fn timeline(args: TimelineArgs) -> Result<Exit, CommandError> {
 }
 
 /// The steps as a table below a heading.
-pub(super) fn text(track: &Track) -> String {
-    let gone = if track.gone { ", gone" } else { "" };
+pub(super) fn text(track: &PodTimeline) -> String {
+    let gone = if track.is_deleted { ", gone" } else { "" };
     let heading = format!("{}/{} (UID {}{gone})", track.namespace, track.name, track.uid);
     let mut table = Table::new();
     table.load_preset(comfy_table::presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
@@ -67,7 +67,7 @@ pub(super) fn text(track: &Track) -> String {
     format!("{heading}\n{}", lines.join("\n"))
 }
 
-fn row(entry: &Entry, start: Timestamp) -> [String; 5] {
+fn row(entry: &TimelineEntry, start: Timestamp) -> [String; 5] {
     let since = u64::try_from(entry.at.duration_since(start).as_millis()).unwrap_or(0);
     let took = entry.took_ms.map(length).unwrap_or_default();
     let mut detail = entry.detail.lines().map(str::trim).collect::<Vec<_>>().join(" ");
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn steps_are_shown_with_their_offset_from_the_first() {
-        let track: Track = serde_json::from_value(serde_json::json!({
+        let track: PodTimeline = serde_json::from_value(serde_json::json!({
             "namespace": "default", "name": "web", "uid": "u", "gone": true, "entries": [
                 {"at": "2026-01-01T00:00:00Z", "step": "seen", "times": 1},
                 {"at": "2026-01-01T00:00:01.5Z", "step": "stop-sandbox", "tookMs": 61_000, "detail": "x", "times": 2},

@@ -1,5 +1,5 @@
 //! The logs of containers in operation: which instance's log a reader gets and when following it ends; rotation by size. Reading
-//! text is the room `log`'s; only the runtime writes logs.
+//! text is `observe::log`'s; only the runtime writes logs.
 
 mod instance;
 mod rotation;
@@ -9,5 +9,5 @@ mod source;
 pub mod testing;
 
 pub use instance::{NoInstance, bare_id, find_instance};
-pub use rotation::{LogRotation, RotationSources};
+pub use rotation::{LogRotation, LogRotationDeps};
 pub use source::{ContainerLogs, until_cancelled};

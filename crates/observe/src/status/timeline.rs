@@ -33,7 +33,8 @@ pub enum TimelineStep {
     /// It was rejected.
     Rejected,
     /// It waited at the start gate.
-    Turn,
+    #[serde(rename = "turn")]
+    QueuedStart,
     /// The volumes were set up.
     Volumes,
     /// The sandbox was created.
@@ -85,10 +86,10 @@ pub enum TimelineStep {
 /// One step of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Entry {
+pub struct TimelineEntry {
     /// When it began.
     pub at: Timestamp,
-    /// Which one.
+    /// What was done, or happened.
     pub step: TimelineStep,
     /// Duration, milliseconds; none for instantaneous and for unfinished steps.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -103,7 +104,7 @@ pub struct Entry {
 /// The steps of one pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Track {
+pub struct PodTimeline {
     /// Its namespace.
     pub namespace: String,
     /// Its name.
@@ -111,15 +112,16 @@ pub struct Track {
     /// Its UID.
     pub uid: String,
     /// Whether the pod was deleted.
-    pub gone: bool,
+    #[serde(rename = "gone")]
+    pub is_deleted: bool,
     /// Its steps, oldest first.
-    pub entries: VecDeque<Entry>,
+    pub entries: VecDeque<TimelineEntry>,
 }
 
 /// The record of a pod.
 struct Record {
     pod: PodRef,
-    entries: VecDeque<Entry>,
+    entries: VecDeque<TimelineEntry>,
     /// Whether the step of the worker is unfinished.
     is_open: bool,
 }
@@ -185,7 +187,7 @@ impl Timeline {
         let started = match activity {
             // Pulls are recorded by themselves, because they go on beside other steps.
             Activity::Idle | Activity::PullingImage(_) | Activity::Retrying { .. } => None,
-            Activity::WaitingForTurn => Some((TimelineStep::Turn, String::new())),
+            Activity::QueuedStart => Some((TimelineStep::QueuedStart, String::new())),
             Activity::SettingUpVolumes => Some((TimelineStep::Volumes, String::new())),
             Activity::MakingSandbox => Some((TimelineStep::Sandbox, String::new())),
             Activity::CreatingContainer { container } => Some((TimelineStep::Create, container.clone())),
@@ -220,8 +222,9 @@ impl Timeline {
         let (step, detail) = pull_entry(pull);
         let mut state = self.lock();
         let entries = state.pods.get_mut(&pod.uid).map(|record| &mut record.entries);
-        let is_this =
-            |entry: &&mut Entry| (entry.step, entry.detail.as_str(), entry.took_ms) == (step, &*detail, None);
+        let is_this = |entry: &&mut TimelineEntry| {
+            (entry.step, entry.detail.as_str(), entry.took_ms) == (step, &*detail, None)
+        };
         if let Some(entry) = entries.and_then(|entries| entries.iter_mut().rev().find(is_this)) {
             let took = entry.took(now);
             entry.took_ms = Some(milliseconds(took));
@@ -234,7 +237,8 @@ impl Timeline {
     pub fn pulling_time(&self, pod: &PodUid) -> Duration {
         let state = self.lock();
         let entries = state.pods.get(pod).map(|record| &record.entries);
-        let is_pull = |entry: &&Entry| matches!(entry.step, TimelineStep::Pull | TimelineStep::PullVolume);
+        let is_pull =
+            |entry: &&TimelineEntry| matches!(entry.step, TimelineStep::Pull | TimelineStep::PullVolume);
         let (mut total, mut end) = (Duration::ZERO, Timestamp::MIN);
         for entry in entries.into_iter().flatten().filter(is_pull) {
             let took = Duration::from_millis(entry.took_ms.unwrap_or_default());
@@ -291,20 +295,20 @@ impl Timeline {
         }
     }
 
-    /// The timelines of the pods that `selected` picks, those of deleted pods first, then by their first entry.
-    pub fn tracks(&self, selected: impl Fn(&PodRef) -> bool) -> Vec<Track> {
+    /// The timelines of the pods that `selected` picks, timelines of deleted pods first, then by their first entry.
+    pub fn tracks(&self, selected: impl Fn(&PodRef) -> bool) -> Vec<PodTimeline> {
         let state = self.lock();
         let picked = state.pods.values().filter(|record| selected(&record.pod));
-        let mut tracks: Vec<Track> = picked
-            .map(|record| Track {
+        let mut tracks: Vec<PodTimeline> = picked
+            .map(|record| PodTimeline {
                 namespace: record.pod.namespace.to_string(),
                 name: record.pod.name.to_string(),
                 uid: record.pod.uid.to_string(),
-                gone: state.deleted.contains(&record.pod.uid),
+                is_deleted: state.deleted.contains(&record.pod.uid),
                 entries: record.entries.clone(),
             })
             .collect();
-        tracks.sort_by_key(|track| (!track.gone, track.entries.front().map(|entry| entry.at)));
+        tracks.sort_by_key(|track| (!track.is_deleted, track.entries.front().map(|entry| entry.at)));
         tracks
     }
 
@@ -337,7 +341,7 @@ impl Record {
             last.times = last.times.saturating_add(1);
             return;
         }
-        let entry = Entry { at, step, took_ms: None, detail, times: 1 };
+        let entry = TimelineEntry { at, step, took_ms: None, detail, times: 1 };
         if self.entries.len() == MAX_ENTRIES {
             self.entries.pop_front();
         }
@@ -349,11 +353,11 @@ impl Record {
         if !std::mem::take(&mut self.is_open) {
             return None;
         }
-        let is_step = |entry: &Entry| entry.took_ms.is_none() && lasts_until_next(entry.step);
+        let is_step = |entry: &TimelineEntry| entry.took_ms.is_none() && lasts_until_next(entry.step);
         let index = self.entries.iter().rposition(is_step)?;
         let entry = self.entries.get_mut(index)?;
         let (step, took) = (entry.step, entry.took(now));
-        if step == TimelineStep::Turn && took < SHORTEST_WAIT {
+        if step == TimelineStep::QueuedStart && took < SHORTEST_WAIT {
             self.entries.remove(index);
         } else {
             entry.took_ms = Some(milliseconds(took));
@@ -363,10 +367,10 @@ impl Record {
     }
 }
 
-impl Entry {
+impl TimelineEntry {
     /// Adds the step, which has ended, to the trace of the work that it is a part of.
     fn trace(&self, now: Timestamp) {
-        // The beginning of a repeated step is that of the first time.
+        // A repeated step began when it occurred first.
         if let (Some(name), 1) = (label(self.step), self.times) {
             record_span(name, self.at, now, || match &*self.detail {
                 "" => Vec::new(),
@@ -401,7 +405,7 @@ fn is_bare(message: &str) -> bool {
 /// Whether a step lasts until the worker begins the next one.
 fn lasts_until_next(step: TimelineStep) -> bool {
     match step {
-        TimelineStep::Turn
+        TimelineStep::QueuedStart
         | TimelineStep::Volumes
         | TimelineStep::Sandbox
         | TimelineStep::Create

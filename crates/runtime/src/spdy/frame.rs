@@ -62,7 +62,7 @@ pub enum Control {
         /// Why, as a number of the protocol.
         status: u32,
     },
-    /// The server wants its number back.
+    /// A ping, which the server expects to be answered with the same number.
     Ping(u32),
     /// The server accepts no more streams.
     GoAway,
@@ -134,7 +134,7 @@ fn control(kind: u16, flags: u8, payload: &[u8], into: &mut Vec<u8>) {
     into.extend(payload);
 }
 
-/// 24 bits. Only payloads of this room's frames have one, all far shorter.
+/// 24 bits. Only payloads of this client's frames have one, all far shorter.
 fn length(of: usize) -> [u8; 3] {
     let [_, bytes @ ..] = u32::try_from(of).unwrap_or(u32::MAX).to_be_bytes();
     bytes

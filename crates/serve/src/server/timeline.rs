@@ -9,14 +9,14 @@ use super::ControlServer;
 use super::explain::PodQuery;
 use crate::explain::{PodName, matches_pod_name, nearest_names};
 use hostlet_base::PodRef;
-use hostlet_observe::status::timeline::Track;
+use hostlet_observe::status::timeline::PodTimeline;
 
 /// The timelines of the pods that match a name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TimelineView {
     /// Removed pods first.
-    pub pods: Vec<Track>,
+    pub pods: Vec<PodTimeline>,
     /// Similar names, if no pod matches.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nearest: Vec<String>,

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use hostlet_observe::status::timeline::{Entry, TimelineStep};
+use hostlet_observe::status::timeline::{TimelineEntry, TimelineStep};
 use hostlet_serve::server::TimelineView;
 use jiff::Timestamp;
 
@@ -49,19 +49,19 @@ pub(crate) async fn decided(socket: &Path, name: &str, moment: Timestamp) -> Res
     Ok(between(moment, last(&entries(socket, name).await?, TimelineStep::Create)?.at))
 }
 
-async fn entries(socket: &Path, name: &str) -> Result<Vec<Entry>> {
+async fn entries(socket: &Path, name: &str) -> Result<Vec<TimelineEntry>> {
     let answer = ask(socket, &format!("/v1/timeline?pod={name}")).await?;
     let view: TimelineView = serde_json::from_slice(&answer).context("decoding a timeline")?;
     let track = view.pods.into_iter().next().with_context(|| format!("no timeline of {name}"))?;
     Ok(track.entries.into())
 }
 
-fn last(entries: &[Entry], step: TimelineStep) -> Result<&Entry> {
+fn last(entries: &[TimelineEntry], step: TimelineStep) -> Result<&TimelineEntry> {
     let found = entries.iter().rfind(|entry| entry.step == step);
     found.with_context(|| format!("no {step:?} in {entries:?}"))
 }
 
-fn end(entry: &Entry) -> Result<Timestamp> {
+fn end(entry: &TimelineEntry) -> Result<Timestamp> {
     let took = entry.took_ms.with_context(|| format!("{:?} has no end", entry.step))?;
     Ok(entry.at + Duration::from_millis(took))
 }

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::metrics::{PublishMetrics, StartWatch};
 use super::plan::{Live, ReportedPod, Urgency, Write, plan};
-use crate::api::{ApiErrorKind, Objects, Wire, error_kind};
+use crate::api::{ApiErrorKind, TypedApi, Wire, error_kind};
 use hostlet_base::{Backoff, BackoffPolicy, PodUid, QuietPeriod, WallClock, error_chain, sleep_until};
 use hostlet_observe::status::timeline::Timeline;
 use hostlet_observe::status::{LifecycleSummary, PodDirectory, PublishProgress};
@@ -46,9 +46,9 @@ const RETRY: BackoffPolicy = BackoffPolicy {
     reset_after: Duration::from_secs(60),
 };
 
-/// Back-off of a write that the API server accepts but does not keep (a webhook strips a field, or the server does not know
-/// it): rare, because it may be kept later.
-const NOT_KEPT: BackoffPolicy = BackoffPolicy {
+/// Back-off of a write that the API server accepts but does not store (a webhook strips a field, or the server does not know
+/// it): rare, because it may be stored later.
+const NOT_STORED: BackoffPolicy = BackoffPolicy {
     initial: Duration::from_secs(2),
     max: Duration::from_secs(600),
     reset_after: Duration::from_secs(3600),
@@ -56,7 +56,7 @@ const NOT_KEPT: BackoffPolicy = BackoffPolicy {
 
 /// Inputs of the task.
 #[derive(Clone)]
-pub struct StatusSources {
+pub struct StatusManagerDeps {
     /// The pods with their statuses, and the rejected ones with the status that says why.
     pub pods: PodDirectory,
     /// How long pods pulled images.
@@ -72,7 +72,7 @@ pub struct StatusSources {
 /// The status manager; run by the app.
 pub struct StatusManager {
     client: Client,
-    sources: StatusSources,
+    deps: StatusManagerDeps,
     entries: BTreeMap<PodUid, Entry>,
     writes: FuturesUnordered<BoxFuture<'static, (PodUid, String, Written)>>,
     /// The last error of a write: a server that is down is logged once, not once per pod.
@@ -127,7 +127,7 @@ struct Entry {
     /// The status reported at the time of the current or last write.
     sent: Option<Arc<PodStatus>>,
     /// The API server accepted the last patch but did not keep it.
-    not_kept: Option<Backoff<Instant>>,
+    not_stored: Option<Backoff<Instant>>,
     /// When the first of the changes was reported that no write has had yet.
     behind_since: Option<Instant>,
     /// The same of the changes in the current write.
@@ -163,10 +163,10 @@ enum Written {
 
 impl StatusManager {
     /// Creates a status manager that writes through `client`.
-    pub fn new(client: Client, sources: StatusSources) -> Self {
+    pub fn new(client: Client, deps: StatusManagerDeps) -> Self {
         Self {
             client,
-            sources,
+            deps,
             entries: BTreeMap::new(),
             writes: FuturesUnordered::new(),
             last_error: Changed::new(),
@@ -187,14 +187,14 @@ impl StatusManager {
 
     /// Runs until cancelled, which drops the writes in progress; the next daemon starts from their result.
     pub async fn run(mut self, cancel: CancellationToken) {
-        let mut pods = self.sources.pods.changes();
-        let mut api = self.sources.api.clone();
+        let mut pods = self.deps.pods.changes();
+        let mut api = self.deps.api.clone();
         loop {
             let version = pods.mark_seen();
             self.refresh(Instant::now());
             self.start(Instant::now());
             self.show_progress(version);
-            let due = self.next_due(self.sources.quiet_period.expected());
+            let due = self.next_due(self.deps.quiet_period.expected());
             let is_open = tokio::select! {
                 // Cancel-safe: waits for a token.
                 () = cancel.cancelled() => return,
@@ -211,7 +211,7 @@ impl StatusManager {
                 () = sleep_until(due) => true,
             };
             if !is_open {
-                // The sources close only at shutdown.
+                // The senders close only at shutdown.
                 return cancel.cancelled().await;
             }
         }
@@ -219,8 +219,8 @@ impl StatusManager {
 
     /// Reads the reported statuses and the objects, and plans again for every pod with a change.
     fn refresh(&mut self, now: Instant) {
-        let pods = self.sources.pods.all();
-        let api = self.sources.api.borrow().clone();
+        let pods = self.deps.pods.all();
+        let api = self.deps.api.borrow().clone();
         self.entries.retain(|uid, entry| pods.contains_key(uid) || entry.is_busy);
         for (uid, pod) in pods {
             let status = ReportedStatus {
@@ -233,8 +233,8 @@ impl StatusManager {
             if entry.update(status, api_object, now) {
                 entry.plan(&uid, now);
                 if let Some(started) = entry.has_started() {
-                    let pulling = self.sources.timeline.pulling_time(&uid);
-                    self.metrics.started(&started.pod, &started.status, pulling, self.sources.clock.now());
+                    let pulling = self.deps.timeline.pulling_time(&uid);
+                    self.metrics.started(&started.pod, &started.status, pulling, self.deps.clock.now());
                 }
             }
         }
@@ -242,7 +242,7 @@ impl StatusManager {
 
     /// Starts the writes that are due, up to the limit.
     fn start(&mut self, now: Instant) {
-        let quiet = self.sources.quiet_period.expected();
+        let quiet = self.deps.quiet_period.expected();
         for (uid, entry) in &mut self.entries {
             if self.writes.len() >= MAX_WRITES {
                 return;
@@ -256,7 +256,7 @@ impl StatusManager {
             entry.is_busy = true;
             entry.sent = entry.reported.as_ref().map(|status| status.status.clone());
             entry.sent_since = entry.behind_since.take();
-            let pods = Objects::<Pod>::namespaced(self.client.clone(), &object.namespace);
+            let pods = TypedApi::<Pod>::namespaced(self.client.clone(), &object.namespace);
             let (uid, name) = (uid.clone(), object.name.clone());
             let of = object.uid.clone();
             self.writes.push(Box::pin(async move {
@@ -305,7 +305,7 @@ impl StatusManager {
         }
         entry.plan(uid, now);
         if was_written {
-            entry.check_that_it_was_kept(uid, now);
+            entry.check_that_it_was_stored(uid, now);
         }
     }
 }
@@ -320,7 +320,7 @@ impl Entry {
         });
         if !same_status {
             self.behind_since.get_or_insert(now);
-            if self.not_kept.is_some() {
+            if self.not_stored.is_some() {
                 // Only a repeated write is delayed.
                 self.not_before = None;
             }
@@ -339,7 +339,7 @@ impl Entry {
         if self.object.as_ref().map(|o| &o.uid) != object.as_ref().map(|o| &o.uid) {
             self.written = None;
             self.is_deleted = false;
-            (self.sent, self.not_kept) = (None, None);
+            (self.sent, self.not_stored) = (None, None);
             self.behind_since = self.sent_since.take().or(self.behind_since);
         }
         self.object = object;
@@ -448,7 +448,7 @@ impl Entry {
     }
 
     /// After an accepted write: whether the status still differs although nothing new was reported.
-    fn check_that_it_was_kept(&mut self, uid: &PodUid, now: Instant) {
+    fn check_that_it_was_stored(&mut self, uid: &PodUid, now: Instant) {
         let (Some(sent), Some(reported), Some(object)) = (&self.sent, &self.reported, &self.object) else {
             return;
         };
@@ -456,11 +456,11 @@ impl Entry {
             return;
         }
         let Some(Next { request: Request::Patch(again), .. }) = &self.next else {
-            self.not_kept = None;
+            self.not_stored = None;
             return;
         };
-        let next = Backoff::next(self.not_kept, &NOT_KEPT, now, now);
-        if self.not_kept.is_some_and(|before| before.delay == NOT_KEPT.initial) {
+        let next = Backoff::next(self.not_stored, &NOT_STORED, now, now);
+        if self.not_stored.is_some_and(|before| before.delay == NOT_STORED.initial) {
             let pod = format!("{}/{}", object.namespace, object.name);
             let lost = again["status"].to_string();
             tracing::warn!(
@@ -469,7 +469,7 @@ impl Entry {
                  changes pods/status; retrying with back-off"
             );
         }
-        self.not_kept = Some(next);
+        self.not_stored = Some(next);
         self.not_before = Some(now + next.delay);
     }
 
@@ -545,7 +545,7 @@ impl Object {
     }
 }
 
-async fn perform(pods: Objects<Pod>, name: String, uid: String, request: Request) -> Written {
+async fn perform(pods: TypedApi<Pod>, name: String, uid: String, request: Request) -> Written {
     match request {
         Request::Patch(change) => {
             let patched = pods.patch_status(&name, &PatchParams::default(), &Patch::Strategic(change)).await;
