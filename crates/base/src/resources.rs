@@ -87,8 +87,8 @@ impl ResourceList {
 
     /// The resources selected by a predicate.
     #[must_use]
-    pub fn only(mut self, wanted: impl Fn(&str) -> bool) -> Self {
-        self.0.retain(|name, _| wanted(name));
+    pub fn only(mut self, is_selected: impl Fn(&str) -> bool) -> Self {
+        self.0.retain(|name, _| is_selected(name));
         self
     }
 

@@ -57,7 +57,7 @@ impl DaemonUnit {
         if is_link { Self::Kubelet } else { Self::Hostlet }
     }
 
-    /// Its name.
+    /// The name as systemd lists it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Hostlet => "hostlet.service",
@@ -88,7 +88,7 @@ impl DaemonUnit {
             }
         }
         let Some((path, text)) = command else { return Ok(None) };
-        // They take precedence over the unit's own variables.
+        // Environment files take precedence over the unit's own variables.
         for file in environment_files {
             variables.extend(variables_of(root, &file)?);
         }

@@ -22,7 +22,7 @@ pub struct FilesystemUsage {
 }
 
 impl FilesystemUsage {
-    /// Used inodes.
+    /// Inodes in use: all but the free ones.
     pub fn inodes_used(&self) -> u64 {
         self.inodes.saturating_sub(self.inodes_free)
     }

@@ -67,7 +67,7 @@ impl Inside {
         self.open(READ)
     }
 
-    /// The names in the directory, in order; those of directories end in a slash. Blocking.
+    /// The names in the directory, in order; names of directories end in a slash. Blocking.
     pub fn names(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(self.path())? {

@@ -74,7 +74,7 @@ pub struct PathWork {
 /// What blocks together: a filesystem of a server, a server or a path.
 #[derive(Debug, Default)]
 struct Unit {
-    turn: Arc<tokio::sync::Mutex<()>>,
+    slot: Arc<tokio::sync::Mutex<()>>,
     work: Mutex<Option<Work>>,
 }
 
@@ -134,10 +134,10 @@ impl PathWork {
         let Ok(Some(place)) = timeout_at(deadline, self.places.take(owner)).await else {
             return Err(PathError::Busy { path: path.to_owned(), stuck: self.in_progress(owner) });
         };
-        let turn = timeout_at(deadline, unit.turn.clone().lock_owned()).await.map_err(|_| stuck())?;
+        let slot = timeout_at(deadline, unit.slot.clone().lock_owned()).await.map_err(|_| stuck())?;
         *unit.work.lock() =
             Some(Work { owner: owner.to_owned(), path: path.to_owned(), since: Instant::now() });
-        let held = Held { unit, _place: place, _turn: turn };
+        let held = Held { unit, _place: place, _slot: slot };
         let (reply, answer) = oneshot::channel::<Result<T, Box<dyn Any + Send>>>();
         let on_thread = move || {
             let done = catch_unwind(AssertUnwindSafe(work));

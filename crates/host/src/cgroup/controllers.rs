@@ -210,7 +210,7 @@ impl FileValue {
         let bytes = |text: &str| text.parse::<u64>().ok().filter(|_| self.file.starts_with("memory."));
         match (bytes(&self.value), bytes(current)) {
             // The kernel counts pages.
-            (Some(wanted), Some(current)) => wanted / procfs::page_size() == current / procfs::page_size(),
+            (Some(desired), Some(current)) => desired / procfs::page_size() == current / procfs::page_size(),
             _ => self.value == current,
         }
     }

@@ -75,12 +75,12 @@ pub enum CgroupError {
     #[error("systemd: cannot {operation} {unit}")]
     Systemd { operation: &'static str, unit: String, source: Box<zbus::Error> },
     /// systemd accepted a request but did not finish it.
-    #[error("systemd: {unit} is still {state} after {waited_seconds} s, should be {wanted}")]
+    #[error("systemd: {unit} is still {state} after {waited_seconds} s, should be {expected}")]
     UnitState {
         unit: String,
         state: String,
         /// The requested state.
-        wanted: &'static str,
+        expected: &'static str,
         /// The time waited.
         waited_seconds: u64,
     },

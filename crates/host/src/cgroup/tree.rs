@@ -215,7 +215,7 @@ impl Cgroups {
     }
 
     /// Removes a pod's cgroup if it is empty, as it normally is after the runtime removed its own; returns whether it is removed.
-    /// Those of the systemd driver are left to systemd.
+    /// Removes an empty cgroup. Slices of the systemd driver are left to systemd.
     fn remove_empty(&self, directory: &Path) -> bool {
         match self.settings.driver {
             CgroupDriver::Cgroupfs => files::remove(directory).is_ok(),

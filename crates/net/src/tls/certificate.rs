@@ -15,7 +15,7 @@ use super::{AlternativeNames, PrivateKey, TlsError};
 pub struct CertificateInfo {
     /// Start of its validity.
     pub not_before: Timestamp,
-    /// End of its validity, or of that of an intermediate certificate below it, if earlier.
+    /// When it expires, or an intermediate certificate below it, whichever is earlier.
     pub not_after: Timestamp,
     /// The names and addresses that it is for.
     pub names: AlternativeNames,
