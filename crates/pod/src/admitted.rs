@@ -107,7 +107,7 @@ impl AdmittedPod {
         self.ephemeral.iter().map(PodContainer::ephemeral)
     }
 
-    /// All its containers: those of [`AdmittedPod::containers`], then the ephemeral ones.
+    /// [`AdmittedPod::containers`], then the ephemeral containers.
     pub fn all_containers(&self) -> impl Iterator<Item = PodContainer<'_>> {
         self.containers().chain(self.ephemeral_containers())
     }

@@ -1,4 +1,4 @@
-//! What an in-place resize (KEP-1287) has come to: the desired resources of a pod are those of its spec, the *allocated* ones
+//! What an in-place resize (KEP-1287) has come to: the desired resources of a pod are in its spec, the *allocated* ones
 //! are what this node has accepted, the *actuated* ones are what its running containers have. Plain data and comparisons.
 
 use jiff::Timestamp;
@@ -10,9 +10,9 @@ use super::view::PodView;
 /// Why a requested resize was not allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PendingResizeReason {
-    /// It does not fit now, and is retried.
+    /// The resize does not fit now, and is retried.
     Deferred,
-    /// This node never does it.
+    /// The resize can never be done on this node.
     Infeasible,
 }
 
@@ -29,7 +29,7 @@ impl PendingResizeReason {
 /// A requested resize that was not allocated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingResize {
-    /// Why.
+    /// The reason in the condition `PodResizePending`.
     pub reason: PendingResizeReason,
     /// What is missing.
     pub message: String,

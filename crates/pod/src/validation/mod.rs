@@ -38,7 +38,7 @@ pub fn validate(pod: &Pod) -> Vec<FieldError> {
     errors
 }
 
-/// All errors of a static pod: those of [`validate`], and references to API objects that there are not.
+/// All errors of a static pod: everything that [`validate`] reports, and references to API objects that there are not.
 pub fn validate_static(pod: &Pod, objects: ObjectReferences) -> Vec<FieldError> {
     let mut errors = validate(pod);
     if let Some(spec) = &pod.spec {
