@@ -26,11 +26,11 @@ use hostlet_telemetry::Metrics;
 /// A container's request for an image.
 #[derive(Clone)]
 pub struct ImageRequest<'a> {
-    /// The pod.
+    /// The pod of the container.
     pub pod: &'a PodRef,
     /// The image as written in the spec.
     pub image: &'a str,
-    /// The pull policy.
+    /// From the spec, with the default for its tag.
     pub policy: PullPolicy,
     /// Configuration of the sandbox that the container will run in.
     pub sandbox: PodSandboxConfig,
@@ -41,7 +41,7 @@ pub struct ImageRequest<'a> {
 /// An image that is present in the runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnsuredImage {
-    /// The image.
+    /// What the runtime reports about it.
     pub image: ImageInfo,
     /// How long the pull took; `None` if no pull was needed.
     pub pulled: Option<PulledIn>,
@@ -126,7 +126,7 @@ impl Images {
         }
     }
 
-    /// The task that removes records of images that are gone.
+    /// The task that removes records of images that the runtime no longer has.
     pub fn record_upkeep(&self) -> RecordUpkeep {
         RecordUpkeep::new(self.inner.service.clone(), self.inner.records.clone())
     }

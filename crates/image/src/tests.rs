@@ -538,7 +538,7 @@ async fn a_private_image_is_not_for_pods_without_its_credentials() {
     ensure("owner", PullPolicy::IfNotPresent, &["owner"]).await.unwrap();
     bench.events();
 
-    // Without the Secret: the registry decides, and nothing tells that the image is present.
+    // Without the Secret: the registry decides, and nothing shows that the image is present.
     let error = ensure("stranger", PullPolicy::Never, &[]).await.unwrap_err();
     assert_eq!(error.reason(), "ErrImageNeverPull");
     let message = "Container image \"r.io/a:1\" is not present with pull policy of Never";

@@ -1,4 +1,4 @@
-//! Finds the credentials for a pull: those of the pod's Secrets, then the host's, then those of credential providers.
+//! Finds the credentials for a pull: from the pod's Secrets, then from the host, then from credential providers.
 
 use std::sync::Arc;
 

@@ -72,7 +72,7 @@ pub trait PullSecrets: Send + Sync {
     }
 }
 
-/// No Secrets.
+/// For pods that name no pull Secrets.
 #[derive(Clone, Copy, Debug)]
 pub struct NoSecrets;
 

@@ -215,7 +215,7 @@ fn size(size: u64) -> Result<i64, StoreError> {
 /// A write in progress. Each request is answered before the next is sent.
 struct Writer {
     requests: mpsc::Sender<WriteContentRequest>,
-    /// `None` once the store turns out to have the blob already.
+    /// `None` once the store has reported that it has the blob.
     responses: Option<Streaming<WriteContentResponse>>,
     digest: Digest,
     total: i64,
