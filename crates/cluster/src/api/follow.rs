@@ -40,11 +40,11 @@ pub(crate) struct FollowError {
 /// A notification about followed objects.
 #[derive(Debug)]
 pub(crate) enum Notification<K> {
-    /// They changed or were listed.
+    /// Objects changed or were listed.
     Event(Event<K>),
-    /// They cannot be read now.
+    /// The objects cannot be read now.
     FollowError(FollowError),
-    /// They can be read again, without a change.
+    /// The objects can be read again, without a change.
     Recovered,
 }
 

@@ -32,9 +32,9 @@ pub(super) enum Word {
     /// Nothing yet: what an earlier run published remains.
     #[default]
     Nothing,
-    /// That it does not report devices this way.
+    /// The driver does not report devices this way.
     Unsupported,
-    /// These are its devices.
+    /// The devices that it reports.
     Said(Arc<Inventory>),
 }
 

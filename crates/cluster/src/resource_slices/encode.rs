@@ -151,7 +151,7 @@ fn attribute(value: &AttributeValue, lists: ListForm) -> Option<Value> {
 /// Why a list has no joined form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NotJoined {
-    /// An item has a comma, so the items could not be told apart.
+    /// An item has a comma, so the list would be ambiguous.
     #[error(
         "left out: the API server stores no lists, and an item with a comma cannot be joined with others"
     )]

@@ -35,7 +35,7 @@ pub(super) enum LoginState {
     Unknown,
     /// There are none.
     Missing,
-    /// They are no client certificate.
+    /// The credentials are no client certificate.
     Other,
     /// A client certificate.
     Certificate(CertificateInfo),

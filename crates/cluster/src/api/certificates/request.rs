@@ -15,7 +15,7 @@ use hostlet_net::tls::{
     AlternativeNames, CertificateInfo, PrivateKey, TlsError, certificate_request, serving_certificate_request,
 };
 
-/// The signers of nodes' client certificates and of those of their APIs.
+/// The signers of nodes' client certificates and of the certificates of their APIs.
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 const SERVING_SIGNER: &str = "kubernetes.io/kubelet-serving";
 

@@ -38,9 +38,9 @@ pub(in crate::api) enum Access {
     /// The first attempt is in progress.
     #[default]
     Pending,
-    /// They are available.
+    /// Credentials are available.
     Ready(Ready),
-    /// They are not available.
+    /// No credentials are available.
     Failed {
         /// The error.
         problem: Arc<str>,

@@ -19,7 +19,7 @@ use super::correlate::{Correlator, EventContent, EventRecord};
 use crate::api::{ApiErrorKind, TypedApi, Wire, error_kind, retry_after};
 use hostlet_base::{EventKind, QuietPeriod, WallClock, error_chain};
 
-/// Queue length for each kind. Each starting container has three events; those of a full node fit while all of its pods start
+/// Queue length for each kind. Each starting container has three events; all events of a full node fit while all of its pods start
 /// and nothing is written before a quiet period.
 const QUEUE: usize = 4000;
 

@@ -52,7 +52,7 @@ pub(super) enum Urgency {
 pub(super) enum Write {
     /// The status is up to date.
     Nothing,
-    /// This strategic merge patch of `status`.
+    /// A strategic merge patch of `status`.
     Patch(Value, Urgency),
     /// The pod has terminated and is marked for deletion: delete its object.
     Delete,

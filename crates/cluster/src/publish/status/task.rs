@@ -211,7 +211,7 @@ impl StatusManager {
                 () = sleep_until(due) => true,
             };
             if !is_open {
-                // The sources close only at shutdown.
+                // The senders close only at shutdown.
                 return cancel.cancelled().await;
             }
         }
