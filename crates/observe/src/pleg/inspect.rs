@@ -14,7 +14,7 @@ use hostlet_runtime::cri::{ContainerStatus, CriError, RuntimeService, SandboxSta
 /// Concurrent listings when pods are listed one by one: enough to keep a runtime busy.
 const AT_ONCE: usize = 8;
 
-/// The runtime's objects by pod. The UID identifies the pod; its name is that of its newest sandbox, because a manifest
+/// The runtime's objects by pod. The UID identifies the pod; its name comes from its newest sandbox, because a manifest
 /// that sets its own UID may be renamed.
 pub(super) type Pods = BTreeMap<PodUid, (PodRef, Listing)>;
 

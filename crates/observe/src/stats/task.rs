@@ -81,7 +81,7 @@ impl StorageStats {
         self.desired.send_if_modified(|desired| replace(&mut desired.limited, places));
     }
 
-    /// Says that somebody wants to know what these volumes take. They are measured for some time from now on.
+    /// Says that somebody needs to know the size of these volumes. They are measured for some time from now on.
     pub fn ask(&self, places: BTreeMap<PodUid, PodPlaces>) {
         self.desired.send_if_modified(|desired| {
             let now = Instant::now();

@@ -111,7 +111,7 @@ pub struct CpuUsage {
     pub system: u64,
     /// Elapsed periods of the quota.
     pub periods: u64,
-    /// Those in which it was throttled.
+    /// Periods in which it was throttled.
     pub throttled_periods: u64,
     /// Time for which it was throttled.
     pub throttled: u64,
@@ -134,11 +134,11 @@ pub struct MemoryUsage {
     pub rss: u64,
     /// The page cache.
     pub cache: u64,
-    /// Mapped files.
+    /// Mapped files, part of the page cache.
     pub mapped_file: u64,
-    /// Swap.
+    /// Anonymous memory in swap space.
     pub swap: u64,
-    /// Memory of the kernel.
+    /// Memory that the kernel uses for it: stacks, page tables, slabs.
     pub kernel: u64,
     /// The highest `usage`; 0 if the kernel does not record it.
     pub max_usage: u64,
@@ -194,18 +194,18 @@ pub struct UsageLimits {
 /// Input and output of block devices.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct IoUsage {
-    /// By device.
+    /// One entry per device with any input or output.
     pub devices: Vec<DeviceIo>,
     /// Waiting for devices; zero without the kernel's support.
     pub pressure: Pressure,
 }
 
-/// The processes of a cgroup itself, without those of cgroups below it.
+/// The processes of a cgroup itself, without processes of cgroups below it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessUsage {
     /// Number of processes.
     pub processes: u64,
-    /// The first of them.
+    /// PID of the first of them.
     pub first: Option<u32>,
     /// Its soft limit of open files, -1 without limit.
     pub open_files_limit: Option<i64>,
@@ -226,7 +226,7 @@ pub struct CgroupUsage {
     pub at: Timestamp,
     /// When the cgroup was created.
     pub created_at: Timestamp,
-    /// CPU.
+    /// Total and rate of CPU time; more with [`Detail::All`].
     pub cpu: CpuUsage,
     /// Memory.
     pub memory: MemoryUsage,
@@ -279,6 +279,6 @@ pub enum Detail {
     CpuAndMemory,
     /// The same with what else a summary of the node has: processes, networks, and waiting for block devices.
     Summary,
-    /// All.
+    /// Everything that the kernel reports.
     All,
 }

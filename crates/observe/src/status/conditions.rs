@@ -43,7 +43,7 @@ pub(super) const GENERATED: [&str; 6] =
     [READY_TO_START, INITIALIZED, READY, CONTAINERS_READY, SCHEDULED, ALL_RESTARTING];
 
 /// Whether the kubelet owns conditions of this type (upstream `PodConditionByKubelet`). `DisruptionTarget` is shared: ours is
-/// written, that of others is preserved.
+/// written, conditions of others are preserved.
 pub fn is_owned_condition(type_: &str) -> bool {
     GENERATED.contains(&type_) || RESIZE.contains(&type_)
 }
@@ -69,7 +69,7 @@ impl Verdict {
     }
 }
 
-/// All conditions of the pod: those of others, then the kubelet's. `statuses` are those of the init and the regular
+/// All conditions of the pod: conditions of others, then the kubelet's. `statuses` are of the init and the regular
 /// containers.
 pub(super) fn conditions(
     input: &StatusInput<'_>,
@@ -114,7 +114,7 @@ pub(super) fn conditions(
         });
     }
     if let Some(message) = input.status_override.and_then(|status| status.disruption.as_deref()) {
-        // That of another component may be over.
+        // The condition of another component may be over.
         let before = conditions.extract_if(.., |condition| condition.type_ == DISRUPTION_TARGET).next();
         let since = before.filter(|before| before.status == "True").and_then(|it| it.last_transition_time);
         conditions.push(PodCondition {

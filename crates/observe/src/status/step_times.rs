@@ -17,7 +17,7 @@ pub(super) struct StepTimes(Family<Label, Histogram, fn() -> Histogram>);
 
 impl Default for StepTimes {
     fn default() -> Self {
-        // Those of runtime calls, which most steps are.
+        // The buckets of runtime calls, which most steps are.
         Self(Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.005, 2.5, 14))))
     }
 }

@@ -293,7 +293,7 @@ impl Timeline {
         }
     }
 
-    /// The timelines of the pods that `selected` picks, those of deleted pods first, then by their first entry.
+    /// The timelines of the pods that `selected` picks, timelines of deleted pods first, then by their first entry.
     pub fn tracks(&self, selected: impl Fn(&PodRef) -> bool) -> Vec<Track> {
         let state = self.lock();
         let picked = state.pods.values().filter(|record| selected(&record.pod));
@@ -368,7 +368,7 @@ impl Record {
 impl Entry {
     /// Adds the step, which has ended, to the trace of the work that it is a part of.
     fn trace(&self, now: Timestamp) {
-        // The beginning of a repeated step is that of the first time.
+        // A repeated step began when it occurred first.
         if let (Some(name), 1) = (label(self.step), self.times) {
             record_span(name, self.at, now, || match &*self.detail {
                 "" => Vec::new(),

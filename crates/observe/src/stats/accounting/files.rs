@@ -1,5 +1,5 @@
 //! The files of cgroups: where each controller has them, and reading them with one buffer. A file that is missing, because the kernel
-//! has no such file or the cgroup is gone, is `None`.
+//! has no such file or the cgroup was removed, is `None`.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -38,7 +38,7 @@ pub(crate) struct Accounting {
 }
 
 impl Accounting {
-    /// Those of this host.
+    /// The mounts of this host's cgroup hierarchies.
     pub(crate) fn of(cgroups: &Cgroups) -> Self {
         let mount = |v1: &str, v2: &str| {
             let controller = match cgroups.version() {
@@ -156,7 +156,7 @@ impl<'a> Reader<'a> {
         self.load(&opened)
     }
 
-    /// The creation of the cgroup: nothing else changes the time of this file, which changes that of the directory.
+    /// The creation of the cgroup: nothing else changes the time of this file, which changes the time of the directory.
     fn created_at(&mut self) -> Option<Timestamp> {
         let directory = self.cgroup.directory(self.accounting.memory.as_deref()?)?;
         let file = match self.accounting.version {
