@@ -8,7 +8,7 @@ use hostlet_proto::registration::PluginInfo;
 
 use hostlet_base::one_line;
 
-/// Maximum length of a name: that of a DNS subdomain, which names of drivers are.
+/// Maximum length of a name: names of drivers are DNS subdomains.
 const MAX_NAME: usize = 253;
 
 /// Maximum length of a type.

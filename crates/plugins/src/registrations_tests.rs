@@ -54,7 +54,7 @@ struct Node {
     now: Instant,
     /// The sockets that exist.
     disk: BTreeMap<PathBuf, SocketIdentity>,
-    /// Those that the last scan left.
+    /// Sockets that the last scan left.
     seen: BTreeMap<PathBuf, SocketIdentity>,
     created: i64,
     asking: BTreeMap<u64, Attempt>,
@@ -252,7 +252,7 @@ fn a_socket_replaced_in_place_is_deregistered_and_registered_again() {
     assert!(node.registered.is_empty());
     node.register(0, good("gpu"));
     assert!(node.registered[&Node::path(0)] > first);
-    // Replaced while its successor is asked: the answer is that of a plugin that is gone.
+    // Replaced while its successor is asked: the answer is of a plugin that has exited.
     node.create(0);
     node.scan(None);
     node.begin();
