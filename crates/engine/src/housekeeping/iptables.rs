@@ -22,7 +22,7 @@ const LOCK_SECONDS: &str = "5";
 /// How long one call may take. The lock is part of it.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Its existence tells other components which back-end this host uses (KEP-3178).
+/// Its existence shows other components which back-end this host uses (KEP-3178).
 const HINT: (&str, &str) = ("mangle", "KUBE-IPTABLES-HINT");
 const FIREWALL: (&str, &str) = ("filter", "KUBE-FIREWALL");
 
@@ -186,7 +186,7 @@ fn report(program: &Path, last: &mut Changed<Option<String>>, kept: Result<bool,
 }
 
 /// Makes what is missing; returns whether anything was looked at beyond the hint. Without the hint, iptables was flushed, and
-/// the rest is gone as well.
+/// the rest is missing as well.
 async fn keep(program: &Path, family: Family, is_first: bool) -> Result<bool, IptablesError> {
     let (table, chain) = HINT;
     if !is_first && call(program, &["-S", chain, "-t", table]).await? {

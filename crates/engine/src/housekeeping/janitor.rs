@@ -1,5 +1,5 @@
 //! Removes files, logs and cgroups of hostlet's own pods without a worker: those that were removed before this daemon started.
-//! Reports those of others and must never touch them. Does not decide which pods are known; the lifecycles pass that in.
+//! Reports what belongs to others and must never touch it. Does not decide which pods are known; the lifecycles pass that in.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
@@ -192,7 +192,7 @@ impl HostJanitor {
     }
 }
 
-/// What the cgroups of the classes get. The protected memory of all pods includes that of burstable ones, which would otherwise
+/// What the cgroups of the classes get. The protected memory of all pods includes the protected memory of burstable ones, which would otherwise
 /// not be protected.
 fn class_resources(active: &[Arc<AdmittedPod>], memory_qos: Option<&MemoryQos>) -> ClassResources {
     let of = |qos| active.iter().filter(move |pod| pod.qos == qos);

@@ -30,7 +30,7 @@ pub enum History {
     RanBefore,
 }
 
-/// The history of a host. `recorded` are the pods in the store, which has rows only once a start was not refused. Without a claim
+/// The history of a host. `recorded` are the pods in the store, which has rows only once a start was accepted. Without a claim
 /// they prove an earlier run: the claim could not be written, or somebody removed it. With a claim of another runtime they do
 /// not, as these pods are in that one.
 pub fn history(claim: &KnownClaim, socket: &Path, recorded: &HashSet<PodUid>) -> History {
@@ -90,7 +90,7 @@ impl Unrunnable {
     }
 }
 
-/// Why a first start was refused. `Display` is for the host's owner.
+/// Why a first start was rejected. `Display` is for the host's owner.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StartRejection {
     /// The host is somebody else's.
@@ -104,7 +104,7 @@ pub enum StartRejection {
     /// Pods run that would be ended, or lose a volume or a device, if hostlet took them over.
     #[error("{}", cannot_run(pods))]
     Unrunnable {
-        /// Those pods.
+        /// The pods that cannot run.
         pods: Vec<Unrunnable>,
     },
     /// It could not be learned what the running pods use.
@@ -120,7 +120,7 @@ pub enum StartRejection {
     },
 }
 
-/// Why the first start on the runtime at `socket` is refused; `None` if it is safe.
+/// Why the first start on the runtime at `socket` is rejected; `None` if it is safe.
 pub fn first_start_rejection(socket: &Path, foreign: Foreign) -> Option<StartRejection> {
     let is_safe = foreign == Foreign::default();
     (!is_safe).then(|| StartRejection::InUse { socket: socket.to_owned(), foreign })

@@ -1,5 +1,5 @@
 //! Probes of containers (Kubernetes docs, "Liveness, Readiness, and Startup Probes"): when each is due, what it answers, and what
-//! follows for its container. One task for all of them; nothing is kept open between two runs. Stops and starts no container: it writes
+//! follows for its container. One task for all of them; no connection stays open between two runs. Stops and starts no container: it writes
 //! [`ProbeResults`](hostlet_pod::ProbeResults), which plans and statuses read.
 
 mod answer;

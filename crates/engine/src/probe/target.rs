@@ -52,7 +52,7 @@ impl SeenPod {
             let statuses = match container.kind {
                 ContainerKind::Main => &status.container_statuses,
                 ContainerKind::Sidecar => &status.init_container_statuses,
-                // They have no probes.
+                // Init and ephemeral containers have no probes.
                 ContainerKind::Init | ContainerKind::Ephemeral => continue,
             };
             if ProbeKind::ALL.iter().all(|kind| kind.of(container.spec).is_none()) {

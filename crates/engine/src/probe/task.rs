@@ -40,7 +40,7 @@ pub struct ProberDeps {
     pub status_cache: StatusCache,
     /// Receives the results.
     pub timeline: Timeline,
-    /// Told of pods whose status changes.
+    /// Notified of pods whose status changes.
     pub statuses: StatusHandle,
     /// Receives the findings.
     pub results: ProbeResults,
@@ -196,7 +196,7 @@ impl Prober {
             Err(_) => None,
         };
         match self.schedule.finished(run.key, verdict, now(&self.deps)) {
-            // Its container is gone or going, which may be why.
+            // The container is terminating or removed, which may be why.
             Finish::Moot => {}
             Finish::Counted { begins_to_fail, result } => {
                 if let Some(verdict) = verdict {

@@ -303,7 +303,7 @@ impl ShutdownTask {
         granted.saturating_sub(elapsed)
     }
 
-    /// Ends the pods of a group, and those of earlier groups that were not known yet. Waits until they have terminated, or their
+    /// Terminates the pods of a group, and pods of earlier groups that were not known yet. Waits until they have terminated, or their
     /// period is over.
     async fn end_group(&self, periods: &ShutdownPeriods, index: usize, period: Period) {
         let is_due = |pod: &Arc<AdmittedPod>| periods.group_of(pod) <= index;

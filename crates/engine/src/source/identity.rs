@@ -13,7 +13,7 @@ use hostlet_base::{CONFIG_HASH_ANNOTATION, CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE
 #[derive(Clone, Copy, Debug)]
 pub(super) enum PodSource<'a> {
     File(&'a Path),
-    /// This URL, as it is configured.
+    /// A URL, as it is configured.
     Url(&'a str),
 }
 
