@@ -116,7 +116,7 @@ impl StartPriority {
     }
 
     /// The priority of a pod with this many failed starts since the last success.
-    pub(crate) fn after(self, failures: u32) -> Self {
+    pub(crate) fn with_failures(self, failures: u32) -> Self {
         Self { failures, ..self }
     }
 }
@@ -422,7 +422,7 @@ mod tests {
     /// A pod whose starts fail after `hold` and are retried after ten seconds; reports each one.
     async fn failing(gate: &StartGate, turn: StartPriority, hold: Duration, tried: &Mutex<Vec<Instant>>) {
         for failures in 0.. {
-            gate.enter(turn.clone().after(failures)).await.during(sleep(hold)).await;
+            gate.enter(turn.clone().with_failures(failures)).await.during(sleep(hold)).await;
             tried.lock().push(Instant::now());
             sleep(Duration::from_secs(10)).await;
         }
@@ -459,8 +459,8 @@ mod tests {
     async fn the_retry_with_fewer_failures_goes_first() {
         let gate = StartGate::new(1);
         let held = gate.enter(at(0)).await;
-        let mut often = Box::pin(gate.enter(nth(1, 2_000_000_000, 0).after(3)));
-        let mut once = Box::pin(gate.enter(nth(2, 7, 9).after(1)));
+        let mut often = Box::pin(gate.enter(nth(1, 2_000_000_000, 0).with_failures(3)));
+        let mut once = Box::pin(gate.enter(nth(2, 7, 9).with_failures(1)));
         let mut never = Box::pin(gate.enter(nth(3, 0, 10)));
         for waiting in [&mut often, &mut once, &mut never] {
             assert!(waiting.as_mut().now_or_never().is_none());
@@ -487,7 +487,7 @@ mod tests {
             sleep(Duration::from_secs(1)).await;
             for failures in 1..4 {
                 let came = Instant::now();
-                drop(gate.enter(nth(999, 0, 0).after(failures)).await);
+                drop(gate.enter(nth(999, 0, 0).with_failures(failures)).await);
                 assert!(came.elapsed() <= AGED + Duration::from_secs(5), "{:?}", came.elapsed());
             }
         };
