@@ -268,14 +268,14 @@ mod tests {
         let gate = StartGate::new(1);
         let order = &Mutex::new(Vec::new());
         let pods = ["a", "b", "c"].map(|uid| {
-            let (gate, turn) = (gate.clone(), StartPriority { uid: uid.into(), ..at(0) });
+            let (gate, priority) = (gate.clone(), StartPriority { uid: uid.into(), ..at(0) });
             async move {
                 for call in ["sandbox", "container"] {
                     let starting = async {
                         order.lock().push(format!("{uid} {call}"));
                         tokio::time::sleep(Duration::from_millis(1)).await;
                     };
-                    gate.enter(turn.clone()).await.during(starting).await;
+                    gate.enter(priority.clone()).await.during(starting).await;
                 }
             }
         });
@@ -299,11 +299,11 @@ mod tests {
         let order = &Mutex::new(Vec::new());
         // The more important a pod, the longer its preparation takes.
         let starts = [0, 3, 5, 7, 900].map(|priority| {
-            let (gate, turn) = (gate.clone(), of_priority(priority));
-            let expected = gate.expect(turn.clone());
+            let (gate, start) = (gate.clone(), of_priority(priority));
+            let expected = gate.expect(start.clone());
             async move {
                 tokio::time::sleep(Duration::from_millis(u64::from(priority.unsigned_abs()))).await;
-                gate.enter(turn).await.during(async { order.lock().push(priority) }).await;
+                gate.enter(start).await.during(async { order.lock().push(priority) }).await;
                 drop(expected);
             }
         });
@@ -420,9 +420,9 @@ mod tests {
     }
 
     /// A pod whose starts fail after `hold` and are retried after ten seconds; reports each one.
-    async fn failing(gate: &StartGate, turn: StartPriority, hold: Duration, tried: &Mutex<Vec<Instant>>) {
+    async fn failing(gate: &StartGate, priority: StartPriority, hold: Duration, tried: &Mutex<Vec<Instant>>) {
         for failures in 0.. {
-            gate.enter(turn.clone().with_failures(failures)).await.during(sleep(hold)).await;
+            gate.enter(priority.clone().with_failures(failures)).await.during(sleep(hold)).await;
             tried.lock().push(Instant::now());
             sleep(Duration::from_secs(10)).await;
         }
