@@ -41,7 +41,7 @@ const KEEPALIVE_TRIES: u32 = 3;
 
 /// Options of a client.
 #[derive(Clone, Debug)]
-pub struct Connection {
+pub struct ClientOptions {
     /// `User-Agent`.
     pub user_agent: String,
     /// Requests per second and burst; `None` for no limit (`kubeAPIQPS`, `kubeAPIBurst`).
@@ -61,7 +61,7 @@ pub enum ConnectError {
 }
 
 /// Creates a client without connecting: the server may be down and credentials may be missing, which requests report.
-pub fn connect(connection: &Connection, credentials: Credentials) -> Result<Client, ConnectError> {
+pub fn connect(connection: &ClientOptions, credentials: Credentials) -> Result<Client, ConnectError> {
     let agent = HeaderValue::from_str(&connection.user_agent).map_err(ConnectError::UserAgent)?;
     let limit = connection.limit.map(|(qps, burst)| {
         let window = Duration::from_secs_f64(f64::from(burst.get()) / f64::from(qps.get()));
@@ -207,7 +207,7 @@ mod tests {
         #[expect(clippy::disallowed_methods, reason = "a task of a test")]
         tokio::spawn(task.run(cancel.clone()));
         let connection =
-            Connection { user_agent: "test".to_owned(), limit: None, purpose: Purpose::Pods, connections };
+            ClientOptions { user_agent: "test".to_owned(), limit: None, purpose: Purpose::Pods, connections };
         (connect(&connection, credentials).unwrap(), listener, cancel.drop_guard())
     }
 

@@ -21,7 +21,7 @@ pub use certificates::{
     CertificateReport, CertificateSettings, ClientCertificateTask, IssuedCertificate, ServingCertificateTask,
     ServingMetrics, ServingSettings, register_certificate,
 };
-pub use connect::{ConnectError, Connection, connect};
+pub use connect::{ClientOptions, ConnectError, connect};
 pub use credentials::{Credentials, CredentialsSource, CredentialsTask};
 pub(crate) use error::{ApiErrorKind, error_kind, message, retry_after};
 pub(crate) use follow::{FollowError, Notification, follow, follow_with_recovery};

@@ -16,7 +16,7 @@ use hostlet_base::node::{NodeAddresses, NodeEvent, NodeEvents, Pressures};
 use hostlet_base::{PodEvent, PodRef, QuietPeriod, WallClock, architecture};
 use hostlet_cluster::api::events::{EventRecord, EventRecorder, EventSink, recorder};
 use hostlet_cluster::api::{
-    CertificateReport, CertificateSettings, ClientCertificateTask, ConnectError, Connection, Connections,
+    CertificateReport, CertificateSettings, ClientCertificateTask, ClientOptions, ConnectError, Connections,
     Credentials, CredentialsSource, CredentialsTask, Purpose, connect,
 };
 use hostlet_cluster::api_objects::{ApiObjects, cached_runtime_classes, cached_services};
@@ -104,7 +104,7 @@ impl Cluster {
     /// Creates the clients. The server, the kubeconfig and its files may be unavailable: pods come first.
     pub(super) fn new(joined: &Joined, node_name: &str) -> Result<Self, ConnectError> {
         let connections = Connections::default();
-        let connection = |purpose, limit| Connection {
+        let connection = |purpose, limit| ClientOptions {
             user_agent: format!("hostlet/v{} (linux/{})", env!("CARGO_PKG_VERSION"), architecture()),
             limit,
             purpose,
