@@ -28,7 +28,7 @@ use hostlet_cluster::node::{
 use hostlet_cluster::publish::mirror::{MirrorDeps, Mirrors};
 use hostlet_cluster::publish::status::{StatusManager, StatusManagerDeps};
 use hostlet_cluster::resource_slices::{Dra, DraSettings, DraTask};
-use hostlet_config::{Cluster as Joined, Config};
+use hostlet_config::{ClusterConfig, Config};
 use hostlet_host::Machine;
 use hostlet_net::http::ProxyEnvironment;
 use hostlet_net::tls::CertificateStore;
@@ -102,7 +102,7 @@ pub(super) struct ClusterObjects {
 
 impl Cluster {
     /// Creates the clients. The server, the kubeconfig and its files may be unavailable: pods come first.
-    pub(super) fn new(joined: &Joined, node_name: &str) -> Result<Self, ConnectError> {
+    pub(super) fn new(joined: &ClusterConfig, node_name: &str) -> Result<Self, ConnectError> {
         let connections = Connections::default();
         let connection = |purpose, limit| ClientOptions {
             user_agent: format!("hostlet/v{} (linux/{})", env!("CARGO_PKG_VERSION"), architecture()),
@@ -371,7 +371,7 @@ mod tests {
         );
         std::fs::write(&kubeconfig, text).unwrap();
         let limit = Some((NonZeroU32::MIN, NonZeroU32::new(BURST).unwrap()));
-        let joined = Joined {
+        let joined = ClusterConfig {
             kubeconfig,
             bootstrap_kubeconfig: None,
             cert_dir: dir.path().to_owned(),
