@@ -75,7 +75,7 @@ impl ResourceList {
         self.0.is_empty()
     }
 
-    /// Sets the amount of a resource.
+    /// Sets an amount, in place of an earlier one.
     pub fn set(&mut self, name: impl Into<String>, amount: Quantity) {
         self.0.insert(name.into(), amount);
     }
