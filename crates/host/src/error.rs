@@ -127,11 +127,7 @@ pub enum SysError {
     },
     /// A thread could not be started.
     #[error("cannot start a thread for {work}")]
-    Thread {
-        /// What it is for.
-        work: &'static str,
-        source: io::Error,
-    },
+    Thread { work: &'static str, source: io::Error },
     /// The work of a thread panicked.
     #[error("{work} panicked")]
     Panicked { work: &'static str },

@@ -17,7 +17,7 @@ pub struct FilesystemUsage {
     pub used: u64,
     /// Its inodes; 0 if it creates them as needed.
     pub inodes: u64,
-    /// Free inodes.
+    /// Inodes that new files can have.
     pub inodes_free: u64,
 }
 

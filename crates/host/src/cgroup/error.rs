@@ -57,10 +57,7 @@ pub enum CgroupError {
     },
     /// A pod's UID is not valid in a cgroup's name.
     #[error("pod UID {uid:?} cannot name a cgroup: only letters, digits, '-' and '.' can")]
-    BadUid {
-        /// The UID.
-        uid: String,
-    },
+    BadUid { uid: String },
     /// The systemd driver on a host without systemd.
     #[error(
         "cgroup driver systemd needs systemd as init, and {} does not exist: use cgroupDriver cgroupfs, here and in \
