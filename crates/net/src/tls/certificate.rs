@@ -60,7 +60,7 @@ impl CertificateInfo {
         Self { names, ..self }
     }
 
-    /// Checks that it is a certificate of this key.
+    /// Fails unless the certificate is for the public key that belongs to `key`.
     pub fn check_key(&self, key: &PrivateKey) -> Result<(), TlsError> {
         if self.public_key == key.public_key()? { Ok(()) } else { Err(TlsError::OtherKey) }
     }
