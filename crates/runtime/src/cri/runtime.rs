@@ -173,7 +173,7 @@ pub trait ImageService: Send + Sync + 'static {
     /// All images.
     async fn list_images(&self) -> Result<Vec<ImageInfo>, CriError>;
 
-    /// The filesystems of the images.
+    /// What images take on each filesystem that the runtime stores them on.
     async fn image_filesystems(&self) -> Result<Vec<ImageFilesystem>, CriError>;
 }
 

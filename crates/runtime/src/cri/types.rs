@@ -175,7 +175,7 @@ pub struct WritableLayer {
     pub filesystem: Option<PathBuf>,
 }
 
-/// The filesystem of the images.
+/// A filesystem that the runtime stores images on, and what they take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageFilesystem {
     /// When the runtime measured it.

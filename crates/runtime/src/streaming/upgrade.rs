@@ -37,7 +37,7 @@ pub type StreamIo = Join<Chain<Cursor<Bytes>, OwnedReadHalf>, OwnedWriteHalf>;
 pub enum Answer {
     /// It has agreed.
     Switched {
-        /// The headers of its answer.
+        /// Headers of the 101 response, among them the protocol that the server chose.
         headers: HeaderMap,
         /// The connection.
         io: Box<StreamIo>,
