@@ -34,7 +34,7 @@ pub struct FailingProbes {
 }
 
 impl FailingProbes {
-    /// The failing probes of a pod.
+    /// The failing probes of a pod; empty if none fails.
     pub fn of(&self, pod: &PodUid) -> Vec<FailingProbe> {
         self.pods.lock().get(pod).cloned().unwrap_or_default()
     }
@@ -64,7 +64,7 @@ impl FailingProbes {
         }
     }
 
-    /// Forgets a pod.
+    /// Forgets a pod that is no longer probed.
     pub fn forget(&self, pod: &PodUid) {
         self.pods.lock().remove(pod);
     }

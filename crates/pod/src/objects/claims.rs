@@ -23,7 +23,7 @@ pub struct ClaimRef {
     pub name: String,
 }
 
-/// The state of a claim.
+/// What is known of a claim at the moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum ClaimState {
     /// Requested, not yet known.

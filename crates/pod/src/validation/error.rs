@@ -63,7 +63,7 @@ pub enum FieldErrorKind {
 pub struct FieldError {
     /// The path of the field: `spec.containers[0].image`.
     pub path: String,
-    /// The kind of error.
+    /// Decides how the message begins, as upstream.
     pub kind: FieldErrorKind,
     /// The message after the path: `Required value`, `Invalid value: 70000: must be between 1 and 65535`.
     pub message: String,
