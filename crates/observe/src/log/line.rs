@@ -17,7 +17,7 @@ pub enum LogStream {
 pub struct LogLine<'a> {
     /// When it was written.
     pub timestamp: Timestamp,
-    /// Its stream.
+    /// Whether the container wrote it to stdout or stderr.
     pub stream: LogStream,
     /// Its content: with the line end, or without one if the runtime split a longer line here.
     pub content: &'a [u8],

@@ -228,9 +228,9 @@ pub struct CgroupUsage {
     pub created_at: Timestamp,
     /// Total and rate of CPU time; more with [`Detail::All`].
     pub cpu: CpuUsage,
-    /// Memory.
+    /// With the page cache; what can be freed of it is not in the working set.
     pub memory: MemoryUsage,
-    /// Its limits.
+    /// Limits of the cgroup itself.
     pub limits: UsageLimits,
     /// Block devices; with [`Detail::Summary`] only waiting for them, with [`Detail::CpuAndMemory`] empty.
     pub io: IoUsage,

@@ -31,7 +31,7 @@ impl fmt::Display for ImageOwner {
 /// An image that a pod needs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ImagePull {
-    /// What it is for.
+    /// The container or image volume that needs it.
     pub owner: ImageOwner,
     /// The image as the spec names it.
     pub image: String,
@@ -51,12 +51,12 @@ pub enum Activity {
     MakingSandbox,
     /// Waits for an image that is being pulled, for a container that it starts or for a volume of that container.
     PullingImage(ImagePull),
-    /// Creates a container.
+    /// The runtime is creating a container.
     CreatingContainer {
         /// Its name.
         container: String,
     },
-    /// Starts a container.
+    /// The runtime is starting a container.
     StartingContainer {
         /// Its name.
         container: String,

@@ -39,7 +39,7 @@ pub struct PodStatusDeps {
     pub observed: Cache,
     /// What the probes of containers have found.
     pub probes: ProbeResults,
-    /// Addresses of the node.
+    /// Addresses of the node, for `hostIPs` and pods on the host's network.
     pub addresses: NodeAddresses,
     /// Name of the runtime, the scheme of container IDs.
     pub runtime_name: String,

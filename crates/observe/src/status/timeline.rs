@@ -89,7 +89,7 @@ pub enum TimelineStep {
 pub struct Entry {
     /// When it began.
     pub at: Timestamp,
-    /// Which one.
+    /// What was done, or happened.
     pub step: TimelineStep,
     /// Duration, milliseconds; none for instantaneous and for unfinished steps.
     #[serde(skip_serializing_if = "Option::is_none")]
