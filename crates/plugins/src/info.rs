@@ -28,10 +28,10 @@ const MAX_QUOTED: usize = 80;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name the fields")]
 pub enum InfoError {
-    /// A string is empty.
+    /// A required field is empty.
     #[error("PluginInfo.{field} is empty: set it")]
     Empty { field: &'static str },
-    /// A string is too long.
+    /// A field exceeds its limit, in bytes.
     #[error("PluginInfo.{field} has {length} bytes: use at most {most}")]
     TooLong { field: &'static str, length: usize, most: usize },
     /// There are too many versions.
@@ -73,13 +73,13 @@ pub enum InfoError {
 /// What a plugin claims to be, checked as far as is possible without knowing its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PluginClaim {
-    /// Its type.
+    /// `PluginInfo.type`, e.g. `DRAPlugin`.
     pub plugin_type: String,
-    /// Its name.
+    /// `PluginInfo.name`: printable ASCII of at most 253 bytes.
     pub name: String,
     /// The socket of its service: an absolute path.
     pub endpoint: PathBuf,
-    /// What it supports.
+    /// `PluginInfo.supported_versions`, as they are.
     pub versions: Vec<String>,
 }
 

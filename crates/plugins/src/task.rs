@@ -43,7 +43,7 @@ const UNWATCHED_INTERVAL: Duration = Duration::from_secs(2);
 pub struct PluginSettings {
     /// The directory of registration sockets; must be absolute.
     pub registry: PathBuf,
-    /// `/proc`.
+    /// `/proc`, outside tests.
     pub proc: PathBuf,
     /// The handlers by type.
     pub handlers: Handlers,
