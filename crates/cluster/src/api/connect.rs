@@ -39,7 +39,7 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 const KEEPALIVE: Duration = Duration::from_secs(15);
 const KEEPALIVE_TRIES: u32 = 3;
 
-/// Options of a client.
+/// What distinguishes one client of the API server from another.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
     /// `User-Agent`.

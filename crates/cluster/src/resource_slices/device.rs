@@ -24,7 +24,7 @@ impl Device {
     }
 }
 
-/// The value of an attribute.
+/// An attribute of a device has one of these types in the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttributeValue {
     /// A boolean.

@@ -15,7 +15,7 @@ use super::connection::{Connection, StreamSlot};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LaneCounts {
-    /// The purpose.
+    /// The client's purpose, as the metric's label has it.
     pub purpose: String,
     /// Open connections.
     pub open: usize,

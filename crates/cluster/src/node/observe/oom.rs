@@ -61,7 +61,7 @@ fn oom_event(kill: &OomKill) -> NodeEvent {
 pub struct OomKill {
     /// Its name.
     pub process: String,
-    /// Its pid.
+    /// PID of the killed process, in the initial namespace.
     pub pid: u32,
     /// The cgroup that reached its limit; `None` if the host did.
     pub limited: Option<String>,
