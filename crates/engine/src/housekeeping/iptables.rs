@@ -63,7 +63,7 @@ pub enum IptablesError {
     /// It ran, and the chain is still there.
     #[error("{} did not remove the chain {}", program.display(), HINT.1)]
     Left { program: PathBuf },
-    /// It failed.
+    /// The program ran, and exited with an error.
     #[error("`{command}` failed ({status}): {output}")]
     Failed {
         /// The program and its arguments.

@@ -31,7 +31,7 @@ use hostlet_volume::Volumes;
 /// How long listing the host may be deferred until a quiet period: every pod that starts or terminates requests it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The janitor of this host.
+/// Removes what pods of this node left on the host.
 pub struct HostJanitor {
     /// The daemon's directory (`--root-dir`).
     pub root_dir: PathBuf,
@@ -63,7 +63,7 @@ pub struct HostJanitor {
     pub status_cache: StatusCache,
     /// What their workers do.
     pub activities: PodActivities,
-    /// Their timelines.
+    /// Forgets the pods of which nothing remains.
     pub timeline: Timeline,
 }
 

@@ -77,9 +77,9 @@ impl Foreign {
 /// A running pod that hostlet cannot run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unrunnable {
-    /// The pod.
+    /// A pod that runs now.
     pub pod: PodRef,
-    /// Why.
+    /// Why hostlet cannot run it, as part of a sentence.
     pub why: String,
 }
 

@@ -32,7 +32,7 @@ pub enum RemainsError {
     /// The directory of one cannot be listed.
     #[error("the directory {} cannot be listed", path.display())]
     Directory {
-        /// It.
+        /// Path of that directory.
         path: PathBuf,
         /// The error.
         source: io::Error,

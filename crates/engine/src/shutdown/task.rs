@@ -43,7 +43,7 @@ const SHUTDOWN: &str = "Shutdown";
 /// How long the last statuses and the record may take after the pods have ended, within what logind grants.
 const REPORT_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Settings of shutdowns.
+/// How this node shuts down, and where it reads the host's configuration.
 #[derive(Clone, Debug)]
 pub struct ShutdownSettings {
     /// How long pods have; `None` if shutdowns are not delayed.
