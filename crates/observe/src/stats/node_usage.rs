@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::usage::{CgroupUsage, Device, DiskActivity, NetworkDevice};
+use super::usage::{BlockDevice, CgroupUsage, DiskActivity, NetworkDevice};
 use hostlet_base::{ContainerId, PodRef, SandboxId};
 use hostlet_host::FilesystemUsage;
 
@@ -114,7 +114,7 @@ pub struct NodeUsage {
     /// The pods that the runtime has, sorted by namespace and name.
     pub pods: Vec<PodUsage>,
     /// The names of block devices.
-    pub devices: BTreeMap<Device, String>,
+    pub devices: BTreeMap<BlockDevice, String>,
     /// The processes and threads of the host.
     pub tasks: TaskCount,
     /// The filesystem of the daemon's directory.

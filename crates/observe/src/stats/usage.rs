@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 /// A block device by its numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Device {
+pub struct BlockDevice {
     /// Major number.
     pub major: u32,
     /// Minor number.
@@ -15,7 +15,7 @@ pub struct Device {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it: bytes, and numbers of operations")]
 pub struct DeviceIo {
-    pub device: Device,
+    pub device: BlockDevice,
     pub read_bytes: u64,
     pub written_bytes: u64,
     pub reads: u64,
@@ -26,7 +26,7 @@ pub struct DeviceIo {
 
 impl DeviceIo {
     /// Nothing of this device.
-    pub(super) fn of(device: Device) -> Self {
+    pub(super) fn of(device: BlockDevice) -> Self {
         Self { device, read_bytes: 0, written_bytes: 0, reads: 0, writes: 0, others: None }
     }
 }
@@ -78,7 +78,7 @@ pub struct NetworkDevice {
 
 /// How long tasks waited for a resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Pressure {
+pub struct PressureStall {
     /// While some of them waited.
     pub some: PressureAverages,
     /// While all of them waited.
@@ -120,7 +120,7 @@ pub struct CpuUsage {
     /// Time beyond the quota.
     pub burst: u64,
     /// Waiting for the CPU; zero without the kernel's support.
-    pub pressure: Pressure,
+    pub pressure: PressureStall,
 }
 
 /// Use of memory, in bytes unless said otherwise.
@@ -171,7 +171,7 @@ pub struct MemoryUsage {
     /// Processes that the OOM killer ended.
     pub oom_kills: u64,
     /// Waiting for memory; zero without the kernel's support.
-    pub pressure: Pressure,
+    pub pressure: PressureStall,
 }
 
 /// The limits of a cgroup.
@@ -197,7 +197,7 @@ pub struct IoUsage {
     /// One entry per device with any input or output.
     pub devices: Vec<DeviceIo>,
     /// Waiting for devices; zero without the kernel's support.
-    pub pressure: Pressure,
+    pub pressure: PressureStall,
 }
 
 /// The processes of a cgroup itself, without processes of cgroups below it.

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::{Accounting, Reader};
 use crate::stats::testing::FakeHost;
-use crate::stats::{CgroupUsage, Detail, Device, DeviceIo, OtherBytes, ProcessUsage, UsageLimits};
+use crate::stats::{BlockDevice, CgroupUsage, Detail, DeviceIo, OtherBytes, ProcessUsage, UsageLimits};
 use hostlet_host::cgroup::CgroupVersion;
 
 fn read(version: CgroupVersion, path: &str, detail: Detail) -> Option<CgroupUsage> {
@@ -31,7 +31,7 @@ fn both_versions_tell_the_same() {
         assert_eq!((memory.inactive_file, memory.active_file, memory.kernel), (2 << 20, 1 << 20, 1 << 20));
         assert_eq!((memory.page_faults, memory.major_page_faults, memory.oom_kills), (500, 7, 1));
         let io = DeviceIo {
-            device: Device { major: 254, minor: 0 },
+            device: BlockDevice { major: 254, minor: 0 },
             read_bytes: 4096,
             written_bytes: 8192,
             reads: 1,
