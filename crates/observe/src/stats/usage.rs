@@ -202,7 +202,7 @@ pub struct IoUsage {
 
 /// The processes of a cgroup itself, without processes of cgroups below it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ProcessUsage {
+pub struct CgroupProcesses {
     /// Number of processes.
     pub processes: u64,
     /// PID of the first of them.
@@ -235,7 +235,7 @@ pub struct CgroupUsage {
     /// Block devices; with [`Detail::Summary`] only waiting for them, with [`Detail::CpuAndMemory`] empty.
     pub io: IoUsage,
     /// Processes; with [`Detail::Summary`] without limits, threads and open files, with [`Detail::CpuAndMemory`] empty.
-    pub processes: ProcessUsage,
+    pub processes: CgroupProcesses,
 }
 
 impl CgroupUsage {

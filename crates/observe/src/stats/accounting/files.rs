@@ -12,7 +12,7 @@ use rustix::io::read;
 use super::open_files::open_files;
 use super::{v1, v2};
 use crate::stats::parse;
-use crate::stats::usage::{CgroupUsage, Detail, ProcessUsage};
+use crate::stats::usage::{CgroupProcesses, CgroupUsage, Detail};
 use hostlet_host::cgroup::{CgroupVersion, Cgroups};
 
 /// Larger than any of these files but the process list of a huge cgroup.
@@ -128,7 +128,7 @@ impl<'a> Reader<'a> {
         // A process of another PID namespace has the number 0.
         let first = pids.first().copied().filter(|pid| *pid != 0);
         let processes = u64::try_from(pids.len()).unwrap_or(u64::MAX);
-        usage.processes = ProcessUsage { processes, first, ..ProcessUsage::default() };
+        usage.processes = CgroupProcesses { processes, first, ..CgroupProcesses::default() };
         if detail == Detail::All {
             let open = open_files(self.proc, &pids);
             (usage.processes.descriptors, usage.processes.sockets) = (open.descriptors, open.sockets);
@@ -196,7 +196,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The limit of open files of the cgroup's first process, and the cgroup's threads.
-    fn read_limits_of_processes(&mut self, usage: &mut ProcessUsage) {
+    fn read_limits_of_processes(&mut self, usage: &mut CgroupProcesses) {
         let limits = usage.first.and_then(|pid| self.proc_text(&format!("{pid}/limits")));
         usage.open_files_limit = limits.and_then(parse::open_files_limit);
         let pids = self.accounting.pids.as_deref();

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::{Accounting, Reader};
 use crate::stats::testing::FakeHost;
-use crate::stats::{BlockDevice, CgroupUsage, Detail, DeviceIo, OtherBytes, ProcessUsage, UsageLimits};
+use crate::stats::{BlockDevice, CgroupProcesses, CgroupUsage, Detail, DeviceIo, OtherBytes, UsageLimits};
 use hostlet_host::cgroup::CgroupVersion;
 
 fn read(version: CgroupVersion, path: &str, detail: Detail) -> Option<CgroupUsage> {
@@ -116,7 +116,7 @@ fn less_detail_reads_less_and_nothing_is_read_of_what_is_gone() {
         );
         assert_eq!(usage.limits.memory, Some(64 << 20));
         let usage = read(version, "/kubepods", Detail::Summary).unwrap();
-        let processes = ProcessUsage { processes: 2, first: Some(4711), ..ProcessUsage::default() };
+        let processes = CgroupProcesses { processes: 2, first: Some(4711), ..CgroupProcesses::default() };
         assert_eq!((usage.memory.working_set, usage.processes), (6 << 20, processes));
         let waited = match version {
             CgroupVersion::V1 => 0,
