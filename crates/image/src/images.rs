@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::access::{PullRecords, RecordUpkeep, StockRecords, Verdict};
 use super::backoff::{Now, PullBackoffs};
-use super::credentials::{Credentials, ProviderFailure, PullSecrets, SourcedLogin};
+use super::credentials::{ProviderFailure, PullSecrets, RegistryCredentials, SourcedLogin};
 use super::metrics::PullMetrics;
 use super::puller::{PullError, Puller};
 use super::{ImageError, PullLimits, PullPolicy, PullUnderWay};
@@ -72,7 +72,7 @@ pub struct Images {
 struct Inner {
     service: Arc<dyn ImageService>,
     puller: Puller,
-    credentials: Credentials,
+    credentials: RegistryCredentials,
     records: PullRecords,
     backoffs: Mutex<PullBackoffs>,
     metrics: PullMetrics,
@@ -88,7 +88,7 @@ impl Images {
         service: Arc<dyn ImageService>,
         limits: PullLimits,
         verification: ImageVerification,
-        credentials: Credentials,
+        credentials: RegistryCredentials,
         store: Store,
         clock: WallClock,
     ) -> Self {

@@ -35,7 +35,7 @@ use hostlet_base::node::NodeAddresses;
 use hostlet_base::settings::ImageVerification;
 use hostlet_base::{CONFIG_SEEN_ANNOTATION, POD_UID_LABEL, PodRef, PodUid, QuietPeriod, WallClock};
 use hostlet_host::KernelMounts;
-use hostlet_image::credentials::Credentials;
+use hostlet_image::credentials::RegistryCredentials;
 use hostlet_image::{Images, PullLimits};
 use hostlet_net::http::HttpClient;
 use hostlet_observe::log::LogLayout;
@@ -263,7 +263,7 @@ impl Node {
                     runtime,
                     self.pull_limits,
                     ImageVerification::ExceptPreloaded,
-                    Credentials::default(),
+                    RegistryCredentials::default(),
                     store.clone(),
                     self.clock.clone(),
                 ),

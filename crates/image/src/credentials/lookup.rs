@@ -10,12 +10,12 @@ use hostlet_host::file_work;
 
 /// The host's credentials. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Credentials {
+pub struct RegistryCredentials {
     files: Arc<DockerConfigFiles>,
     providers: ProviderPlugins,
 }
 
-impl Credentials {
+impl RegistryCredentials {
     /// Credentials from these files of the host.
     pub fn new(files: DockerConfigFiles) -> Self {
         Self { files: Arc::new(files), providers: ProviderPlugins::default() }
