@@ -51,7 +51,7 @@ use hostlet_pod::objects::services::ServiceEnv;
 use hostlet_pod::objects::{FakeObjects, RuntimeClasses};
 use hostlet_pod::pod_uid;
 use hostlet_pod::{PodEvents, PodKill, ProbeResults};
-use hostlet_runtime::cri::fake::{Call, FakeRuntime};
+use hostlet_runtime::cri::fake::{FakeRuntime, RecordedCall};
 use hostlet_runtime::cri::wire::{ContainerState, PodSandboxState};
 use hostlet_runtime::cri::{Operation, RuntimeCondition, RuntimeStatus};
 use hostlet_store::Store;
@@ -546,14 +546,14 @@ impl Node {
     }
 
     /// The calls for a pod with an effect, oldest first.
-    pub(super) fn changes_of(&self, uid: &str) -> Vec<Call> {
+    pub(super) fn changes_of(&self, uid: &str) -> Vec<RecordedCall> {
         let uid = PodUid::from(uid);
         let calls = self.runtime.calls().into_iter();
         calls.filter(|c| CHANGES.contains(&c.operation) && c.pod.as_ref() == Some(&uid)).collect()
     }
 
     /// The calls of one kind for a pod, oldest first.
-    pub(super) fn calls_of(&self, uid: &str, operation: Operation) -> Vec<Call> {
+    pub(super) fn calls_of(&self, uid: &str, operation: Operation) -> Vec<RecordedCall> {
         self.changes_of(uid).into_iter().filter(|c| c.operation == operation).collect()
     }
 
