@@ -78,7 +78,7 @@ impl MountTable {
     }
 
     /// What is at the path `dir`, but for mounts at that path itself.
-    pub fn origin_below(&self, dir: &Path) -> Option<Origin> {
+    pub(crate) fn origin_below(&self, dir: &Path) -> Option<Origin> {
         let outer = self.of(dir.parent()?)?;
         let inside = dir.strip_prefix(&outer.point).ok()?;
         Some(Origin { device: outer.origin.device.clone(), dir: outer.origin.dir.join(inside) })

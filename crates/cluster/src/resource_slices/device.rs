@@ -19,7 +19,7 @@ pub struct Device {
 
 impl Device {
     /// Whether one of its attributes is a list.
-    pub fn has_lists(&self) -> bool {
+    pub(super) fn has_lists(&self) -> bool {
         self.attributes.iter().any(|(_, value)| value.is_list())
     }
 }
@@ -62,7 +62,7 @@ pub struct Inventory {
 
 impl Inventory {
     /// Whether a device has a list.
-    pub fn has_lists(&self) -> bool {
+    pub(super) fn has_lists(&self) -> bool {
         self.devices.iter().any(Device::has_lists)
     }
 }

@@ -91,7 +91,8 @@ impl Cgroups {
     }
 
     /// Whether the pod has its cgroup in every hierarchy; always true if pods get no cgroups.
-    pub fn pod_exists(&self, uid: &PodUid, qos: QosClass) -> Result<bool, CgroupError> {
+    #[cfg(test)]
+    pub(crate) fn pod_exists(&self, uid: &PodUid, qos: QosClass) -> Result<bool, CgroupError> {
         Ok(!self.settings.per_qos || self.exists(&self.layout.pod(uid, qos)?))
     }
 

@@ -94,7 +94,7 @@ impl Watched<Stream> {
     }
 
     /// Go's text of the system's error that reading ended with.
-    pub fn read_error(&self) -> Option<String> {
+    pub(crate) fn read_error(&self) -> Option<String> {
         match &self.inner {
             Stream::Plain(tcp) => self.error_of(tcp),
             Stream::Tls(stream) => {

@@ -38,7 +38,7 @@ impl LogLayout {
     }
 
     /// A container's log directory.
-    pub fn container_dir(&self, pod: &PodRef, container: &str) -> PathBuf {
+    pub(crate) fn container_dir(&self, pod: &PodRef, container: &str) -> PathBuf {
         self.pod_dir(pod).join(container)
     }
 

@@ -52,7 +52,8 @@ impl CredentialsSource {
     }
 
     /// Uses this clock.
-    pub fn with_clock(mut self, clock: WallClock) -> Self {
+    #[cfg(test)]
+    pub(crate) fn with_clock(mut self, clock: WallClock) -> Self {
         self.clock = clock;
         self
     }

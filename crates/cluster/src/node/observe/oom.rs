@@ -69,7 +69,7 @@ pub struct OomKill {
 
 impl OomKill {
     /// Whether the host had no memory left.
-    pub fn is_for_host(&self) -> bool {
+    fn is_for_host(&self) -> bool {
         self.limited.as_deref().is_none_or(|group| group == "/")
     }
 }
