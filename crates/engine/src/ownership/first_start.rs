@@ -101,7 +101,7 @@ pub enum StartRejection {
         /// What others have here.
         foreign: Foreign,
     },
-    /// Pods run that would be ended, or lose a volume or a device, if hostlet took them over.
+    /// Pods run that would be ended, or lose a volume or a device, if hostlet adopted them.
     #[error("{}", cannot_run(pods))]
     Unrunnable {
         /// The pods that cannot run.
@@ -161,14 +161,14 @@ fn in_use(socket: &Path, foreign: &Foreign) -> String {
         text += &format!(" On this host {remains}.");
     }
     text + &format!(
-        " To run hostlet beside another kubelet, give it {BESIDE}. To take over the runtime and its pods, set adoptForeignPods: \
+        " To run hostlet beside another kubelet, give it {BESIDE}. To adopt the pods of the runtime, set adoptForeignPods: \
          true, or start once with --adopt-foreign-pods."
     )
 }
 
 fn cannot_run(pods: &[Unrunnable]) -> String {
     format!(
-        "hostlet would take over running pods that it cannot run: {}. It did not start and changed nothing. Move them to another \
+        "hostlet would adopt running pods that it cannot run: {}. It did not start and changed nothing. Move them to another \
          node (kubectl drain), then start hostlet again.",
         named(pods, |one| format!("{} ({})", one.pod, one.why))
     )
