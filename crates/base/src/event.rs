@@ -34,12 +34,12 @@ pub struct PodEvent {
 }
 
 impl PodEvent {
-    /// A normal event.
+    /// An event of type `Normal`: nothing for anybody to do.
     pub fn normal(reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self { kind: EventKind::Normal, reason: reason.into(), message: message.into() }
     }
 
-    /// A warning event.
+    /// An event of type `Warning`: something failed.
     pub fn warning(reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self { kind: EventKind::Warning, reason: reason.into(), message: message.into() }
     }

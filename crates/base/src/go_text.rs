@@ -84,7 +84,7 @@ pub fn go_integer(text: &str) -> Option<i128> {
 }
 
 /// A finite number of single precision in Go's `%g` format.
-pub fn go_float32(number: f32) -> String {
+pub(crate) fn go_float32(number: f32) -> String {
     general(&format!("{number:e}"), number.to_string())
 }
 

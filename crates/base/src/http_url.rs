@@ -48,14 +48,14 @@ impl HttpScheme {
     }
 }
 
-/// An address. `Display` is Go's `URL.String`.
+/// An absolute URL. `Display` is Go's `URL.String`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpUrl {
-    /// Its scheme.
+    /// Decides whether TLS is used, and the default port.
     pub scheme: HttpScheme,
     /// Name or address, without brackets.
     pub host: String,
-    /// None if the address does not name it.
+    /// `None` if the URL does not name it.
     port: Option<u16>,
     /// Path and query, escaped.
     pub target: String,

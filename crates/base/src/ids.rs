@@ -55,7 +55,7 @@ string_id! {
 }
 
 impl PodUid {
-    /// Whether it can be the name of a directory. That of a pod which is known only from the runtime is any text.
+    /// Whether it can be the name of a directory. The UID of a pod that is known only from the runtime can be any text.
     pub fn is_file_name(&self) -> bool {
         !matches!(self.as_str(), "" | "." | "..") && !self.as_str().contains(['/', '\0'])
     }

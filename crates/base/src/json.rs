@@ -34,15 +34,12 @@ impl fmt::Display for Mismatch {
 
 impl std::error::Error for Mismatch {}
 
-/// An unknown field.
 #[derive(Debug)]
-pub struct Unknown<'u> {
-    /// Its path.
-    pub path: String,
-    /// Its name.
-    pub name: &'u str,
+pub(crate) struct Unknown<'u> {
+    pub(crate) path: String,
+    pub(crate) name: &'u str,
     /// The known fields.
-    pub known: &'u [&'u str],
+    pub(crate) known: &'u [&'u str],
 }
 
 /// Decodes `value`, ignoring unknown fields.
@@ -52,7 +49,7 @@ pub fn from_value<T: DeserializeOwned>(value: &Value) -> Result<T, Mismatch> {
 }
 
 /// Decodes `value`, reporting each unknown field.
-pub fn from_value_reporting<T: DeserializeOwned>(
+pub(crate) fn from_value_reporting<T: DeserializeOwned>(
     value: &Value,
     unknown: &dyn Fn(Unknown<'_>),
 ) -> Result<T, Mismatch> {

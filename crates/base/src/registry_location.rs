@@ -11,7 +11,7 @@ pub struct RegistryLocation {
 }
 
 impl RegistryLocation {
-    /// Parses `[scheme://]host[:port][/path]`; `None` if it is no URL. A path of `/v1/` or `/v2/` is that of the registry's API.
+    /// Parses `[scheme://]host[:port][/path]`; `None` if it is no URL. A path of `/v1/` or `/v2/` is the registry's API.
     pub fn of_config(text: &str) -> Option<Self> {
         let bare = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")).unwrap_or(text);
         let Self { host, path } = Self::parse(bare)?;

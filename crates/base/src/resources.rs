@@ -25,7 +25,7 @@ pub fn is_extended(resource: &str) -> bool {
 }
 
 /// Whether `resource` is a native resource (upstream `IsNativeResource`).
-pub fn is_native(resource: &str) -> bool {
+fn is_native(resource: &str) -> bool {
     !resource.contains('/') || resource.contains("kubernetes.io/")
 }
 
@@ -75,7 +75,7 @@ impl ResourceList {
         self.0.is_empty()
     }
 
-    /// Sets the amount of a resource.
+    /// Sets an amount, in place of an earlier one.
     pub fn set(&mut self, name: impl Into<String>, amount: Quantity) {
         self.0.insert(name.into(), amount);
     }
@@ -87,8 +87,8 @@ impl ResourceList {
 
     /// The resources selected by a predicate.
     #[must_use]
-    pub fn only(mut self, wanted: impl Fn(&str) -> bool) -> Self {
-        self.0.retain(|name, _| wanted(name));
+    pub fn only(mut self, is_selected: impl Fn(&str) -> bool) -> Self {
+        self.0.retain(|name, _| is_selected(name));
         self
     }
 

@@ -14,7 +14,7 @@ pub fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-/// These amounts of these resources.
+/// A list of resource names with their amounts, each as Kubernetes writes a quantity.
 pub fn resource_list<const N: usize>(amounts: [(&str, &str); N]) -> ResourceList {
     amounts.into_iter().map(|(name, amount)| (name, Quantity::parse(amount).unwrap())).collect()
 }

@@ -272,7 +272,7 @@ impl WireTokenAttributes {
         let keys = |keys: &[String]| keys.iter().cloned().collect();
         TokenAttributes {
             audience: self.service_account_token_audience.clone(),
-            is_kept_by_token: self.cache_type == CACHED_BY_TOKEN,
+            is_cached_by_token: self.cache_type == CACHED_BY_TOKEN,
             is_required: self.require_service_account == Some(true),
             required_annotations: keys(&self.required_service_account_annotation_keys),
             optional_annotations: keys(&self.optional_service_account_annotation_keys),

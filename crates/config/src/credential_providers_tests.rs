@@ -174,7 +174,7 @@ fn token_attributes_are_read_and_checked() {
     let host = Host::new(&[("c.yaml", &format!("{HEAD}{ECR}{TOKEN}"))]);
     let config = host.read("conf/c.yaml").unwrap().unwrap();
     let token = config.providers[0].token.clone().unwrap();
-    assert_eq!((token.audience.as_str(), token.is_kept_by_token, token.is_required), ("r.io", true, true));
+    assert_eq!((token.audience.as_str(), token.is_cached_by_token, token.is_required), ("r.io", true, true));
     assert_eq!(token.required_annotations, ["r.io/Role".to_owned()].into());
     assert_eq!(token.optional_annotations, ["r.io/tenant".to_owned()].into());
 

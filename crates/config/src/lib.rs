@@ -41,7 +41,7 @@ pub use load::{Loaded, control_socket, load};
 pub use node::Node;
 pub use node_api::{CertificateFiles, NodeApi, ServingCertificate};
 pub use settings::{
-    Cgroups, Cluster, Config, Dns, HostRules, ImagePulls, Logging, ParallelPulls, PodDefaults, Runtime,
+    Cgroups, ClusterConfig, Config, Dns, HostRules, ImagePulls, Logging, ParallelPulls, PodDefaults, Runtime,
     Sources,
 };
 pub use show::EffectiveConfig;

@@ -30,7 +30,7 @@ pub struct Config {
     /// Configured addresses of the node, primary first; at most one per family (`--node-ip`).
     pub node_ips: Vec<IpAddr>,
     /// The cluster to join; `None` for a standalone node.
-    pub cluster: Option<Cluster>,
+    pub cluster: Option<ClusterConfig>,
     /// Address of the health endpoint; `None` if it is off (`healthzBindAddress`, `healthzPort`).
     pub healthz: Option<SocketAddr>,
     /// The node's API.
@@ -74,7 +74,7 @@ pub struct Config {
 
 /// A cluster to join.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cluster {
+pub struct ClusterConfig {
     /// Kubeconfig with the API server and credentials (`--kubeconfig`).
     pub kubeconfig: PathBuf,
     /// Kubeconfig to request a client certificate with (`--bootstrap-kubeconfig`).
@@ -273,7 +273,7 @@ impl Config {
         Self {
             node_name: node_name(hostname, flags.hostname_override.as_deref()),
             node_ips: node::ips(&flags.node_ip).0.unwrap_or_default(),
-            cluster: flags.kubeconfig.as_ref().map(|kubeconfig| Cluster {
+            cluster: flags.kubeconfig.as_ref().map(|kubeconfig| ClusterConfig {
                 kubeconfig: kubeconfig.clone(),
                 bootstrap_kubeconfig: flags.bootstrap_kubeconfig.clone(),
                 cert_dir: flags.cert_dir.clone(),

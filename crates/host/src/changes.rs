@@ -36,7 +36,7 @@ struct State {
 }
 
 impl Changes {
-    /// Changes that also tell which files were deleted, even if they exist again.
+    /// Changes that also report which files were deleted, even if they exist again.
     pub fn with_deletions() -> Self {
         let state = State { deleted: Some(BTreeSet::new()), ..State::default() };
         Self { state: Mutex::new(state), ..Self::default() }

@@ -26,19 +26,14 @@ pub enum DaemonUnit {
 
 /// The unit's command cannot be known.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum DaemonUnitError {
     /// A file cannot be read.
     #[error("cannot read {}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The error.
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// A quote is not closed.
     #[error("{}: {what} has a quote that is not closed", path.display())]
     Quote {
-        /// The file.
         path: PathBuf,
         /// The setting or variable.
         what: String,
@@ -62,7 +57,7 @@ impl DaemonUnit {
         if is_link { Self::Kubelet } else { Self::Hostlet }
     }
 
-    /// Its name.
+    /// The name as systemd lists it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Hostlet => "hostlet.service",
@@ -93,7 +88,7 @@ impl DaemonUnit {
             }
         }
         let Some((path, text)) = command else { return Ok(None) };
-        // They take precedence over the unit's own variables.
+        // Environment files take precedence over the unit's own variables.
         for file in environment_files {
             variables.extend(variables_of(root, &file)?);
         }

@@ -16,7 +16,7 @@ use super::selinux::{selinux_is_enabled, set_label};
 const FOR_DRIVERS: [(&str, u32); 4] =
     [("plugins", 0o750), ("plugins_registry", 0o750), ("device-plugins", 0o750), ("pod-resources", 0o750)];
 
-/// Those of them in which pods of drivers create sockets, and the label with which they may do so without privileges.
+/// The directories in which pods of drivers create sockets, and the label with which they may do so without privileges.
 const SOCKET_DIRS: [&str; 3] = ["plugins", "plugins_registry", "device-plugins"];
 const SOCKET_DIR_LABEL: &str = "system_u:object_r:container_file_t:s0";
 

@@ -5,63 +5,37 @@ use std::path::PathBuf;
 
 /// A failed operation on the host. I/O variants have the path and the operation.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum SysError {
     /// A fact could not be read from procfs.
     #[error("cannot read {}", path.display())]
-    ReadProc {
-        /// The file.
-        path: PathBuf,
-        /// The error.
-        source: Box<procfs::ProcError>,
-    },
+    ReadProc { path: PathBuf, source: Box<procfs::ProcError> },
     /// A file could not be read.
     #[error("cannot read {}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The error.
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// A filesystem could not be measured.
     #[error("cannot measure the filesystem of {}", path.display())]
     Filesystem {
         /// A path on it.
         path: PathBuf,
-        /// The error.
         source: io::Error,
     },
     /// A file could not be written.
     #[error("cannot write {value} to {}", path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// The content.
-        value: String,
-        /// The error.
-        source: io::Error,
-    },
+    Write { path: PathBuf, value: String, source: io::Error },
     /// A file could not be written as a whole.
     #[error("cannot write {}", path.display())]
-    ReplaceFile {
-        /// The file.
-        path: PathBuf,
-        /// The error.
-        source: io::Error,
-    },
+    ReplaceFile { path: PathBuf, source: io::Error },
     /// A limit of this process could not be read or set.
     #[error("cannot {operation} the limit of open files")]
     OpenFiles {
         /// `read` or `set`.
         operation: &'static str,
-        /// The error.
         source: io::Error,
     },
     /// Not running as root.
     #[error("must run as root (user 0), is user {uid}: start it with sudo or as a systemd system service")]
-    NotRoot {
-        /// The user.
-        uid: u32,
-    },
+    NotRoot { uid: u32 },
     /// A configured directory is relative, or has `.`, `..`, `//` or a trailing slash.
     #[error("{} is not a clean absolute path: write {}", path.display(), clean.display())]
     NotCanonical {
@@ -72,66 +46,34 @@ pub enum SysError {
     },
     /// A directory could not be created.
     #[error("cannot create directory {}", path.display())]
-    CreateDir {
-        /// The directory.
-        path: PathBuf,
-        /// The error.
-        source: io::Error,
-    },
+    CreateDir { path: PathBuf, source: io::Error },
     /// A directory could not be labelled.
     #[error("cannot label {} for SELinux", path.display())]
-    Label {
-        /// The directory.
-        path: PathBuf,
-        /// The error.
-        source: io::Error,
-    },
+    Label { path: PathBuf, source: io::Error },
     /// The lock file could not be opened.
     #[error("cannot open lock file {}", path.display())]
-    OpenLock {
-        /// The file.
-        path: PathBuf,
-        /// The error.
-        source: io::Error,
-    },
+    OpenLock { path: PathBuf, source: io::Error },
     /// The lock could not be acquired.
     #[error("cannot lock {}", path.display())]
-    Lock {
-        /// The file.
-        path: PathBuf,
-        /// The error.
-        source: io::Error,
-    },
+    Lock { path: PathBuf, source: io::Error },
     /// A tmpfs could not be mounted.
     #[error("cannot mount a tmpfs on {}", path.display())]
-    MountTmpfs {
-        /// The directory.
-        path: PathBuf,
-        /// The error.
-        source: io::Error,
-    },
+    MountTmpfs { path: PathBuf, source: io::Error },
     /// A part of another filesystem could not be mounted.
     #[error("cannot mount a part of a volume on {}", path.display())]
     Bind {
         /// The file or directory.
         path: PathBuf,
-        /// The error.
         source: io::Error,
     },
     /// A directory could not be mounted on itself.
     #[error("cannot mount {} on itself as a shared mount", path.display())]
-    Share {
-        /// The directory.
-        path: PathBuf,
-        /// The error.
-        source: io::Error,
-    },
+    Share { path: PathBuf, source: io::Error },
     /// The program that mounts could not be run.
     #[error("cannot run mount for {}", path.display())]
     RunMount {
         /// The directory to mount on.
         path: PathBuf,
-        /// The error.
         source: io::Error,
     },
     /// The program that mounts failed. The wording is upstream's.
@@ -141,33 +83,19 @@ pub enum SysError {
     MountProgram {
         /// How it ended.
         status: String,
-        /// Its arguments.
         arguments: String,
         /// What it printed.
         output: String,
     },
     /// The group of a directory tree could not be set.
     #[error("cannot set the group of {}", path.display())]
-    SetGroup {
-        /// The directory.
-        path: PathBuf,
-        /// The error.
-        source: io::Error,
-    },
+    SetGroup { path: PathBuf, source: io::Error },
     /// A mount could not be unmounted.
     #[error("cannot unmount {}", path.display())]
-    Unmount {
-        /// The directory.
-        path: PathBuf,
-        /// The error.
-        source: io::Error,
-    },
+    Unmount { path: PathBuf, source: io::Error },
     /// A directory cannot be removed because of a mount on or below it.
     #[error("{} is not removed, as something is mounted in it", path.display())]
-    Mounted {
-        /// The directory.
-        path: PathBuf,
-    },
+    Mounted { path: PathBuf },
     /// There is something in the directory or file on which something was mounted.
     #[error(
         "{} has content of its own, which is not deleted: it was written while nothing was mounted there; move it away",
@@ -179,24 +107,15 @@ pub enum SysError {
     },
     /// A killed process does not exit.
     #[error("cannot kill the process {pid}")]
-    Kill {
-        /// The process.
-        pid: i32,
-        /// The error.
-        source: io::Error,
-    },
+    Kill { pid: i32, source: io::Error },
     /// File work panicked.
     #[error("work on the host's files panicked")]
-    Step {
-        /// The panic.
-        source: tokio::task::JoinError,
-    },
+    Step { source: tokio::task::JoinError },
     /// A directory or file could not be removed.
     #[error("cannot remove {}", path.display())]
     Remove {
         /// The directory or file.
         path: PathBuf,
-        /// The error.
         source: io::Error,
     },
     /// The space of a directory tree could not be measured.
@@ -204,21 +123,12 @@ pub enum SysError {
     Measure {
         /// The directory or file.
         path: PathBuf,
-        /// The error.
         source: io::Error,
     },
     /// A thread could not be started.
     #[error("cannot start a thread for {work}")]
-    Thread {
-        /// What it is for.
-        work: &'static str,
-        /// The error.
-        source: io::Error,
-    },
+    Thread { work: &'static str, source: io::Error },
     /// The work of a thread panicked.
     #[error("{work} panicked")]
-    Panicked {
-        /// The work.
-        work: &'static str,
-    },
+    Panicked { work: &'static str },
 }

@@ -17,12 +17,12 @@ pub struct FilesystemUsage {
     pub used: u64,
     /// Its inodes; 0 if it creates them as needed.
     pub inodes: u64,
-    /// Free inodes.
+    /// Inodes that new files can have.
     pub inodes_free: u64,
 }
 
 impl FilesystemUsage {
-    /// Used inodes.
+    /// Inodes in use: all but the free ones.
     pub fn inodes_used(&self) -> u64 {
         self.inodes.saturating_sub(self.inodes_free)
     }

@@ -47,7 +47,7 @@ impl Host {
     }
 
     /// Online CPUs, independent of this process's affinity. At least 1.
-    pub fn cpu_count(&self) -> Result<usize, SysError> {
+    pub(crate) fn cpu_count(&self) -> Result<usize, SysError> {
         let path = self.proc.join("cpuinfo");
         match CpuInfo::from_file(&path) {
             Ok(info) => Ok(info.num_cores().max(1)),
@@ -56,7 +56,7 @@ impl Host {
     }
 
     /// Maximum number of processes and threads, limited by PIDs and memory.
-    pub fn pid_capacity(&self) -> Result<u64, SysError> {
+    pub(crate) fn pid_capacity(&self) -> Result<u64, SysError> {
         Ok(self.number("sys/kernel/pid_max")?.min(self.number("sys/kernel/threads-max")?))
     }
 

@@ -20,43 +20,27 @@ const OPEN_DIR: OFlag =
 
 /// A path inside a directory could not be opened.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum InsideError {
     /// It is absolute or has `..`.
     #[error("{} is not a path below a directory", path.display())]
-    NotBelow {
-        /// The path.
-        path: PathBuf,
-    },
+    NotBelow { path: PathBuf },
     /// A link leads outside.
     #[error("{} is not within {}", path.display(), root.display())]
     Outside {
         /// Where it leads.
         path: PathBuf,
-        /// The directory.
         root: PathBuf,
     },
     /// Somebody replaced a part of it by a link meanwhile.
     #[error("{} became a link while it was opened", path.display())]
-    Replaced {
-        /// The part.
-        path: PathBuf,
-    },
+    Replaced { path: PathBuf },
     /// A part of it could not be opened.
     #[error("cannot open {}", path.display())]
-    Open {
-        /// The part.
-        path: PathBuf,
-        /// The error.
-        source: io::Error,
-    },
+    Open { path: PathBuf, source: io::Error },
     /// A directory could not be created.
     #[error("cannot create directory {}", path.display())]
-    Make {
-        /// The directory.
-        path: PathBuf,
-        /// The error.
-        source: io::Error,
-    },
+    Make { path: PathBuf, source: io::Error },
 }
 
 /// Flags to read a file by its descriptor: a pipe or device that has no data does not block.
@@ -83,7 +67,7 @@ impl Inside {
         self.open(READ)
     }
 
-    /// The names in the directory, in order; those of directories end in a slash. Blocking.
+    /// The names in the directory, in order; names of directories end in a slash. Blocking.
     pub fn names(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(self.path())? {
@@ -199,7 +183,6 @@ impl Walk {
         Ok(())
     }
 
-    /// Ends here.
     fn end(self) -> Result<Inside, InsideError> {
         let kind = kind_of(&status(&self.fd, &self.at)?);
         Ok(Inside { fd: self.fd, kind })

@@ -24,13 +24,13 @@ mod pod_dirs;
 mod processes;
 mod program;
 mod remove;
-pub mod replace_file;
+mod replace_file;
 mod selinux;
 mod shared_dir;
 #[cfg(any(test, feature = "fakes"))]
 #[doc(hidden)]
 pub mod testing;
-pub mod tree_usage;
+mod tree_usage;
 mod tunables;
 mod watch;
 

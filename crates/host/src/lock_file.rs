@@ -36,7 +36,7 @@ impl LockFile {
         }
     }
 
-    /// The locked file.
+    /// Where the lock file is.
     pub fn path(&self) -> &Path {
         &self.path
     }

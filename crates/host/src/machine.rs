@@ -29,7 +29,7 @@ pub struct Machine {
     pub machine_id: String,
     /// UUID of the hardware or virtual machine.
     pub system_uuid: String,
-    /// Boot ID.
+    /// A UUID that the kernel chooses at each boot.
     pub boot_id: String,
     /// Release of the kernel.
     pub kernel_version: String,

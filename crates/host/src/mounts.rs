@@ -29,7 +29,7 @@ pub struct Mount {
     pub point: PathBuf,
     /// Its filesystem type, e.g. `tmpfs`.
     pub filesystem: String,
-    /// What is mounted.
+    /// The device, directory or filesystem type that is mounted.
     pub origin: Origin,
     /// Whether what is mounted below it here is seen by others, and the reverse (`shared` of mount_namespaces(7)).
     pub is_shared: bool,
@@ -78,7 +78,7 @@ impl MountTable {
     }
 
     /// What is at the path `dir`, but for mounts at that path itself.
-    pub fn origin_below(&self, dir: &Path) -> Option<Origin> {
+    pub(crate) fn origin_below(&self, dir: &Path) -> Option<Origin> {
         let outer = self.of(dir.parent()?)?;
         let inside = dir.strip_prefix(&outer.point).ok()?;
         Some(Origin { device: outer.origin.device.clone(), dir: outer.origin.dir.join(inside) })
@@ -89,7 +89,7 @@ impl MountTable {
         self.0.iter().filter(move |mount| mount.point.starts_with(dir))
     }
 
-    /// The mounts below the mount at `point` that have to be unmounted before it. Those of NFS below NFS do not: the kernel mounts the
+    /// The mounts below the mount at `point` that have to be unmounted before it. NFS mounts below NFS do not: the kernel mounts the
     /// exports below an export when they are accessed, and unmounts them with it.
     pub fn inside<'a>(&'a self, point: &'a Path) -> impl Iterator<Item = &'a Mount> {
         let is_nfs = self.at(point).last().is_some_and(Mount::is_nfs);
@@ -153,7 +153,7 @@ pub struct MountCall {
 }
 
 impl MountCall {
-    /// The arguments of mount(8).
+    /// The arguments of mount(8), without the name of the program.
     pub fn arguments(&self) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = Vec::new();
         if let Some(filesystem) = self.filesystem {

@@ -1,4 +1,4 @@
-//! Runs a program whose output is wanted: bounded in time and output, and no process of its process group is left behind if the
+//! Runs a program and returns its output: bounded in time and output, and no process of its process group is left behind if the
 //! wait ends early. Does not know what the output means.
 
 use std::io::ErrorKind;

@@ -15,7 +15,7 @@ pub enum Sharing {
     Shared,
     /// It was mounted on itself: the mount on which it is is not shared.
     Made {
-        /// That mount.
+        /// The mount in the directory.
         mount: PathBuf,
     },
     /// It is not. Something is mounted in it, which a mount over it would hide.

@@ -21,7 +21,7 @@ pub const MEMINFO: &str = "MemTotal:        3975224 kB\nMemFree: 1 kB\nBuffers: 
     Active: 1 kB\nInactive: 1 kB\nSwapTotal: 2048 kB\nSwapFree: 0 kB\nDirty: 0 kB\nWriteback: 0 kB\nMapped: 1 kB\n\
     Slab: 1 kB\nCommitted_AS: 1 kB\nVmallocTotal: 1 kB\nVmallocUsed: 0 kB\nVmallocChunk: 0 kB\n";
 
-/// Notes that this host has no means for a test. Where every test is wanted (`HOSTLET_TEST_ALL`), as in continuous integration, that is
+/// Notes that this host has no means for a test. Where every test must run (`HOSTLET_TEST_ALL`), as in continuous integration, that is
 /// a failure.
 #[track_caller]
 pub fn skipped(why: &str) {

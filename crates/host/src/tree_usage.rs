@@ -127,7 +127,7 @@ impl Sum {
         }
     }
 
-    /// A directory has no hard links; its link count is that of its subdirectories.
+    /// A directory has no hard links; its link count is the number of its subdirectories.
     fn add_dir(&mut self, dir: &OwnedFd) -> Result<(), Errno> {
         self.add(fstat(dir.as_fd())?.st_blocks, 1_u64);
         Ok(())
@@ -209,7 +209,7 @@ fn read_some(level: &mut Level, buffer: &mut [MaybeUninit<u8>], sum: &mut Sum) -
         }
         let is_dir = entry.file_type() == FileType::Directory || {
             match statat(&level.dir, name, AtFlags::SYMLINK_NOFOLLOW) {
-                // Some filesystems do not tell the type of an entry.
+                // Some filesystems do not report the type of an entry.
                 Ok(file) if FileType::from_raw_mode(file.st_mode) == FileType::Directory => true,
                 Ok(file) => {
                     sum.add_file(&file);

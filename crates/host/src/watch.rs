@@ -69,22 +69,22 @@ impl Watch {
     }
 
     fn try_renew(&mut self) -> notify::Result<()> {
-        let wanted = directories(&self.path, self.below);
+        let desired = directories(&self.path, self.below);
         let stale = self.stale.swap(false, Ordering::SeqCst);
-        if !stale && self.watcher.is_some() && wanted == self.watched {
+        if !stale && self.watcher.is_some() && desired == self.watched {
             return Ok(());
         }
         // A new notifier each time: the old one removes watches by path, so late events of a removed directory would remove its
         // successor's watch.
         let mut watcher = notify::recommended_watcher(self.waker())?;
-        for directory in wanted.keys() {
+        for directory in desired.keys() {
             watcher.watch(directory, RecursiveMode::NonRecursive)?;
         }
-        if directories(&self.path, self.below) != wanted {
+        if directories(&self.path, self.below) != desired {
             // Files that appeared before the watch was set caused no event.
             self.changed.report();
         }
-        (self.watcher, self.watched) = (Some(watcher), wanted);
+        (self.watcher, self.watched) = (Some(watcher), desired);
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::access::{PullRecords, RecordUpkeep, StockRecords, Verdict};
 use super::backoff::{Now, PullBackoffs};
-use super::credentials::{Credentials, ProviderFailure, PullSecrets, SourcedLogin};
+use super::credentials::{ProviderFailure, PullSecrets, RegistryCredentials, SourcedLogin};
 use super::metrics::PullMetrics;
 use super::puller::{PullError, Puller};
 use super::{ImageError, PullLimits, PullPolicy, PullUnderWay};
@@ -26,11 +26,11 @@ use hostlet_telemetry::Metrics;
 /// A container's request for an image.
 #[derive(Clone)]
 pub struct ImageRequest<'a> {
-    /// The pod.
+    /// The pod of the container.
     pub pod: &'a PodRef,
     /// The image as written in the spec.
     pub image: &'a str,
-    /// The pull policy.
+    /// From the spec, with the default for its tag.
     pub policy: PullPolicy,
     /// Configuration of the sandbox that the container will run in.
     pub sandbox: PodSandboxConfig,
@@ -41,7 +41,7 @@ pub struct ImageRequest<'a> {
 /// An image that is present in the runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnsuredImage {
-    /// The image.
+    /// What the runtime reports about it.
     pub image: ImageInfo,
     /// How long the pull took; `None` if no pull was needed.
     pub pulled: Option<PulledIn>,
@@ -72,7 +72,7 @@ pub struct Images {
 struct Inner {
     service: Arc<dyn ImageService>,
     puller: Puller,
-    credentials: Credentials,
+    credentials: RegistryCredentials,
     records: PullRecords,
     backoffs: Mutex<PullBackoffs>,
     metrics: PullMetrics,
@@ -88,7 +88,7 @@ impl Images {
         service: Arc<dyn ImageService>,
         limits: PullLimits,
         verification: ImageVerification,
-        credentials: Credentials,
+        credentials: RegistryCredentials,
         store: Store,
         clock: WallClock,
     ) -> Self {
@@ -126,7 +126,7 @@ impl Images {
         }
     }
 
-    /// The task that removes records of images that are gone.
+    /// The task that removes records of images that the runtime no longer has.
     pub fn record_upkeep(&self) -> RecordUpkeep {
         RecordUpkeep::new(self.inner.service.clone(), self.inner.records.clone())
     }

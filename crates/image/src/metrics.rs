@@ -54,7 +54,6 @@ impl PullMetrics {
             .observe(total.as_secs_f64());
     }
 
-    /// Registers the metrics.
     pub(super) fn register(&self, metrics: &Metrics) {
         metrics.register(
             "kubelet_image_pull_duration_seconds",

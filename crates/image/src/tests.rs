@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, advance, sleep};
 
 use super::credentials::{
-    Credentials, DockerConfigFiles, NoSecrets, ObjectIdentity, PullSecret, PullSecrets,
+    DockerConfigFiles, NoSecrets, ObjectIdentity, PullSecret, PullSecrets, RegistryCredentials,
 };
 use super::*;
 use hostlet_base::settings::ImageVerification;
@@ -134,7 +134,7 @@ impl Bench {
             registry.clone(),
             limits,
             ImageVerification::ExceptPreloaded,
-            Credentials::default(),
+            RegistryCredentials::default(),
             Store::default(),
             WallClock::system(),
         );
@@ -524,8 +524,14 @@ async fn the_hosts_credentials_apply_without_secrets() {
     let mut bench = Bench::new(UNLIMITED).private("r.io/a:1", "host");
     let (clock, store) = (WallClock::system(), Store::default());
     let registry = bench.registry.clone();
-    bench.images =
-        Images::new(registry, UNLIMITED, ImageVerification::Never, Credentials::new(files), store, clock);
+    bench.images = Images::new(
+        registry,
+        UNLIMITED,
+        ImageVerification::Never,
+        RegistryCredentials::new(files),
+        store,
+        clock,
+    );
     bench.ensure("p", "r.io/a:1", PullPolicy::Always).await.unwrap();
     bench.ensure_as("p", "r.io/a:1", PullPolicy::Always, Users("r.io", &["pod"])).await.unwrap();
     assert_eq!(bench.users(), ["host", "pod", "host"]);
@@ -538,7 +544,7 @@ async fn a_private_image_is_not_for_pods_without_its_credentials() {
     ensure("owner", PullPolicy::IfNotPresent, &["owner"]).await.unwrap();
     bench.events();
 
-    // Without the Secret: the registry decides, and nothing tells that the image is present.
+    // Without the Secret: the registry decides, and nothing shows that the image is present.
     let error = ensure("stranger", PullPolicy::Never, &[]).await.unwrap_err();
     assert_eq!(error.reason(), "ErrImageNeverPull");
     let message = "Container image \"r.io/a:1\" is not present with pull policy of Never";
@@ -598,7 +604,7 @@ async fn a_preloaded_image_is_for_everybody_also_after_a_pull_of_it_was_cut_shor
 #[tokio::test(start_paused = true)]
 async fn without_verification_nothing_is_said_about_access() {
     let mut bench = Bench::new(UNLIMITED).present("here:1");
-    let (credentials, store) = (Credentials::default(), Store::default());
+    let (credentials, store) = (RegistryCredentials::default(), Store::default());
     let (registry, off) = (bench.registry.clone(), ImageVerification::Disabled);
     bench.images = Images::new(registry, UNLIMITED, off, credentials, store, WallClock::system());
     bench.ensure("p", "here:1", PullPolicy::Never).await.unwrap();

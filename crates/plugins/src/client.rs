@@ -23,17 +23,17 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status};
 use tonic_prost::ProstCodec;
 
-use super::info::{Claim, InfoError, check};
+use super::info::{InfoError, PluginClaim, check};
 use super::scan::{OpenError, SocketIdentity, open_socket};
 use hostlet_base::one_line;
 use hostlet_host::file_work;
 
 /// Deadline of connecting and of `GetInfo` together. Upstream's are 10 s for the former and 1 s for the latter, which a plugin that
 /// starts on a busy host misses.
-const ASK: Duration = Duration::from_secs(10);
+const ASK_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Deadline of `NotifyRegistrationStatus`, as upstream.
-const TELL: Duration = Duration::from_secs(5);
+const NOTIFY_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Maximum size of a message. The largest acceptable answer has half of it.
 const MAX_MESSAGE_BYTES: usize = 64 << 10;
@@ -44,39 +44,25 @@ const MAX_TEXT: usize = 300;
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CallError {
-    /// The socket could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
     /// Nothing accepts the connection.
     #[error("nothing answers at the socket ({0}); a plugin that has ended should remove it")]
     Connect(String),
-    /// It took too long.
     #[error("{call} was not answered within {} s", limit.as_secs())]
-    TimedOut {
-        /// The call.
-        call: &'static str,
-        /// The deadline.
-        limit: Duration,
-    },
-    /// The plugin does not serve it.
+    TimedOut { call: &'static str, limit: Duration },
     #[error(
         "the plugin does not serve pluginregistration.Registration/{call}: register that service on this socket"
     )]
-    Unimplemented {
-        /// The call.
-        call: &'static str,
-    },
+    Unimplemented { call: &'static str },
     /// The plugin answered with an error, or with something else than gRPC.
     #[error("{call} failed: {code:?}: {message}")]
     Failed {
-        /// The call.
         call: &'static str,
-        /// The code.
         code: Code,
-        /// The text, fit to be shown.
+        /// One line of at most [`MAX_TEXT`] bytes.
         message: String,
     },
-    /// The check of the endpoint panicked.
     #[error("checking the endpoint ended early")]
     Check(#[source] tokio::task::JoinError),
 }
@@ -94,8 +80,7 @@ impl CallError {
 /// What a plugin says about itself.
 #[derive(Debug)]
 pub(super) struct Statement {
-    /// What it claims to be.
-    pub(super) claim: Result<Claim, InfoError>,
+    pub(super) claim: Result<PluginClaim, InfoError>,
     /// Whether its endpoint is a socket.
     pub(super) endpoint: Result<(), InfoError>,
 }
@@ -111,10 +96,9 @@ pub(super) struct Answer {
 #[async_trait]
 pub(super) trait Conversation: Send {
     /// Reports the outcome of the registration.
-    async fn tell(self: Box<Self>, status: RegistrationStatus) -> Result<(), CallError>;
+    async fn notify(self: Box<Self>, status: RegistrationStatus) -> Result<(), CallError>;
 }
 
-/// Calls plugins.
 #[async_trait]
 pub(super) trait Registrar: Send + Sync {
     /// Connects to a socket, and asks what the plugin is.
@@ -125,20 +109,23 @@ pub(super) trait Registrar: Send + Sync {
 pub(super) struct GrpcRegistrar {
     /// The directory of all registration sockets.
     pub(super) registry: PathBuf,
-    /// `/proc`.
     pub(super) proc: PathBuf,
 }
 
 #[async_trait]
 impl Registrar for GrpcRegistrar {
     async fn ask(&self, socket: &Path, identity: SocketIdentity) -> Result<Answer, CallError> {
-        let asked = timeout(ASK, self.ask_for_long(socket, identity)).await;
-        asked.unwrap_or(Err(CallError::TimedOut { call: "GetInfo", limit: ASK }))
+        let answer = timeout(ASK_DEADLINE, self.ask_without_deadline(socket, identity)).await;
+        answer.unwrap_or(Err(CallError::TimedOut { call: "GetInfo", limit: ASK_DEADLINE }))
     }
 }
 
 impl GrpcRegistrar {
-    async fn ask_for_long(&self, socket: &Path, identity: SocketIdentity) -> Result<Answer, CallError> {
+    async fn ask_without_deadline(
+        &self,
+        socket: &Path,
+        identity: SocketIdentity,
+    ) -> Result<Answer, CallError> {
         let channel = self.connect(socket, identity).await?;
         let info: PluginInfo = call(&channel, "GetInfo", GET_INFO, InfoRequest {}).await?;
         let claim = check(info, socket);
@@ -176,12 +163,12 @@ struct GrpcConversation {
 
 #[async_trait]
 impl Conversation for GrpcConversation {
-    async fn tell(self: Box<Self>, status: RegistrationStatus) -> Result<(), CallError> {
+    async fn notify(self: Box<Self>, status: RegistrationStatus) -> Result<(), CallError> {
         const CALL: &str = "NotifyRegistrationStatus";
-        let told =
+        let response =
             call::<_, RegistrationStatusResponse>(&self.channel, CALL, NOTIFY_REGISTRATION_STATUS, status);
-        let told = timeout(TELL, told).await;
-        told.unwrap_or(Err(CallError::TimedOut { call: CALL, limit: TELL })).map(drop)
+        let response = timeout(NOTIFY_DEADLINE, response).await;
+        response.unwrap_or(Err(CallError::TimedOut { call: CALL, limit: NOTIFY_DEADLINE })).map(drop)
     }
 }
 

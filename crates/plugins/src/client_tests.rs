@@ -28,19 +28,19 @@ impl Registry {
         self.dir.path().join(name)
     }
 
-    /// Asks the plugin at a socket and tells it that it is registered. Returns its answer.
+    /// Asks the plugin at a socket and notifies it that it is registered. Returns its answer.
     async fn register(&self, socket: &Path) -> Result<Statement, CallError> {
         let identity = scan(self.dir.path()).sockets[socket];
         let registrar = GrpcRegistrar { registry: self.dir.path().to_owned(), proc: "/proc".into() };
         let answer = registrar.ask(socket, identity).await?;
         let status = RegistrationStatus { plugin_registered: true, error: String::new() };
-        answer.conversation.tell(status).await?;
+        answer.conversation.notify(status).await?;
         Ok(answer.statement)
     }
 }
 
 #[tokio::test]
-async fn a_plugin_is_asked_and_told_over_one_connection() {
+async fn a_plugin_is_asked_and_notified_over_one_connection() {
     let registry = Registry::new();
     // Longer than a socket's address, which is no problem for the connection by descriptor.
     let deep = registry.path(&"d".repeat(100));
@@ -54,7 +54,7 @@ async fn a_plugin_is_asked_and_told_over_one_connection() {
     assert_eq!(claim.unwrap().name, "gpu.example.com");
     let error = endpoint.unwrap_err().to_string();
     assert!(error.contains("short.sock cannot be used: No such file"), "{error}");
-    assert!(plugin.told(0).await.plugin_registered);
+    assert!(plugin.status(0).await.plugin_registered);
 
     let at = |endpoint: &Path| plugin.says(dra_driver("gpu.example.com", endpoint));
     let listening = registry.path("dra.sock");

@@ -1,4 +1,4 @@
-//! Metrics of plugin registration. Counts what it is told.
+//! Metrics of plugin registration. Counts only what the task reports.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,7 +32,6 @@ impl Counts {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Registers the metrics.
     pub(super) fn register(self: &Arc<Self>, metrics: &Metrics, views: watch::Receiver<Arc<[PluginView]>>) {
         metrics.register_gauge(
             "plugin_manager_total_plugins",

@@ -21,7 +21,6 @@ pub(super) enum Failure {
         socket.display(), supported(types)
     )]
     NoHandler {
-        /// The type.
         plugin_type: String,
         /// The registration socket.
         socket: PathBuf,

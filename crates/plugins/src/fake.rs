@@ -79,7 +79,7 @@ impl FakePlugin {
         Ok(Self { socket: socket.to_owned(), served, _server: server })
     }
 
-    /// Says something else about itself from now on.
+    /// Answers `GetInfo` with this from now on, unless the script says otherwise.
     pub fn says(&self, info: PluginInfo) {
         *self.served.info.lock() = info;
     }
@@ -94,18 +94,17 @@ impl FakePlugin {
         *self.served.notify.lock() = script;
     }
 
-    /// What it was told so far.
+    /// The statuses it was notified of, oldest first.
     pub fn statuses(&self) -> Vec<RegistrationStatus> {
         self.served.statuses.borrow().clone()
     }
 
-    /// Waits until it was told that it is registered, or why not. Returns the first report after `known` of them; an empty one if
-    /// there is none for two minutes.
-    pub async fn told(&self, known: usize) -> RegistrationStatus {
+    /// Waits for more than `known` notifications, and returns the first of these. An empty status if there is none for two minutes.
+    pub async fn status(&self, known: usize) -> RegistrationStatus {
         let mut statuses = self.served.statuses.subscribe();
-        let told = timeout(PATIENCE, statuses.wait_for(|statuses| statuses.len() > known)).await;
-        let told = told.ok().and_then(Result::ok);
-        told.map(|statuses| statuses[known].clone()).unwrap_or_default()
+        let seen = timeout(PATIENCE, statuses.wait_for(|statuses| statuses.len() > known)).await;
+        let seen = seen.ok().and_then(Result::ok);
+        seen.map(|statuses| statuses[known].clone()).unwrap_or_default()
     }
 
     /// Ends it as it should end: the socket is removed.

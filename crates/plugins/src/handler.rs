@@ -39,9 +39,9 @@ pub struct PluginInstance {
 /// A change to the registered plugins of a type.
 #[derive(Clone, Debug)]
 pub enum PluginEvent {
-    /// A plugin instance was registered. Those of the same name that were registered before stay until they are deregistered.
+    /// A plugin instance was registered. Earlier instances of the same name stay until they are deregistered.
     Registered(Arc<PluginInstance>),
-    /// A plugin instance is gone: its registration socket was removed or replaced.
+    /// A plugin instance was deregistered: its registration socket was removed or replaced.
     Deregistered(Arc<PluginInstance>),
     /// The handler rejected an instance that is not registered. Repeated with each attempt to register it.
     Rejected {
@@ -81,12 +81,11 @@ pub trait PluginHandler: Send + Sync + 'static {
 pub struct Handlers(Arc<BTreeMap<&'static str, Arc<dyn PluginHandler>>>);
 
 impl Handlers {
-    /// These handlers. Of two of one type, the last one counts.
+    /// A set of handlers. Of two of one type, the last one counts.
     pub fn new(handlers: impl IntoIterator<Item = Arc<dyn PluginHandler>>) -> Self {
         Self(Arc::new(handlers.into_iter().map(|handler| (handler.plugin_type(), handler)).collect()))
     }
 
-    /// The handler of a type.
     pub(super) fn get(&self, plugin_type: &str) -> Option<&dyn PluginHandler> {
         self.0.get(plugin_type).map(|handler| &**handler)
     }

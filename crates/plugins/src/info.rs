@@ -8,7 +8,7 @@ use hostlet_proto::registration::PluginInfo;
 
 use hostlet_base::one_line;
 
-/// Maximum length of a name: that of a DNS subdomain, which names of drivers are.
+/// Maximum length of a name: names of drivers are DNS subdomains.
 const MAX_NAME: usize = 253;
 
 /// Maximum length of a type.
@@ -26,23 +26,14 @@ const MAX_QUOTED: usize = 80;
 
 /// What is wrong with what a plugin says about itself.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum InfoError {
-    /// A string is empty.
+    /// A required field is empty.
     #[error("PluginInfo.{field} is empty: set it")]
-    Empty {
-        /// The field.
-        field: &'static str,
-    },
-    /// A string is too long.
+    Empty { field: &'static str },
+    /// A field exceeds its limit, in bytes.
     #[error("PluginInfo.{field} has {length} bytes: use at most {most}")]
-    TooLong {
-        /// The field.
-        field: &'static str,
-        /// Its length.
-        length: usize,
-        /// The limit.
-        most: usize,
-    },
+    TooLong { field: &'static str, length: usize, most: usize },
     /// There are too many versions.
     #[error("PluginInfo.supported_versions has {count} entries: use at most {MAX_VERSIONS}")]
     TooManyVersions {
@@ -52,7 +43,6 @@ pub enum InfoError {
     /// A string has characters that no name has.
     #[error("PluginInfo.{field} is \"{value}\": use printable ASCII characters without spaces")]
     Illegal {
-        /// The field.
         field: &'static str,
         /// Its value, fit to be shown.
         value: String,
@@ -71,7 +61,6 @@ pub enum InfoError {
         endpoint.display()
     )]
     NoEndpoint {
-        /// The endpoint.
         endpoint: PathBuf,
         /// The error of the operating system.
         why: String,
@@ -83,14 +72,14 @@ pub enum InfoError {
 
 /// What a plugin claims to be, checked as far as is possible without knowing its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
-    /// Its type.
+pub struct PluginClaim {
+    /// `PluginInfo.type`, e.g. `DRAPlugin`.
     pub plugin_type: String,
-    /// Its name.
+    /// `PluginInfo.name`: printable ASCII of at most 253 bytes.
     pub name: String,
     /// The socket of its service: an absolute path.
     pub endpoint: PathBuf,
-    /// What it supports.
+    /// `PluginInfo.supported_versions`, as they are.
     pub versions: Vec<String>,
 }
 
@@ -100,7 +89,7 @@ pub struct Claim {
 /// # Errors
 ///
 /// What is wrong first.
-pub fn check(info: PluginInfo, socket: &Path) -> Result<Claim, InfoError> {
+pub fn check(info: PluginInfo, socket: &Path) -> Result<PluginClaim, InfoError> {
     let PluginInfo { r#type: plugin_type, name, endpoint, supported_versions: versions } = info;
     word("type", &plugin_type, MAX_TYPE)?;
     word("name", &name, MAX_NAME)?;
@@ -112,7 +101,7 @@ pub fn check(info: PluginInfo, socket: &Path) -> Result<Claim, InfoError> {
         "" => socket.to_owned(),
         given => absolute(given)?,
     };
-    Ok(Claim { plugin_type, name, endpoint, versions })
+    Ok(PluginClaim { plugin_type, name, endpoint, versions })
 }
 
 fn word(field: &'static str, value: &str, most: usize) -> Result<(), InfoError> {
@@ -155,7 +144,7 @@ mod tests {
         }
     }
 
-    fn checked(edit: impl FnOnce(&mut PluginInfo)) -> Result<Claim, String> {
+    fn checked(edit: impl FnOnce(&mut PluginInfo)) -> Result<PluginClaim, String> {
         let mut info = info();
         edit(&mut info);
         check(info, Path::new("/r/gpu.sock")).map_err(|error| error.to_string())

@@ -24,7 +24,7 @@ mod view;
 
 pub use handler::{Handlers, InstanceId, PluginEvent, PluginHandler, PluginInstance, PluginRejected};
 pub use hostlet_proto::registration::PluginInfo;
-pub use info::{Claim, InfoError, check};
+pub use info::{InfoError, PluginClaim, check};
 pub use list::PluginList;
 pub use task::{PluginSettings, Plugins};
 pub use view::{PluginState, PluginView};

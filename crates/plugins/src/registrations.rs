@@ -1,5 +1,5 @@
 //! What to do about each registration socket: whom to ask, whom to register, when to try again. Pure: takes the time, does no I/O
-//! except that it asks handlers for their opinion.
+//! except that handlers validate claims.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::client::{CallError, Statement};
 use super::failure::{Failure, FailureKind};
 use super::handler::{Handlers, InstanceId, PluginEvent, PluginInstance};
-use super::info::{Claim, InfoError};
+use super::info::{InfoError, PluginClaim};
 use super::scan::{Scan, SocketIdentity};
 use super::view::{PluginState, PluginView};
 use hostlet_base::error_chain;
@@ -57,34 +57,34 @@ impl Clocks {
 pub(super) enum Effect {
     /// Ask the plugin what it is.
     Ask(Attempt, SocketIdentity),
-    /// Tell it the outcome.
-    Tell(Attempt, RegistrationStatus),
+    /// Notify the plugin of the outcome.
+    Notify(Attempt, RegistrationStatus),
     /// Stop the attempt of this number.
     Cancel(u64),
-    /// Report a change to the handler of this type, and to people.
+    /// Report a change to the handler of this type, and as an event and a log line.
     Changed(String, PluginEvent),
     /// Count a failed attempt.
     Failed(FailureKind),
-    /// Report to people that a plugin cannot be registered. Once per socket and error.
+    /// Log and record as an event that a plugin cannot be registered. Once per socket and error.
     Report { socket: PathBuf, name: Option<String>, kind: FailureKind, error: String },
 }
 
 /// The state of a registration.
 #[derive(Debug)]
 enum Phase {
-    /// The next attempt is due then; `at` is the same time for people.
+    /// The next attempt is due then; `at` is the same time by the wall clock.
     Waiting { due: Instant, at: Timestamp },
     /// The plugin is being asked what it is.
     Asking { attempt: u64 },
-    /// The plugin is being told the outcome.
-    Telling { attempt: u64, verdict: Verdict },
+    /// The plugin is being notified of the outcome.
+    Notifying { attempt: u64, verdict: Verdict },
     /// It is registered, until its socket is removed or replaced.
     Registered { plugin_type: String, instance: Arc<PluginInstance> },
-    /// Its type is not supported, and it was told so. Nothing changes until its socket does.
+    /// Its type is not supported, and it was notified. Nothing changes until its socket does.
     Unsupported,
 }
 
-/// The outcome that a plugin is being told.
+/// The outcome of an attempt.
 #[derive(Debug)]
 enum Verdict {
     Accepted,
@@ -97,11 +97,11 @@ struct Socket {
     identity: SocketIdentity,
     phase: Phase,
     /// What the plugin last claimed to be.
-    claim: Option<Claim>,
+    claim: Option<PluginClaim>,
     /// Failed attempts in a row.
     failures: u32,
     last_error: Option<String>,
-    /// The error that people know of.
+    /// The error that was logged last.
     reported: Option<String>,
     seen: Timestamp,
 }
@@ -110,7 +110,7 @@ impl Socket {
     /// The attempt that is under way.
     fn attempt(&self) -> Option<u64> {
         match &self.phase {
-            Phase::Asking { attempt } | Phase::Telling { attempt, .. } => Some(*attempt),
+            Phase::Asking { attempt } | Phase::Notifying { attempt, .. } => Some(*attempt),
             Phase::Waiting { .. } | Phase::Registered { .. } | Phase::Unsupported => None,
         }
     }
@@ -118,7 +118,7 @@ impl Socket {
     /// What follows from its removal.
     fn removed(self) -> Option<Effect> {
         match self.phase {
-            Phase::Asking { attempt } | Phase::Telling { attempt, .. } => Some(Effect::Cancel(attempt)),
+            Phase::Asking { attempt } | Phase::Notifying { attempt, .. } => Some(Effect::Cancel(attempt)),
             Phase::Registered { plugin_type, instance } => {
                 Some(Effect::Changed(plugin_type, PluginEvent::Deregistered(instance)))
             }
@@ -143,7 +143,7 @@ impl Socket {
     }
 }
 
-/// All registrations.
+/// The registrations of all sockets in the registry.
 pub(super) struct Registrations {
     handlers: Handlers,
     sockets: BTreeMap<PathBuf, Socket>,
@@ -152,19 +152,19 @@ pub(super) struct Registrations {
 }
 
 impl Registrations {
-    /// Without sockets.
     pub(super) fn new(handlers: Handlers) -> Self {
         Self { handlers, sockets: BTreeMap::new(), last_id: 0, last_attempt: 0 }
     }
 
     /// Applies what a scan found. A socket that was replaced is another one.
     pub(super) fn listed(&mut self, scan: &Scan, Clocks { now, wall }: Clocks) -> Vec<Effect> {
-        let is_gone = |(path, socket): &(&PathBuf, &Socket)| match scan.sockets.get(*path) {
+        let is_removed = |(path, socket): &(&PathBuf, &Socket)| match scan.sockets.get(*path) {
             Some(identity) => *identity != socket.identity,
             None => !scan.may_have(path),
         };
-        let gone: Vec<PathBuf> = self.sockets.iter().filter(is_gone).map(|(path, _)| path.clone()).collect();
-        let removed = gone.iter().filter_map(|path| self.sockets.remove(path));
+        let paths: Vec<PathBuf> =
+            self.sockets.iter().filter(is_removed).map(|(path, _)| path.clone()).collect();
+        let removed = paths.iter().filter_map(|path| self.sockets.remove(path));
         let effects = removed.filter_map(Socket::removed).collect();
         let mut fresh: Vec<(SocketIdentity, &PathBuf)> = scan
             .sockets
@@ -190,14 +190,14 @@ impl Registrations {
         effects
     }
 
-    /// Makes every waiting attempt due, and gives those up that are not supported another one.
+    /// Makes every waiting attempt due, also of plugins that are not supported.
     pub(super) fn retry_all(&mut self, Clocks { now, wall }: Clocks) {
         for socket in self.sockets.values_mut() {
             match &socket.phase {
                 Phase::Waiting { .. } | Phase::Unsupported => {
                     socket.phase = Phase::Waiting { due: now, at: wall };
                 }
-                Phase::Asking { .. } | Phase::Telling { .. } | Phase::Registered { .. } => {}
+                Phase::Asking { .. } | Phase::Notifying { .. } | Phase::Registered { .. } => {}
             }
         }
     }
@@ -212,7 +212,7 @@ impl Registrations {
                 Phase::Waiting { due, at: _ } if *due <= now => Some((*due, path.clone())),
                 Phase::Waiting { .. }
                 | Phase::Asking { .. }
-                | Phase::Telling { .. }
+                | Phase::Notifying { .. }
                 | Phase::Registered { .. }
                 | Phase::Unsupported => None,
             })
@@ -238,9 +238,10 @@ impl Registrations {
         }
         let due = self.sockets.values().filter_map(|socket| match &socket.phase {
             Phase::Waiting { due, at: _ } => Some(*due),
-            Phase::Asking { .. } | Phase::Telling { .. } | Phase::Registered { .. } | Phase::Unsupported => {
-                None
-            }
+            Phase::Asking { .. }
+            | Phase::Notifying { .. }
+            | Phase::Registered { .. }
+            | Phase::Unsupported => None,
         });
         due.min()
     }
@@ -249,7 +250,7 @@ impl Registrations {
         self.sockets.values().filter(|socket| socket.attempt().is_some()).count()
     }
 
-    /// Takes what a plugin said about itself. An answer to an attempt that was cancelled has no effect. `chance` is from 0 to 1.
+    /// Applies what a plugin said about itself. An answer to an attempt that was cancelled has no effect. `chance` is from 0 to 1.
     pub(super) fn answered(
         &mut self,
         attempt: Attempt,
@@ -262,7 +263,7 @@ impl Registrations {
             Phase::Asking { attempt: current } if *current == attempt.number => {}
             Phase::Asking { .. }
             | Phase::Waiting { .. }
-            | Phase::Telling { .. }
+            | Phase::Notifying { .. }
             | Phase::Registered { .. }
             | Phase::Unsupported => return Vec::new(),
         }
@@ -273,11 +274,11 @@ impl Registrations {
                 return socket.fail(&attempt.socket, &error.into(), phase);
             }
         };
-        let judged = claim.map_err(Failure::from).and_then(|claim| {
+        let validated = claim.map_err(Failure::from).and_then(|claim| {
             let claim = socket.claim.insert(claim);
-            judge(&self.handlers, claim, endpoint, &attempt.socket)
+            validate(&self.handlers, claim, endpoint, &attempt.socket)
         });
-        let (status, verdict) = match judged {
+        let (status, verdict) = match validated {
             Ok(()) => {
                 (RegistrationStatus { plugin_registered: true, error: String::new() }, Verdict::Accepted)
             }
@@ -286,32 +287,32 @@ impl Registrations {
                 (RegistrationStatus { plugin_registered: false, error }, Verdict::Rejected(failure))
             }
         };
-        socket.phase = Phase::Telling { attempt: attempt.number, verdict };
-        vec![Effect::Tell(attempt, status)]
+        socket.phase = Phase::Notifying { attempt: attempt.number, verdict };
+        vec![Effect::Notify(attempt, status)]
     }
 
     /// Records whether the outcome was delivered to the plugin. Only then is the plugin registered: without it, the plugin does not
     /// expect calls. `chance` is from 0 to 1.
-    pub(super) fn told(
+    pub(super) fn notified(
         &mut self,
         attempt: Attempt,
-        told: Result<(), CallError>,
+        delivery: Result<(), CallError>,
         clocks: Clocks,
         chance: f64,
     ) -> Vec<Effect> {
         let Some(socket) = self.sockets.get_mut(&attempt.socket) else { return Vec::new() };
         let waiting = clocks.later(socket.failures, chance);
         let verdict = match std::mem::replace(&mut socket.phase, waiting) {
-            Phase::Telling { attempt: current, verdict } if current == attempt.number => verdict,
+            Phase::Notifying { attempt: current, verdict } if current == attempt.number => verdict,
             other => {
                 socket.phase = other;
                 return Vec::new();
             }
         };
         let waiting = clocks.later(socket.failures, chance);
-        match (verdict, told, socket.claim.clone()) {
+        match (verdict, delivery, socket.claim.clone()) {
             (Verdict::Accepted, Ok(()), Some(claim)) => {
-                let Claim { plugin_type, name, endpoint, versions } = claim;
+                let PluginClaim { plugin_type, name, endpoint, versions } = claim;
                 let (id, since) = (socket.id, clocks.wall);
                 let instance = PluginInstance { id, name, endpoint, versions, socket: attempt.socket, since };
                 let instance = Arc::new(instance);
@@ -323,8 +324,8 @@ impl Registrations {
             // Only a claim is accepted.
             (Verdict::Accepted, Ok(()), None) => Vec::new(),
             (Verdict::Accepted, Err(error), _) => socket.fail(&attempt.socket, &error.into(), waiting),
-            (Verdict::Rejected(failure), told, claim) => {
-                let phase = match (failure.kind(), told) {
+            (Verdict::Rejected(failure), delivery, claim) => {
+                let phase = match (failure.kind(), delivery) {
                     (FailureKind::Unsupported, Ok(())) => Phase::Unsupported,
                     (FailureKind::Unsupported, Err(_)) => waiting,
                     (FailureKind::Unreachable | FailureKind::Rejected, _) => waiting,
@@ -339,15 +340,15 @@ impl Registrations {
         }
     }
 
-    /// All sockets for people, by path.
+    /// All sockets by path, as `hostlet plugins` shows them.
     pub(super) fn view(&self) -> Vec<PluginView> {
         let views = self.sockets.iter().map(|(path, socket)| {
             let (state, next_retry) = match &socket.phase {
                 Phase::Waiting { due: _, at } if socket.failures > 0 => (PluginState::Failing, Some(*at)),
-                Phase::Asking { .. } | Phase::Telling { .. } if socket.failures > 0 => {
+                Phase::Asking { .. } | Phase::Notifying { .. } if socket.failures > 0 => {
                     (PluginState::Failing, None)
                 }
-                Phase::Waiting { .. } | Phase::Asking { .. } | Phase::Telling { .. } => {
+                Phase::Waiting { .. } | Phase::Asking { .. } | Phase::Notifying { .. } => {
                     (PluginState::Registering, None)
                 }
                 Phase::Registered { instance, .. } if self.serves(socket, instance) => {
@@ -358,9 +359,10 @@ impl Registrations {
             };
             let since = match &socket.phase {
                 Phase::Registered { instance, .. } => instance.since,
-                Phase::Waiting { .. } | Phase::Asking { .. } | Phase::Telling { .. } | Phase::Unsupported => {
-                    socket.seen
-                }
+                Phase::Waiting { .. }
+                | Phase::Asking { .. }
+                | Phase::Notifying { .. }
+                | Phase::Unsupported => socket.seen,
             };
             let claim = socket.claim.as_ref();
             PluginView {
@@ -387,7 +389,7 @@ impl Registrations {
             Phase::Registered { plugin_type: of_other, instance: newer } => {
                 Some(of_other) == plugin_type && newer.name == instance.name && newer.id > instance.id
             }
-            Phase::Waiting { .. } | Phase::Asking { .. } | Phase::Telling { .. } | Phase::Unsupported => {
+            Phase::Waiting { .. } | Phase::Asking { .. } | Phase::Notifying { .. } | Phase::Unsupported => {
                 false
             }
         };
@@ -396,9 +398,9 @@ impl Registrations {
 }
 
 /// Whether a claim is accepted.
-fn judge(
+fn validate(
     handlers: &Handlers,
-    claim: &Claim,
+    claim: &PluginClaim,
     endpoint: Result<(), InfoError>,
     socket: &Path,
 ) -> Result<(), Failure> {

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::client::{CallError, Statement};
 use super::handler::{Handlers, InstanceId, PluginEvent, PluginHandler};
-use super::info::{Claim, InfoError};
+use super::info::{InfoError, PluginClaim};
 use super::registrations::{Attempt, Clocks, Effect, Registrations};
 use super::scan::{Scan, SocketIdentity};
 use super::testing::Recorder;
@@ -22,8 +22,8 @@ const LONGEST: Duration = Duration::from_secs(135);
 
 type Answer = Result<Statement, CallError>;
 
-fn claim(plugin_type: &str, name: &str) -> Claim {
-    Claim {
+fn claim(plugin_type: &str, name: &str) -> PluginClaim {
+    PluginClaim {
         plugin_type: plugin_type.to_owned(),
         name: name.to_owned(),
         endpoint: format!("/plugins/{name}.sock").into(),
@@ -54,11 +54,11 @@ struct Node {
     now: Instant,
     /// The sockets that exist.
     disk: BTreeMap<PathBuf, SocketIdentity>,
-    /// Those that the last scan left.
+    /// Sockets that the last scan left.
     seen: BTreeMap<PathBuf, SocketIdentity>,
     created: i64,
     asking: BTreeMap<u64, Attempt>,
-    telling: BTreeMap<u64, (Attempt, bool, String)>,
+    notifying: BTreeMap<u64, (Attempt, bool, String)>,
     /// The registered instances by socket.
     registered: BTreeMap<PathBuf, InstanceId>,
     ids: BTreeSet<InstanceId>,
@@ -78,7 +78,7 @@ impl Node {
             seen: BTreeMap::new(),
             created: 0,
             asking: BTreeMap::new(),
-            telling: BTreeMap::new(),
+            notifying: BTreeMap::new(),
             registered: BTreeMap::new(),
             ids: BTreeSet::new(),
             reports: Vec::new(),
@@ -126,18 +126,18 @@ impl Node {
                 Effect::Ask(attempt, identity) => {
                     assert_eq!(self.seen.get(&attempt.socket), Some(&identity));
                     assert!(!self.registered.contains_key(&attempt.socket), "{attempt:?} is registered");
-                    let under_way = self.asking.values().chain(self.telling.values().map(|(a, ..)| a));
+                    let under_way = self.asking.values().chain(self.notifying.values().map(|(a, ..)| a));
                     assert!(under_way.clone().all(|other| other.socket != attempt.socket), "two at once");
                     assert!(under_way.count() < 16, "too many at once");
                     assert!(self.asking.insert(attempt.number, attempt).is_none());
                 }
-                Effect::Tell(attempt, status) => {
+                Effect::Notify(attempt, status) => {
                     assert_eq!(status.plugin_registered, status.error.is_empty());
-                    let told = (attempt.clone(), status.plugin_registered, status.error);
-                    assert!(self.telling.insert(attempt.number, told).is_none());
+                    let outcome = (attempt.clone(), status.plugin_registered, status.error);
+                    assert!(self.notifying.insert(attempt.number, outcome).is_none());
                 }
                 Effect::Cancel(number) => {
-                    assert!(self.asking.remove(&number).is_some() | self.telling.remove(&number).is_some());
+                    assert!(self.asking.remove(&number).is_some() | self.notifying.remove(&number).is_some());
                 }
                 Effect::Changed(plugin_type, PluginEvent::Registered(instance)) => {
                     assert_eq!(plugin_type, "DRAPlugin");
@@ -165,13 +165,13 @@ impl Node {
         self.apply(effects);
     }
 
-    /// Lets the plugin at a socket take what it is told, or not. Returns that.
-    fn tell(&mut self, number: usize, told: Result<(), CallError>) -> Option<(bool, String)> {
+    /// Delivers the outcome to the plugin at a socket, or fails to. Returns the outcome.
+    fn notify(&mut self, number: usize, delivery: Result<(), CallError>) -> Option<(bool, String)> {
         let path = Self::path(number);
         let (attempt, is_registered, error) =
-            self.telling.values().find(|(attempt, ..)| attempt.socket == path).cloned()?;
-        self.telling.remove(&attempt.number);
-        let effects = self.registrations.told(attempt, told, self.clocks(), 0.0);
+            self.notifying.values().find(|(attempt, ..)| attempt.socket == path).cloned()?;
+        self.notifying.remove(&attempt.number);
+        let effects = self.registrations.notified(attempt, delivery, self.clocks(), 0.0);
         self.apply(effects);
         Some((is_registered, error))
     }
@@ -180,7 +180,7 @@ impl Node {
     fn register(&mut self, number: usize, answer: Answer) -> Option<(bool, String)> {
         self.begin();
         self.answer(number, answer);
-        self.tell(number, Ok(()))
+        self.notify(number, Ok(()))
     }
 
     fn view(&self, number: usize) -> PluginView {
@@ -193,13 +193,13 @@ impl Node {
         assert!(views.iter().map(|view| PathBuf::from(&view.socket)).eq(self.seen.keys().cloned()));
         let registered = views.iter().filter(|view| view.is_registered());
         assert!(registered.map(|view| Path::new(&view.socket)).eq(self.registered.keys()));
-        let is_full = self.asking.len() + self.telling.len() >= 16;
+        let is_full = self.asking.len() + self.notifying.len() >= 16;
         let waits = views.iter().any(|view| match view.state {
             PluginState::Registering | PluginState::Failing => {
                 let path = Path::new(&view.socket);
                 let is_under_way = |attempt: &Attempt| attempt.socket == path;
                 !self.asking.values().any(is_under_way)
-                    && !self.telling.values().any(|(attempt, ..)| is_under_way(attempt))
+                    && !self.notifying.values().any(|(attempt, ..)| is_under_way(attempt))
             }
             PluginState::Serving | PluginState::Standby | PluginState::Unsupported => false,
         });
@@ -235,7 +235,7 @@ fn instances_that_were_there_at_start_are_ordered_by_age() {
     // The newer one answers first.
     for number in [0, 1] {
         node.answer(number, good("gpu"));
-        node.tell(number, Ok(()));
+        node.notify(number, Ok(()));
     }
     assert_eq!([node.view(0).state, node.view(1).state], [PluginState::Serving, PluginState::Standby]);
 }
@@ -252,7 +252,7 @@ fn a_socket_replaced_in_place_is_deregistered_and_registered_again() {
     assert!(node.registered.is_empty());
     node.register(0, good("gpu"));
     assert!(node.registered[&Node::path(0)] > first);
-    // Replaced while its successor is asked: the answer is that of a plugin that is gone.
+    // Replaced while its successor is asked: the answer is of a plugin that has exited.
     node.create(0);
     node.scan(None);
     node.begin();
@@ -308,20 +308,20 @@ fn attempts_back_off_from_half_a_second_to_two_minutes() {
 }
 
 #[test]
-fn a_rejected_plugin_is_told_why_and_tried_again() {
+fn a_rejected_plugin_is_notified_why_and_tried_again() {
     let mut node = Node::new();
     node.create(0);
     node.scan(None);
-    let told = node.register(0, good("bad-gpu")).unwrap();
-    assert_eq!(told, (false, "bad-gpu with 1.0.0 is not accepted".to_owned()));
-    assert_eq!(node.reports, [(Node::path(0), told.1)]);
+    let outcome = node.register(0, good("bad-gpu")).unwrap();
+    assert_eq!(outcome, (false, "bad-gpu with 1.0.0 is not accepted".to_owned()));
+    assert_eq!(node.reports, [(Node::path(0), outcome.1)]);
     assert_eq!(node.rejected, ["bad-gpu"]);
     let next = node.view(0).next_retry.unwrap();
     assert_eq!(next, node.clocks().wall + Duration::from_millis(500));
 
     node.now += Duration::from_millis(500);
-    let told = node.register(0, invalid(InfoError::Empty { field: "name" })).unwrap();
-    assert_eq!(told, (false, "PluginInfo.name is empty: set it".to_owned()));
+    let outcome = node.register(0, invalid(InfoError::Empty { field: "name" })).unwrap();
+    assert_eq!(outcome, (false, "PluginInfo.name is empty: set it".to_owned()));
 
     node.now += Duration::from_secs(1);
     let missing = InfoError::NotASocket("/plugins/gpu.sock".into());
@@ -332,15 +332,15 @@ fn a_rejected_plugin_is_told_why_and_tried_again() {
 }
 
 #[test]
-fn an_unsupported_type_is_told_once_and_listed() {
+fn an_unsupported_type_is_notified_once_and_listed() {
     let mut node = Node::new();
     node.create(0);
     node.scan(None);
     let csi = || of_type("CSIPlugin", "disk");
-    // A plugin that could not be told is told again.
+    // A plugin that could not be notified is notified again.
     node.begin();
     node.answer(0, csi());
-    node.tell(0, Err(dead()));
+    node.notify(0, Err(dead()));
     node.now = node.registrations.next_due().unwrap();
     let (is_registered, error) = node.register(0, csi()).unwrap();
     assert!(!is_registered);
@@ -356,13 +356,13 @@ fn an_unsupported_type_is_told_once_and_listed() {
 }
 
 #[test]
-fn a_plugin_that_cannot_be_told_is_not_registered() {
+fn a_plugin_that_cannot_be_notified_is_not_registered() {
     let mut node = Node::new();
     node.create(0);
     node.scan(None);
     node.begin();
     node.answer(0, good("gpu"));
-    node.tell(0, Err(dead()));
+    node.notify(0, Err(dead()));
     assert!(node.registered.is_empty());
     assert_eq!(node.view(0).state, PluginState::Failing);
     node.check();
@@ -375,7 +375,7 @@ enum Step {
     Scan(bool),
     Begin,
     Answer(usize, u8),
-    Tell(usize, bool),
+    Notify(usize, bool),
     Pass(u64),
     RetryAll,
 }
@@ -388,7 +388,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => any::<bool>().prop_map(Step::Scan),
         4 => Just(Step::Begin),
         6 => (socket.clone(), 0..5_u8).prop_map(|(socket, kind)| Step::Answer(socket, kind)),
-        4 => (socket, any::<bool>()).prop_map(|(socket, is_ok)| Step::Tell(socket, is_ok)),
+        4 => (socket, any::<bool>()).prop_map(|(socket, is_ok)| Step::Notify(socket, is_ok)),
         2 => (0..200_000_u64).prop_map(Step::Pass),
         1 => Just(Step::RetryAll),
     ];
@@ -418,8 +418,8 @@ proptest! {
                 Step::Scan(is_complete) => node.scan((!is_complete).then_some("/registry/odd")),
                 Step::Begin => node.begin(),
                 Step::Answer(number, kind) => node.answer(number, answer_of(number, kind)),
-                Step::Tell(number, true) => drop(node.tell(number, Ok(()))),
-                Step::Tell(number, false) => drop(node.tell(number, Err(dead()))),
+                Step::Notify(number, true) => drop(node.notify(number, Ok(()))),
+                Step::Notify(number, false) => drop(node.notify(number, Err(dead()))),
                 Step::Pass(millis) => node.now += Duration::from_millis(millis),
                 Step::RetryAll => { let clocks = node.clocks(); node.registrations.retry_all(clocks) }
             }
@@ -427,7 +427,7 @@ proptest! {
         }
         node.scan(None);
         for number in 0..20 {
-            node.tell(number, Ok(()));
+            node.notify(number, Ok(()));
         }
         let clocks = node.clocks();
         node.registrations.retry_all(clocks);
@@ -435,7 +435,7 @@ proptest! {
             node.begin();
             for number in 0..20 {
                 node.answer(number, answer_of(number, 0));
-                node.tell(number, Ok(()));
+                node.notify(number, Ok(()));
             }
             node.check();
             node.now += LONGEST;

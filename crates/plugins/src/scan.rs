@@ -127,12 +127,7 @@ fn walk(registry: &Path, mut visit: impl FnMut(&DirEntry, &Metadata) -> bool) ->
 pub(super) enum OpenError {
     /// The registry could not be opened.
     #[error("opening the directory {}", path.display())]
-    Registry {
-        /// The registry.
-        path: PathBuf,
-        /// The error.
-        source: io::Error,
-    },
+    Registry { path: PathBuf, source: io::Error },
     /// The socket could not be opened. A path with a symbolic link cannot.
     #[error("opening the socket")]
     Socket(#[source] io::Error),
@@ -156,7 +151,7 @@ pub(super) fn open_socket(
     let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS;
     let opened = match openat2(&directory, name, OpenHow::new().flags(flags).resolve(resolve)) {
-        // Before Linux 5.6 a directory on the way could be a link; the identity below still is that of the listed socket.
+        // Before Linux 5.6 a directory on the way could be a link; the identity below still is the listed socket's.
         Err(Errno::ENOSYS) => openat(&directory, name, flags, Mode::empty()),
         other => other,
     };

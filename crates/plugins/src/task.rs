@@ -43,7 +43,7 @@ const UNWATCHED_INTERVAL: Duration = Duration::from_secs(2);
 pub struct PluginSettings {
     /// The directory of registration sockets; must be absolute.
     pub registry: PathBuf,
-    /// `/proc`.
+    /// `/proc`, outside tests.
     pub proc: PathBuf,
     /// The handlers by type.
     pub handlers: Handlers,
@@ -73,7 +73,7 @@ pub struct Plugins {
 /// A finished call.
 enum Done {
     Asked(Attempt, Result<Answer, CallError>),
-    Told(Attempt, Result<(), CallError>),
+    Notified(Attempt, Result<(), CallError>),
     Aborted,
 }
 
@@ -195,12 +195,12 @@ impl Plugins {
                 });
                 let effects = self.registrations.answered(attempt, answer, clocks, chance);
                 self.perform(effects);
-                // Nothing to tell.
+                // Left only if the plugin is not to be notified.
                 self.conversations.remove(&number);
             }
-            Done::Told(attempt, told) => {
+            Done::Notified(attempt, delivery) => {
                 self.aborts.remove(&attempt.number);
-                let effects = self.registrations.told(attempt, told, clocks, chance);
+                let effects = self.registrations.notified(attempt, delivery, clocks, chance);
                 self.perform(effects);
             }
             Done::Aborted => {}
@@ -217,11 +217,11 @@ impl Plugins {
                         Done::Asked(attempt, answer)
                     });
                 }
-                Effect::Tell(attempt, status) => {
+                Effect::Notify(attempt, status) => {
                     if let Some(conversation) = self.conversations.remove(&attempt.number) {
                         self.call(attempt.number, async move {
-                            let told = conversation.tell(status).await;
-                            Done::Told(attempt, told)
+                            let delivery = conversation.notify(status).await;
+                            Done::Notified(attempt, delivery)
                         });
                     }
                 }

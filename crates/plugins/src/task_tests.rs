@@ -35,14 +35,14 @@ use hostlet_telemetry::Metrics;
 enum Behavior {
     Says(PluginInfo),
     HangsAsked,
-    HangsTold(PluginInfo),
+    HangsWhenNotified(PluginInfo),
 }
 
 #[derive(Default)]
 struct Scripted {
     behaviors: Mutex<HashMap<PathBuf, Behavior>>,
     asked: Mutex<Vec<PathBuf>>,
-    told: Arc<Mutex<Vec<(PathBuf, RegistrationStatus)>>>,
+    statuses: Arc<Mutex<Vec<(PathBuf, RegistrationStatus)>>>,
 }
 
 #[async_trait]
@@ -57,29 +57,33 @@ impl Registrar for Scripted {
                 return Err(CallError::TimedOut { call: "GetInfo", limit: Duration::from_secs(10) });
             }
             Some(Behavior::Says(info)) => (info, false),
-            Some(Behavior::HangsTold(info)) => (info, true),
+            Some(Behavior::HangsWhenNotified(info)) => (info, true),
         };
-        let conversation = Box::new(Told { socket: socket.to_owned(), told: self.told.clone(), is_hung });
+        let conversation = Box::new(RecordedConversation {
+            socket: socket.to_owned(),
+            statuses: self.statuses.clone(),
+            is_hung,
+        });
         let statement = Statement { claim: check(info, socket), endpoint: Ok(()) };
         Ok(Answer { statement, conversation })
     }
 }
 
-struct Told {
+struct RecordedConversation {
     socket: PathBuf,
-    told: Arc<Mutex<Vec<(PathBuf, RegistrationStatus)>>>,
+    statuses: Arc<Mutex<Vec<(PathBuf, RegistrationStatus)>>>,
     is_hung: bool,
 }
 
 #[async_trait]
-impl Conversation for Told {
-    async fn tell(self: Box<Self>, status: RegistrationStatus) -> Result<(), CallError> {
+impl Conversation for RecordedConversation {
+    async fn notify(self: Box<Self>, status: RegistrationStatus) -> Result<(), CallError> {
         if self.is_hung {
             let limit = Duration::from_secs(5);
             sleep(limit).await;
             return Err(CallError::TimedOut { call: "NotifyRegistrationStatus", limit });
         }
-        self.told.lock().push((self.socket, status));
+        self.statuses.lock().push((self.socket, status));
         Ok(())
     }
 }
@@ -187,8 +191,8 @@ async fn plugins_are_registered_as_they_come_and_go() {
     host.wait_for_events(&["+gpu 1", "+nic 2", "-gpu 1", "+gpu 3"]).await;
     fs::remove_dir_all(host.path("sub")).unwrap();
     host.wait_for_events(&["+gpu 1", "+nic 2", "-gpu 1", "+gpu 3", "-nic 2"]).await;
-    let told = host.scripted.told.lock().clone();
-    assert!(told.iter().all(|(_, status)| status.plugin_registered), "{told:?}");
+    let statuses = host.scripted.statuses.lock().clone();
+    assert!(statuses.iter().all(|(_, status)| status.plugin_registered), "{statuses:?}");
     let listed = host.list.all();
     assert_eq!(listed.len(), 1);
     assert_eq!((listed[0].state, listed[0].name.as_deref()), (PluginState::Serving, Some("gpu")));
@@ -265,7 +269,7 @@ async fn hung_plugins_delay_only_themselves() {
     for number in 0..40 {
         host.create(&format!("a{number}.sock"), Some(Behavior::HangsAsked));
     }
-    host.create("b.sock", Some(Behavior::HangsTold(dra_driver("b", Path::new("/b.sock")))));
+    host.create("b.sock", Some(Behavior::HangsWhenNotified(dra_driver("b", Path::new("/b.sock")))));
     host.create("gpu.sock", says("gpu"));
     // At most 16 at a time, so those 40 take three rounds of ten seconds.
     sleep(Duration::from_secs(60)).await;
@@ -296,23 +300,23 @@ async fn a_flapping_plugin_ends_as_its_socket_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rejected_and_unsupported_plugins_are_told_and_listed() {
+async fn rejected_and_unsupported_plugins_are_notified_and_listed() {
     let mut host = Host::start();
     host.create("bad.sock", says("bad"));
     let csi = PluginInfo { r#type: "CSIPlugin".to_owned(), ..dra_driver("disk", Path::new("/csi.sock")) };
     host.create("csi.sock", Some(Behavior::Says(csi)));
     host.create("nonsense.sock", Some(Behavior::Says(PluginInfo::default())));
     sleep(Duration::from_secs(300)).await;
-    let told = host.scripted.told.lock().clone();
+    let statuses = host.scripted.statuses.lock().clone();
     let of = |name: &str| {
         let path = host.path(name);
         let errors =
-            told.iter().filter(|(socket, _)| *socket == path).map(|(_, status)| status.error.clone());
+            statuses.iter().filter(|(socket, _)| *socket == path).map(|(_, status)| status.error.clone());
         errors.collect::<Vec<_>>()
     };
-    assert!(of("bad.sock").len() > 3 && of("bad.sock")[0].contains("is not accepted"), "{told:?}");
+    assert!(of("bad.sock").len() > 3 && of("bad.sock")[0].contains("is not accepted"), "{statuses:?}");
     assert_eq!(of("csi.sock").len(), 1);
-    assert!(of("csi.sock")[0].contains("hostlet supports DRAPlugin"), "{told:?}");
+    assert!(of("csi.sock")[0].contains("hostlet supports DRAPlugin"), "{statuses:?}");
     assert_eq!(of("nonsense.sock")[0], "PluginInfo.type is empty: set it");
     let states: Vec<_> = host.list.all().into_iter().map(|view| view.state).collect();
     assert_eq!(states, [PluginState::Failing, PluginState::Unsupported, PluginState::Failing]);

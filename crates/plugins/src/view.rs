@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The state of a plugin.
+/// Whether a plugin is used, and if not, why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum PluginState {
     /// Registered, and the newest of its name.
@@ -43,7 +43,7 @@ pub struct PluginView {
     /// Its type, e.g. `DRAPlugin`.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub plugin_type: Option<String>,
-    /// Its state.
+    /// Whether it is used.
     pub state: PluginState,
     /// The versions or services that it supports, as it says it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

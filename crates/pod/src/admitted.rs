@@ -107,7 +107,7 @@ impl AdmittedPod {
         self.ephemeral.iter().map(PodContainer::ephemeral)
     }
 
-    /// All its containers: those of [`AdmittedPod::containers`], then the ephemeral ones.
+    /// [`AdmittedPod::containers`], then the ephemeral containers.
     pub fn all_containers(&self) -> impl Iterator<Item = PodContainer<'_>> {
         self.containers().chain(self.ephemeral_containers())
     }
@@ -129,12 +129,12 @@ impl AdmittedPod {
         all.find(|container| container.kind == named.kind && container.spec.name == named.name)
     }
 
-    /// The kind of the container with this name.
+    /// Whether the container with this name is a main, init, sidecar or ephemeral one; `None` if the pod has no such container.
     pub fn kind_of(&self, name: &str) -> Option<ContainerKind> {
         self.all_containers().find(|container| container.spec.name == name).map(|container| container.kind)
     }
 
-    /// The reference to the container with this name.
+    /// Refers to the container with this name in events; `None` if the pod has no such container.
     pub fn reference_to(&self, name: &str) -> Option<ContainerRef> {
         self.kind_of(name).map(|kind| ContainerRef { kind, name: name.to_owned() })
     }

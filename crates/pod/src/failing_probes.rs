@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::ProbeKind;
 use hostlet_base::{ContainerId, PodUid, one_line};
 
-/// What is kept of an answer, in bytes.
+/// Maximum length of an answer in bytes; the rest is cut off.
 const MAX_ANSWER: usize = 512;
 
 /// A probe whose last run failed or could not be made.
@@ -19,7 +19,7 @@ pub struct FailingProbe {
     pub container: String,
     /// The instance.
     pub id: ContainerId,
-    /// Which probe.
+    /// Which probe of the container.
     pub kind: ProbeKind,
     /// Its last answer, in one line.
     pub answer: String,
@@ -34,7 +34,7 @@ pub struct FailingProbes {
 }
 
 impl FailingProbes {
-    /// The failing probes of a pod.
+    /// The failing probes of a pod; empty if none fails.
     pub fn of(&self, pod: &PodUid) -> Vec<FailingProbe> {
         self.pods.lock().get(pod).cloned().unwrap_or_default()
     }
@@ -64,7 +64,7 @@ impl FailingProbes {
         }
     }
 
-    /// Forgets a pod.
+    /// Forgets a pod that is no longer probed.
     pub fn forget(&self, pod: &PodUid) {
         self.pods.lock().remove(pod);
     }

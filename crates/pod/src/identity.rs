@@ -16,7 +16,7 @@ pub fn pod_ref(pod: &Pod) -> PodRef {
     PodRef::new(text(&metadata.namespace), text(&metadata.name), text(&metadata.uid))
 }
 
-/// The UID of a pod.
+/// `metadata.uid`; empty if the pod has none.
 pub fn pod_uid(pod: &Pod) -> PodUid {
     pod.metadata.uid.as_deref().unwrap_or_default().into()
 }

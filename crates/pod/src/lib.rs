@@ -47,7 +47,7 @@ pub use phase::{PodPhase, has_ended};
 pub use probes::{ContainerProbes, PodProbes, ProbeKind, ProbeResults};
 pub use rejection::{RejectedPod, Rejection};
 pub use resize::{
-    PendingResize, ResizeRefusal, ResizeState, priority_bucket, resize_message, with_allocation,
+    PendingResize, PendingResizeReason, ResizeState, priority_bucket, resize_message, with_allocation,
 };
 pub use restart_policy::{RestartPolicy, demands_restart_of_all, may_restart_all, restarts_after};
 pub use status_override::StatusOverride;

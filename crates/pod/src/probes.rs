@@ -20,7 +20,7 @@ pub enum ProbeKind {
 }
 
 impl ProbeKind {
-    /// All kinds.
+    /// All kinds, the startup probe first.
     pub const ALL: [Self; 3] = [Self::Startup, Self::Liveness, Self::Readiness];
 
     /// Upstream's name, in events and metrics.
@@ -106,7 +106,7 @@ impl ProbeResults {
         }
     }
 
-    /// Forgets a pod.
+    /// Forgets a pod that is no longer probed.
     pub fn forget(&self, pod: &PodUid) {
         self.pods.lock().remove(pod);
     }

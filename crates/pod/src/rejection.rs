@@ -19,7 +19,7 @@ pub struct Rejection {
 }
 
 impl Rejection {
-    /// A rejection with this reason and message.
+    /// `reason` is in CamelCase for programs, `message` is for people.
     pub fn new(reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self { reason: reason.into(), message: message.into() }
     }
@@ -29,7 +29,7 @@ impl Rejection {
 /// replacement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RejectedPod {
-    /// The pod.
+    /// The pod as its source has it.
     pub pod: Arc<Pod>,
     /// Its `Failed` status with the reason.
     pub status: Arc<PodStatus>,

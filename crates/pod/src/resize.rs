@@ -1,4 +1,4 @@
-//! What an in-place resize (KEP-1287) has come to: the desired resources of a pod are those of its spec, the *allocated* ones
+//! What an in-place resize (KEP-1287) has come to: the desired resources of a pod are in its spec, the *allocated* ones
 //! are what this node has accepted, the *actuated* ones are what its running containers have. Plain data and comparisons.
 
 use jiff::Timestamp;
@@ -9,14 +9,14 @@ use super::view::PodView;
 
 /// Why a requested resize was not allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ResizeRefusal {
-    /// It does not fit now, and is retried.
+pub enum PendingResizeReason {
+    /// The resize does not fit now, and is retried.
     Deferred,
-    /// This node never does it.
+    /// The resize can never be done on this node.
     Infeasible,
 }
 
-impl ResizeRefusal {
+impl PendingResizeReason {
     /// The reason in the condition `PodResizePending`.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -29,8 +29,8 @@ impl ResizeRefusal {
 /// A requested resize that was not allocated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingResize {
-    /// Why.
-    pub refusal: ResizeRefusal,
+    /// The reason in the condition `PodResizePending`.
+    pub reason: PendingResizeReason,
     /// What is missing.
     pub message: String,
     /// The generation of the pod that requests it.

@@ -11,11 +11,11 @@ const RESTART_ALL: &str = "RestartAllContainers";
 /// `restartPolicy` of a pod or of one of its containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestartPolicy {
-    /// Always restart.
+    /// Restart after any exit.
     Always,
     /// Restart unless the exit code is 0.
     OnFailure,
-    /// Never restart.
+    /// Leave exited containers as they are.
     Never,
 }
 

@@ -15,11 +15,11 @@ pub struct PodView<'a> {
     pub meta: &'a ObjectMeta,
     /// Its spec; an empty one if it has none.
     pub spec: &'a PodSpec,
-    /// Its name.
+    /// `metadata.name`; empty if the pod has none.
     pub name: &'a str,
-    /// Its namespace.
+    /// `metadata.namespace`; empty if the pod has none.
     pub namespace: &'a str,
-    /// Its UID.
+    /// `metadata.uid`; empty if the pod has none.
     pub uid: &'a str,
 }
 

@@ -24,7 +24,6 @@ pub(super) struct Contents {
 }
 
 impl Contents {
-    /// The contents of a file.
     pub(super) fn of_file(rows: BTreeMap<Key, Value>) -> Self {
         Self { rows, ..Self::default() }
     }

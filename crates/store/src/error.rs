@@ -15,12 +15,7 @@ pub(super) enum FileError {
     InUse,
     /// A system call failed: retried.
     #[error("cannot {operation} it: {source}")]
-    Io {
-        /// The operation.
-        operation: &'static str,
-        /// The error.
-        source: io::Error,
-    },
+    Io { operation: &'static str, source: io::Error },
 }
 
 impl FileError {

@@ -52,7 +52,7 @@ pub(super) enum Pace {
 }
 
 impl Table {
-    /// All tables.
+    /// Every table, in the order of the enum.
     pub const ALL: [Self; 15] = [
         Self::AdmittedPods,
         Self::FormerDevices,

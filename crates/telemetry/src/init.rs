@@ -21,16 +21,16 @@ const JOURNAL_IDENTIFIER: &str = "hostlet";
 /// Prefix of field names in the journal, e.g. `HOSTLET_POD`.
 const JOURNAL_PREFIX: &str = "HOSTLET";
 
-/// Log format.
+/// How a line of the log is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
-    /// Text.
+    /// For people: time, level, message and fields.
     Text,
     /// One JSON object per line.
     Json,
 }
 
-/// The log target.
+/// Where the log goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogTarget {
     /// Standard error.
@@ -56,7 +56,7 @@ pub struct TelemetryConfig {
     pub format: LogFormat,
     /// The kubelet's `-v`: 0 to 2 is info, 3 and 4 debug, more is trace.
     pub verbosity: u8,
-    /// The log target.
+    /// Where the log goes; see [`LogTarget::detect`].
     pub target: LogTarget,
 }
 
@@ -66,9 +66,9 @@ pub enum TelemetryError {
     /// The filter in the environment is invalid.
     #[error("{FILTER_VARIABLE}={value:?} is not a log filter; use e.g. hostlet=debug,info")]
     Filter {
-        /// Its value.
+        /// The value of the variable.
         value: String,
-        /// The error.
+        /// Where the value is wrong.
         source: ParseError,
     },
     /// Logging is already initialized.

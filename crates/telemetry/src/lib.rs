@@ -3,7 +3,7 @@
 
 mod changed;
 mod heartbeat;
-pub mod init;
+mod init;
 mod journal;
 mod metrics;
 mod prometheus_text;

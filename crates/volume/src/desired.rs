@@ -11,7 +11,7 @@ use super::files::{Files, check_tree};
 use super::kinds::{claim, config_map, downward_api, empty_dir, host_path, nfs, projected, secret};
 use super::layout::{Kind, group_file_mode};
 use hostlet_pod::objects::{
-    ClaimRef, ClaimState, Object, ObjectError, ObjectRef, ObjectState, Objects, TokenRequest,
+    ClaimRef, ClaimState, Object, ObjectError, ObjectRef, ObjectState, ObjectStates, TokenRequest,
 };
 
 /// The allocatable resources of this node, which the downward API reports for containers without limits.
@@ -28,7 +28,7 @@ pub struct NodeAmounts {
 /// The known objects, claims and tokens for a pod's volumes.
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
-    pub(super) objects: Objects,
+    pub(super) objects: ObjectStates,
     /// The claims by name.
     pub(super) claims: BTreeMap<String, ClaimState>,
     /// Tokens by volume and path.

@@ -146,14 +146,14 @@ async fn the_runtime_receives_the_ranges_of_pod_addresses() {
 
 #[tokio::test]
 async fn pods_start_and_stop_once_with_any_faults_of_the_api_server() {
-    let refuse = |code, reason, retry_after| ApiFault::Refuse { code, reason, retry_after };
+    let reject = |code, reason, retry_after| ApiFault::Reject { code, reason, retry_after };
     let faults = [
         ApiFault::Reset,
         ApiFault::LostAnswer,
         ApiFault::Delay(Duration::from_secs(2)),
-        refuse(409, "Conflict", 0),
-        refuse(500, "InternalError", 0),
-        refuse(429, "TooManyRequests", 1),
+        reject(409, "Conflict", 0),
+        reject(500, "InternalError", 0),
+        reject(429, "TooManyRequests", 1),
     ];
     let (host, server) = (FakeHost::start().unwrap(), FakeApiServer::start().unwrap());
     host.runtime().add_image("busybox:1");

@@ -53,9 +53,9 @@ async fn what_cannot_be_registered_is_told_listed_and_explained() {
     symlink(&outside, at("link.sock")).unwrap();
     let hidden = FakePlugin::start(&at(".hidden.sock"), dra_driver("hidden", &outside)).unwrap();
 
-    let status = csi.told(0).await;
+    let status = csi.status(0).await;
     assert!(!status.plugin_registered && status.error.contains("plugin type: CSIPlugin"), "{status:?}");
-    assert_eq!(nonsense.told(0).await.error, "PluginInfo.type is empty: set it");
+    assert_eq!(nonsense.status(0).await.error, "PluginInfo.type is empty: set it");
     let plugins = wait_for_plugins(&daemon, |plugins| {
         let states = plugins.iter().map(|plugin| plugin.state);
         states.eq([
@@ -115,17 +115,17 @@ async fn instances_of_a_driver_come_go_and_survive_a_restart_of_hostlet() {
     };
 
     let old = FakePlugin::start(&at("z-old.sock"), driver("z-old.sock")).unwrap();
-    assert!(old.told(0).await.plugin_registered);
+    assert!(old.status(0).await.plugin_registered);
     wait_for_plugins(&daemon, |plugins| is(&[("z-old.sock", true)], plugins)).await.unwrap();
     // The new version of a rolling update.
     let new = FakePlugin::start(&at("a-new.sock"), driver("a-new.sock")).unwrap();
-    assert!(new.told(0).await.plugin_registered);
+    assert!(new.status(0).await.plugin_registered);
     let both = [("a-new.sock", true), ("z-old.sock", false)];
     wait_for_plugins(&daemon, |plugins| is(&both, plugins)).await.unwrap();
 
     assert!(daemon.stop().await.unwrap().success());
     let daemon = host.start_hostlet("").await.unwrap();
-    assert!(old.told(1).await.plugin_registered && new.told(1).await.plugin_registered);
+    assert!(old.status(1).await.plugin_registered && new.status(1).await.plugin_registered);
     wait_for_plugins(&daemon, |plugins| is(&both, plugins)).await.unwrap();
 
     // The new version fails, and the old one serves again.
@@ -137,11 +137,11 @@ async fn instances_of_a_driver_come_go_and_survive_a_restart_of_hostlet() {
         drop(FakePlugin::start(&at("z-old.sock"), driver("z-old.sock")).unwrap());
     }
     let last = FakePlugin::start(&at("z-old.sock"), driver("z-old.sock")).unwrap();
-    assert!(last.told(0).await.plugin_registered);
+    assert!(last.status(0).await.plugin_registered);
     wait_for_plugins(&daemon, |plugins| is(&[("z-old.sock", true)], plugins)).await.unwrap();
     // A driver with a name that is not one.
     let bad = FakePlugin::start(&at("bad.sock"), dra_driver("Not A Name", &at("bad.sock"))).unwrap();
-    let status = bad.told(0).await;
+    let status = bad.status(0).await;
     assert!(!status.plugin_registered && status.error.contains("PluginInfo.name"), "{status:?}");
     let versions = PluginInfo { supported_versions: vec!["v9.Nothing".to_owned()], ..driver("bad.sock") };
     bad.says(versions);

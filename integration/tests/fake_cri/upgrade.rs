@@ -71,7 +71,7 @@ async fn write_store() -> Result<Vec<u8>> {
     host.set_variable("DBUS_SYSTEM_BUS_ADDRESS", logind.address());
     let server = cluster()?;
     // The devices of a former kubelet are known until this node has been registered.
-    let refused = ApiFault::Refuse { code: 503, reason: "ServiceUnavailable", retry_after: 0 };
+    let refused = ApiFault::Reject { code: 503, reason: "ServiceUnavailable", retry_after: 0 };
     server.api().fail(ApiRule::always("PATCH", NODE_PATH, refused));
     let service = json!({
         "metadata": {"name": "db", "namespace": "default"},

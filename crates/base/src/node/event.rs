@@ -20,12 +20,12 @@ pub struct NodeEvent {
 pub type NodeEvents = Arc<dyn Fn(NodeEvent) + Send + Sync>;
 
 impl NodeEvent {
-    /// A normal event.
+    /// An event of type `Normal`: nothing for anybody to do.
     pub fn normal(reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self { kind: EventKind::Normal, reason: reason.into(), message: message.into() }
     }
 
-    /// A warning event.
+    /// An event of type `Warning`: something failed.
     pub fn warning(reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self { kind: EventKind::Warning, reason: reason.into(), message: message.into() }
     }

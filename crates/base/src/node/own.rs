@@ -10,7 +10,7 @@ use crate::ResourceList;
 pub struct OwnNode {
     /// The labels it registers with.
     pub labels: BTreeMap<String, String>,
-    /// Its allocatable resources.
+    /// What pods can request together: the capacity without reservations (`status.allocatable`).
     pub allocatable: ResourceList,
     /// The limit of all pods together: cores, memory, processes.
     pub unreserved: ResourceList,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 /// A resource that the node runs out of (Kubernetes docs, "Node-pressure Eviction", node conditions).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pressure {
-    /// Memory.
+    /// Available memory of the host.
     Memory,
     /// Space or inodes on one of its filesystems.
     Disk,

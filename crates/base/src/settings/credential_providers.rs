@@ -20,11 +20,11 @@ pub struct CredentialProviders {
 /// A credential provider plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CredentialProvider {
-    /// Its name, which is that of its executable.
+    /// The name of its executable.
     pub name: String,
     /// The images that it is asked about.
     pub match_images: Vec<RegistryLocation>,
-    /// How long its responses are kept if they do not say.
+    /// How long a response is cached that names no duration.
     pub default_cache_duration: Duration,
     /// The API version of request and response.
     pub api_version: String,
@@ -42,7 +42,7 @@ pub struct TokenAttributes {
     /// The audience of the tokens.
     pub audience: String,
     /// Whether its responses apply to the pod of the token only, rather than to all pods of the service account.
-    pub is_kept_by_token: bool,
+    pub is_cached_by_token: bool,
     /// Whether it is not asked for pods without a service account.
     pub is_required: bool,
     /// Annotations without which it is not asked.

@@ -5,12 +5,12 @@
 pub enum ImageVerification {
     /// There is no verification: the feature gate is off.
     Disabled,
-    /// None.
+    /// No image.
     Never,
-    /// Those that this node has pulled.
+    /// Images that this node has pulled.
     ExceptPreloaded,
-    /// All except these: names without tag and digest, or prefixes followed by `/*` (`preloadedImagesVerificationAllowlist`).
+    /// All images except these: names without tag and digest, or prefixes followed by `/*` (`preloadedImagesVerificationAllowlist`).
     ExceptAllowlisted(Vec<String>),
-    /// All.
+    /// All images.
     Always,
 }

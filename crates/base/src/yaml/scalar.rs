@@ -5,7 +5,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Number, Value};
 
-use crate::{go_float32, go_integer};
+use crate::go_integer;
+use crate::go_text::go_float32;
 
 /// What a scalar says.
 #[derive(Clone, Debug, PartialEq)]

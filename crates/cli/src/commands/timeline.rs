@@ -51,7 +51,7 @@ pub async fn timeline(args: TimelineArgs) -> Result<Exit, CommandError> {
 
 /// The steps as a table below a heading.
 pub(super) fn text(track: &Track) -> String {
-    let gone = if track.gone { ", gone" } else { "" };
+    let gone = if track.is_deleted { ", gone" } else { "" };
     let heading = format!("{}/{} (UID {}{gone})", track.namespace, track.name, track.uid);
     let mut table = Table::new();
     table.load_preset(comfy_table::presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);

@@ -26,7 +26,6 @@ use super::credentials::{Credentials, Login};
 use super::pool::{Connections, Pool, Purpose, ResponseBody};
 use hostlet_net::http::{ProxyDialer, Resolver};
 
-/// Connect timeout.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Read and write timeout of an HTTP/1.1 connection in use. An API server sends something on every watch about once a minute (a
@@ -40,9 +39,9 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 const KEEPALIVE: Duration = Duration::from_secs(15);
 const KEEPALIVE_TRIES: u32 = 3;
 
-/// Options of a client.
+/// What distinguishes one client of the API server from another.
 #[derive(Clone, Debug)]
-pub struct Connection {
+pub struct ClientOptions {
     /// `User-Agent`.
     pub user_agent: String,
     /// Requests per second and burst; `None` for no limit (`kubeAPIQPS`, `kubeAPIBurst`).
@@ -62,7 +61,7 @@ pub enum ConnectError {
 }
 
 /// Creates a client without connecting: the server may be down and credentials may be missing, which requests report.
-pub fn connect(connection: &Connection, credentials: Credentials) -> Result<Client, ConnectError> {
+pub fn connect(connection: &ClientOptions, credentials: Credentials) -> Result<Client, ConnectError> {
     let agent = HeaderValue::from_str(&connection.user_agent).map_err(ConnectError::UserAgent)?;
     let limit = connection.limit.map(|(qps, burst)| {
         let window = Duration::from_secs_f64(f64::from(burst.get()) / f64::from(qps.get()));
@@ -208,7 +207,7 @@ mod tests {
         #[expect(clippy::disallowed_methods, reason = "a task of a test")]
         tokio::spawn(task.run(cancel.clone()));
         let connection =
-            Connection { user_agent: "test".to_owned(), limit: None, purpose: Purpose::Pods, connections };
+            ClientOptions { user_agent: "test".to_owned(), limit: None, purpose: Purpose::Pods, connections };
         (connect(&connection, credentials).unwrap(), listener, cancel.drop_guard())
     }
 

@@ -8,7 +8,7 @@ use hostlet_base::error_chain;
 
 /// Why a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ApiErrorKind {
+pub(crate) enum ApiErrorKind {
     /// The object does not exist (404).
     NotFound,
     /// An object of this name exists (409 `AlreadyExists`).
@@ -30,7 +30,7 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(30);
 
 impl ApiErrorKind {
     /// The pause before the next request: the server's Retry-After, or 1 s for a 429 without one; zero for other errors.
-    pub fn retry_after(&self) -> Duration {
+    pub(crate) fn retry_after(&self) -> Duration {
         match self {
             Self::TooMany(retry_after) => retry_after.unwrap_or(Duration::from_secs(1)),
             Self::NotFound
@@ -44,14 +44,14 @@ impl ApiErrorKind {
 }
 
 /// How long the server asks to wait before the request is repeated, up to 30 s; `None` if it does not.
-pub fn retry_after(error: &Error) -> Option<Duration> {
+pub(crate) fn retry_after(error: &Error) -> Option<Duration> {
     let Error::Api(status) = error else { return None };
     let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
     (seconds > 0).then(|| Duration::from_secs(seconds.into()).min(MAX_RETRY_AFTER))
 }
 
 /// Classifies `error`.
-pub fn error_kind(error: &Error) -> ApiErrorKind {
+pub(crate) fn error_kind(error: &Error) -> ApiErrorKind {
     let Error::Api(status) = error else { return ApiErrorKind::Unavailable };
     match status.code {
         404 => ApiErrorKind::NotFound,
@@ -67,7 +67,7 @@ pub fn error_kind(error: &Error) -> ApiErrorKind {
 }
 
 /// The message of `error`: the server's own, if any.
-pub fn message(error: &Error) -> String {
+pub(crate) fn message(error: &Error) -> String {
     match error {
         Error::Api(status) if !status.message.is_empty() => status.message.clone(),
         // Its text repeats its cause.

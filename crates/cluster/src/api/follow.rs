@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 use tower::service_fn;
 
 use super::error::{ApiErrorKind, error_kind, message};
-use super::objects::{Objects, Wire};
+use super::objects::{TypedApi, Wire};
 use hostlet_base::{Backoff, BackoffPolicy};
 
 /// Back-off after failures. The first pauses are short: a node is often denied an object of a pod that was just bound to it,
@@ -30,29 +30,29 @@ const BACKOFF: BackoffPolicy = BackoffPolicy {
 
 /// Why the objects cannot be read now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FollowError {
+pub(crate) struct FollowError {
     /// Its class.
-    pub error_kind: ApiErrorKind,
+    pub(crate) error_kind: ApiErrorKind,
     /// The message: the server's own, if any.
-    pub message: String,
+    pub(crate) message: String,
 }
 
 /// A notification about followed objects.
 #[derive(Debug)]
-pub enum Notification<K> {
-    /// They changed or were listed.
+pub(crate) enum Notification<K> {
+    /// Objects changed or were listed.
     Event(Event<K>),
-    /// They cannot be read now.
+    /// The objects cannot be read now.
     FollowError(FollowError),
-    /// They can be read again, without a change.
+    /// The objects can be read again, without a change.
     Recovered,
 }
 
 /// Like [`follow`], for the objects that `api` selects with a client, but also notifies when the failure is over: a watch that
 /// is open again sends nothing until a change, which may take hours.
-pub async fn follow_with_recovery<K>(
+pub(crate) async fn follow_with_recovery<K>(
     client: Client,
-    api: impl FnOnce(Client) -> Objects<K>,
+    api: impl FnOnce(Client) -> TypedApi<K>,
     config: Config,
     notify: impl FnMut(Notification<K>) -> ControlFlow<()>,
 ) where
@@ -81,8 +81,8 @@ fn with_notification(client: Client, answered: Arc<Notify>) -> Client {
 
 /// Passes the objects that `config` selects, their changes and failures to `notify` until it breaks. After a failure it resumes
 /// from the last version if the server still has it, else from a new list.
-pub async fn follow<K>(
-    api: Objects<K>,
+pub(crate) async fn follow<K>(
+    api: TypedApi<K>,
     config: Config,
     mut notify: impl FnMut(Result<Event<K>, FollowError>) -> ControlFlow<()>,
 ) where
@@ -98,7 +98,7 @@ pub async fn follow<K>(
 
 /// The loop; `answered`, if given, is notified of successful responses.
 async fn run<K>(
-    api: Objects<K>,
+    api: TypedApi<K>,
     config: Config,
     answered: Option<Arc<Notify>>,
     mut notify: impl FnMut(Notification<K>) -> ControlFlow<()>,

@@ -19,13 +19,13 @@ pub struct KubeconfigProblem(String);
 pub struct KubeconfigCertificate {
     /// What it is, and where.
     pub what: String,
-    /// Whether it is that of an authority: one of several that are trusted.
+    /// Whether it is an authority's: one of several that are trusted.
     pub is_authority: bool,
     /// Its PEM text.
     pub pem: Result<Vec<u8>, KubeconfigProblem>,
 }
 
-/// The certificates of the kubeconfig's current context: those of the client and of the authority.
+/// The certificates of the kubeconfig's current context: the client's and the authority's.
 pub fn kubeconfig_certificates(path: &Path) -> Result<Vec<KubeconfigCertificate>, KubeconfigProblem> {
     let kubeconfig = read(path).map_err(|error| KubeconfigProblem(error.to_string()))?;
     let (cluster, user) = current(&kubeconfig)?;

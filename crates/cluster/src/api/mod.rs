@@ -1,7 +1,7 @@
 //! The API server's client: connections from a kubeconfig, classified errors, watches, events and patches. Never knows the runtime.
 
 mod certificates;
-pub mod connect;
+mod connect;
 mod credentials;
 mod error;
 pub mod events;
@@ -11,7 +11,7 @@ mod follow;
 mod kubeconfig;
 mod kubeconfig_files;
 mod objects;
-pub mod patch;
+pub(crate) mod patch;
 mod pool;
 #[cfg(test)]
 mod proxy_tests;
@@ -21,12 +21,12 @@ pub use certificates::{
     CertificateReport, CertificateSettings, ClientCertificateTask, IssuedCertificate, ServingCertificateTask,
     ServingMetrics, ServingSettings, register_certificate,
 };
-pub use connect::{ConnectError, Connection, connect};
+pub use connect::{ClientOptions, ConnectError, connect};
 pub use credentials::{Credentials, CredentialsSource, CredentialsTask};
-pub use error::{ApiErrorKind, error_kind, message, retry_after};
-pub use follow::{FollowError, Notification, follow, follow_with_recovery};
+pub(crate) use error::{ApiErrorKind, error_kind, message, retry_after};
+pub(crate) use follow::{FollowError, Notification, follow, follow_with_recovery};
 pub use kubeconfig_files::{
     KubeconfigCertificate, KubeconfigProblem, kubeconfig_certificates, kubeconfig_secrets,
 };
-pub use objects::{Objects, Wire};
+pub use objects::{TypedApi, Wire};
 pub use pool::{Connections, LaneCounts, Purpose};

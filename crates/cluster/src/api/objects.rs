@@ -12,7 +12,7 @@ use serde_json::Value;
 use hostlet_base::json;
 
 /// Objects of one kind.
-pub type Objects<K> = Api<Wire<K>>;
+pub type TypedApi<K> = Api<Wire<K>>;
 
 /// An object that is decoded through [`Value`]; [`json`] explains why.
 #[derive(Clone, Debug, Serialize)]

@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::api::kubeconfig::of_one_user;
-use crate::api::{Connection, Connections, Credentials, CredentialsSource, Purpose, connect};
+use crate::api::{ClientOptions, Connections, Credentials, CredentialsSource, Purpose, connect};
 use hostlet_net::http::ProxyEnvironment;
 use hostlet_net::tls::fake::FakeAuthority;
 use hostlet_net::tls::{PrivateKey, certificate_request};
@@ -43,7 +43,7 @@ fn client_with(
     let cancel = CancellationToken::new();
     #[expect(clippy::disallowed_methods, reason = "a task of a test")]
     tokio::spawn(task.run(cancel.clone()));
-    let connection = Connection {
+    let connection = ClientOptions {
         user_agent: "test".to_owned(),
         limit: None,
         purpose: Purpose::Pods,

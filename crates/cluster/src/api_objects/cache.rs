@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{Objects, follow};
+use crate::api::{TypedApi, follow};
 use hostlet_store::{Store, Table};
 use hostlet_telemetry::Changed;
 
@@ -99,7 +99,7 @@ impl<K: Cached> CacheTask<K> {
     /// Runs until cancelled.
     pub async fn run(self, cancel: CancellationToken) {
         let (mut last_error, mut listing) = (Changed::new(), K::default());
-        let all = Objects::<K::Object>::all(self.client);
+        let all = TypedApi::<K::Object>::all(self.client);
         let follow_all = follow(all, K::selection(), |event| {
             match event {
                 Ok(event) => {

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::binding::{claimed_by, volume_of};
 use super::read::get;
-use crate::api::Objects;
+use crate::api::TypedApi;
 use hostlet_base::watching::publish;
 use hostlet_base::{Backoff, BackoffPolicy};
 use hostlet_pod::objects::{ClaimError, ClaimRef, ClaimState};
@@ -56,10 +56,10 @@ pub(super) async fn follow_claim(client: Client, claim: ClaimRef, known: Arc<wat
 }
 
 async fn bound_volume(client: &Client, claim: &ClaimRef) -> Result<PersistentVolume, ClaimError> {
-    let claims = Objects::<PersistentVolumeClaim>::namespaced(client.clone(), &claim.namespace);
+    let claims = TypedApi::<PersistentVolumeClaim>::namespaced(client.clone(), &claim.namespace);
     let claim = get(&claims, &claim.name).await.map_err(ClaimError::FetchClaim)?;
     let name = volume_of(&claim)?;
-    let volumes = Objects::<PersistentVolume>::all(client.clone());
+    let volumes = TypedApi::<PersistentVolume>::all(client.clone());
     let volume = get(&volumes, name).await;
     let volume = volume.map_err(|error| ClaimError::FetchVolume { name: name.to_owned(), error })?;
     claimed_by(volume, claim.metadata.uid.as_deref().unwrap_or_default())

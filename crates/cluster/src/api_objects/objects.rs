@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::claims::follow_claim;
 use super::read::{get, object_error};
-use crate::api::{FollowError, Objects, error_kind, follow, message};
+use crate::api::{FollowError, TypedApi, error_kind, follow, message};
 use hostlet_base::watching::publish;
 use hostlet_pod::objects::{
     ClaimRef, ClaimState, Object, ObjectError, ObjectKind, ObjectRef, ObjectSource, ObjectState,
@@ -104,7 +104,7 @@ impl ObjectSource for ApiObjects {
     }
 
     async fn service_account(&self, namespace: &str, name: &str) -> Result<ServiceAccountInfo, ObjectError> {
-        let accounts = Objects::<ServiceAccount>::namespaced(self.client.clone(), namespace);
+        let accounts = TypedApi::<ServiceAccount>::namespaced(self.client.clone(), namespace);
         let metadata = get(&accounts, name).await?.metadata;
         Ok(ServiceAccountInfo {
             uid: metadata.uid.unwrap_or_default(),
@@ -249,7 +249,7 @@ where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
     K: Into<Object> + Immutable + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let api = Objects::<K>::namespaced(client.clone(), &object.namespace);
+    let api = TypedApi::<K>::namespaced(client.clone(), &object.namespace);
     let config = Config::default().fields(&format!("metadata.name={}", object.name));
     let requested_at = Instant::now();
     let mut is_listed = false;

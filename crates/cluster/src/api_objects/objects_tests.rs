@@ -137,7 +137,7 @@ async fn an_immutable_object_is_published_and_no_longer_watched() {
 async fn a_brief_403_is_hidden_and_a_lasting_one_is_published_with_the_servers_message() {
     let room = start();
     room.put("cm", "one");
-    let refused = || ApiFault::Refuse { code: 403, reason: "Forbidden", retry_after: 0 };
+    let refused = || ApiFault::Reject { code: 403, reason: "Forbidden", retry_after: 0 };
     room.api.fail(ApiRule { times: 3, ..ApiRule::always("GET", "configmaps", refused()) });
     let mut known = room.watch("cm");
     timeout(Duration::from_millis(500), known.changed()).await.unwrap().unwrap();
@@ -166,7 +166,7 @@ async fn a_hanging_request_is_retried_and_retry_after_is_honored() {
     assert_eq!(*known.borrow_and_update(), ObjectState::Failed(ObjectError::Unavailable(text.into())));
     until(&mut known, &found("one"), Duration::from_secs(1)).await;
 
-    let busy = ApiFault::Refuse { code: 429, reason: "TooManyRequests", retry_after: 7 };
+    let busy = ApiFault::Reject { code: 429, reason: "TooManyRequests", retry_after: 7 };
     room.api.fail(ApiRule::once("GET", "configmaps/", busy.clone()));
     room.api.fail(ApiRule::once("GET", "configmaps", busy));
     let before = Instant::now();
@@ -177,7 +177,7 @@ async fn a_hanging_request_is_retried_and_retry_after_is_honored() {
 #[tokio::test(start_paused = true)]
 async fn an_expired_resource_version_leads_to_a_new_list() {
     let room = start();
-    let expired = ApiFault::Refuse { code: 410, reason: "Expired", retry_after: 0 };
+    let expired = ApiFault::Reject { code: 410, reason: "Expired", retry_after: 0 };
     room.api.fail(ApiRule::once("WATCH", "configmaps", expired));
     let known = room.watch("cm");
     sleep(Duration::from_secs(1)).await;
@@ -206,7 +206,7 @@ async fn a_token_request_is_bound_to_the_pod_and_has_a_deadline() {
     let spec = json!({"audiences": ["vault"], "expirationSeconds": 3607, "boundObjectRef": bound});
     assert_eq!((&body["spec"], &body["metadata"]), (&spec, &json!({"uid": "a1"})));
 
-    let gone = ApiFault::Refuse { code: 404, reason: "NotFound", retry_after: 0 };
+    let gone = ApiFault::Reject { code: 404, reason: "NotFound", retry_after: 0 };
     for (fault, error) in [
         (gone, ObjectError::NotFound("rejected by the script".into())),
         (ApiFault::Hang, ObjectError::Unavailable("the API server did not answer within 10 s".into())),
@@ -245,12 +245,12 @@ enum Event {
 const NAMES: [&str; 2] = ["a", "b"];
 
 fn fault() -> impl Strategy<Value = ApiFault> {
-    let refuse = |code, reason, retry_after| ApiFault::Refuse { code, reason, retry_after };
+    let reject = |code, reason, retry_after| ApiFault::Reject { code, reason, retry_after };
     prop_oneof![
-        Just(refuse(403, "Forbidden", 0)),
-        Just(refuse(410, "Expired", 0)),
-        Just(refuse(429, "TooManyRequests", 2)),
-        Just(refuse(500, "InternalError", 0)),
+        Just(reject(403, "Forbidden", 0)),
+        Just(reject(410, "Expired", 0)),
+        Just(reject(429, "TooManyRequests", 2)),
+        Just(reject(500, "InternalError", 0)),
         Just(ApiFault::Reset),
         Just(ApiFault::LostAnswer),
         Just(ApiFault::Hang),

@@ -7,14 +7,14 @@ use kube::Resource;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
-use crate::api::{ApiErrorKind, Objects, Wire, error_kind, message};
+use crate::api::{ApiErrorKind, TypedApi, Wire, error_kind, message};
 use hostlet_pod::objects::ObjectError;
 
 /// Timeout of a request.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Reads an object.
-pub(super) async fn get<K>(objects: &Objects<K>, name: &str) -> Result<K, ObjectError>
+pub(super) async fn get<K>(objects: &TypedApi<K>, name: &str) -> Result<K, ObjectError>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
 {

@@ -133,15 +133,15 @@ async fn the_wait_for_an_unresponsive_server_is_bounded() {
 async fn changes_survive_faults_and_known_services_remain() {
     let room = start(FakeApi::new(WallClock::system()));
     room.env.listed().await;
-    let refuse = |code, reason| ApiFault::Refuse { code, reason, retry_after: 1 };
+    let reject = |code, reason| ApiFault::Reject { code, reason, retry_after: 1 };
     let faults = [
         ApiFault::CutWatch(1),
         ApiFault::HalfOpenWatch(0),
         ApiFault::Hang,
         ApiFault::Reset,
-        refuse(410, "Expired"),
-        refuse(429, "TooManyRequests"),
-        refuse(403, "Forbidden"),
+        reject(410, "Expired"),
+        reject(429, "TooManyRequests"),
+        reject(403, "Forbidden"),
     ];
     for (number, fault) in faults.into_iter().enumerate() {
         room.api.fail(ApiRule { times: 2, ..ApiRule::always("WATCH", "/services", fault) });

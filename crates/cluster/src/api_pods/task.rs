@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::pods::ApiPods;
-use crate::api::{Notification, Objects, follow_with_recovery};
+use crate::api::{Notification, TypedApi, follow_with_recovery};
 use hostlet_pod::ApiState;
 
 /// How long the server keeps one watch open, in seconds. kube considers a watch dead 5 s later, so this limits how long a
@@ -34,7 +34,7 @@ pub async fn run(
         watcher::Config::default().fields(&format!("spec.nodeName={node_name}")).timeout(WATCH_SECONDS);
     let mut state = ApiPods::restored(known);
     tx.send_replace(state.state().clone());
-    let follow_pods = follow_with_recovery(client, Objects::<Pod>::all, config, |update| {
+    let follow_pods = follow_with_recovery(client, TypedApi::<Pod>::all, config, |update| {
         let changed = match update {
             Notification::Event(event) => state.apply(event, Timestamp::now()),
             Notification::Recovered => state.recovered(),

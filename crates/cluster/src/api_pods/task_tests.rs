@@ -81,12 +81,12 @@ async fn changes_survive_cut_half_open_and_expired_watches() {
     api.fail(ApiRule::once(
         "WATCH",
         "/pods",
-        ApiFault::Refuse { code: 410, reason: "Expired", retry_after: 0 },
+        ApiFault::Reject { code: 410, reason: "Expired", retry_after: 0 },
     ));
     api.fail(ApiRule::once(
         "WATCH",
         "/pods",
-        ApiFault::Refuse { code: 429, reason: "TooManyRequests", retry_after: 1 },
+        ApiFault::Reject { code: 429, reason: "TooManyRequests", retry_after: 1 },
     ));
     let mut source = start(api);
     source.names(&[]).await;

@@ -18,7 +18,6 @@ pub(super) struct Health<'a> {
     pub(super) status: Option<&'a RuntimeStatus>,
     /// When it last reported that it is ready.
     pub(super) ready_at: Option<Instant>,
-    /// Health of the PLEG.
     pub(super) pleg: &'a pleg::Health,
     /// Other reasons.
     pub(super) others: &'a [String],

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::request::within;
-use crate::api::{ApiErrorKind, Objects, Wire, follow};
+use crate::api::{ApiErrorKind, TypedApi, Wire, follow};
 use hostlet_base::node::{NodeReadError, NodeReader};
 use hostlet_telemetry::Changed;
 
@@ -63,7 +63,7 @@ fn is_newer(node: &Node, known: &Node) -> bool {
 
 /// Reads the Node when the latest known one may be too old.
 pub struct ApiNodeReader {
-    nodes: Objects<Node>,
+    nodes: TypedApi<Node>,
     name: String,
     limit: Duration,
     latest_node: LatestNode,
@@ -72,7 +72,7 @@ pub struct ApiNodeReader {
 impl ApiNodeReader {
     /// Reads the Node `name` with `client`; each read has the timeout `limit`.
     pub fn new(client: Client, name: String, limit: Duration, latest_node: LatestNode) -> Self {
-        Self { nodes: Objects::all(client), name, limit, latest_node }
+        Self { nodes: TypedApi::all(client), name, limit, latest_node }
     }
 }
 
@@ -110,7 +110,7 @@ pub async fn watch_node(client: Client, name: String, latest_node: LatestNode, c
     let config = Config::default().fields(&format!("metadata.name={name}"));
     let mut last_error = Changed::new();
     let mut is_listed = false;
-    let follow_node = follow(Objects::<Node>::all(client), config, |event| {
+    let follow_node = follow(TypedApi::<Node>::all(client), config, |event| {
         match event {
             Ok(event) => {
                 last_error = Changed::new();
@@ -202,10 +202,10 @@ mod tests {
         assert_eq!(label(shown.borrow().as_ref()).as_deref(), Some("a"));
         api.fail(ApiRule::once("GET", "/nodes", ApiFault::Hang));
         assert_eq!(reader.read().await, Err(NodeReadError { retry_after: Duration::ZERO }));
-        let busy = ApiFault::Refuse { code: 429, reason: "TooManyRequests", retry_after: 3 };
+        let busy = ApiFault::Reject { code: 429, reason: "TooManyRequests", retry_after: 3 };
         api.fail(ApiRule::once("GET", "/nodes", busy));
         assert_eq!(reader.read().await, Err(NodeReadError { retry_after: Duration::from_secs(3) }));
-        let forbidden = ApiFault::Refuse { code: 403, reason: "Forbidden", retry_after: 0 };
+        let forbidden = ApiFault::Reject { code: 403, reason: "Forbidden", retry_after: 0 };
         api.put(PATH, &node("", "b"));
         api.fail(ApiRule::once("GET", "/nodes", forbidden));
         assert_eq!(reader.read().await, Ok(()), "another attempt would not help");

@@ -35,5 +35,5 @@ pub use pod_cidr::PodCidrTask;
 pub use register::FormerDevices;
 pub use settings::NodeSettings;
 pub use status::overdrawn;
-pub use task::StatusTask;
+pub use task::NodeStatusTask;
 pub use unserved::NO_RELIEF;

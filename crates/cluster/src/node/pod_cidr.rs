@@ -1,4 +1,4 @@
-//! Sends the runtime the ranges of the pods' addresses, from which it may make the configuration of its network: those of the Node,
+//! Sends the runtime the ranges of the pods' addresses, from which it may make the configuration of its network: the ranges of the Node,
 //! or the configured one until the Node has any. Touches no network itself.
 
 use std::sync::Arc;

@@ -17,7 +17,6 @@ pub(super) enum RequestError {
 }
 
 impl RequestError {
-    /// The kind of the error.
     pub(super) fn error_kind(&self) -> ApiErrorKind {
         match self {
             Self::Api(error) => error_kind(error),

@@ -15,7 +15,7 @@ use super::register::{FormerDevices, Registered, attempt, initial};
 use super::request::{RequestError, within};
 use super::status::{set_heartbeats, status_event, update};
 use super::{LatestNode, NodeFacts, NodeInputs, NodeSettings};
-use crate::api::{ApiErrorKind, Objects, Wire, patch};
+use crate::api::{ApiErrorKind, TypedApi, Wire, patch};
 use hostlet_base::json::to_value;
 use hostlet_base::node::{NodeEvent, NodeEvents};
 use hostlet_base::{Backoff, BackoffPolicy, WallClock, error_chain};
@@ -38,9 +38,9 @@ const REGISTER_BACKOFF: BackoffPolicy = BackoffPolicy {
 };
 
 /// Keeps the Node object current.
-pub struct StatusTask {
+pub struct NodeStatusTask {
     settings: Arc<NodeSettings>,
-    nodes: Objects<Node>,
+    nodes: TypedApi<Node>,
     inputs: NodeInputs,
     events: NodeEvents,
     clock: WallClock,
@@ -54,7 +54,6 @@ pub struct StatusTask {
     heartbeat: Heartbeat,
 }
 
-/// The outcome of an update.
 enum UpdateOutcome {
     Done,
     /// The Node does not exist.
@@ -62,7 +61,7 @@ enum UpdateOutcome {
     Failed,
 }
 
-impl StatusTask {
+impl NodeStatusTask {
     /// `client` should be a separate one without a rate limit, so that a status never waits behind other requests. `latest_node`
     /// receives the Node whenever it is read or written.
     pub fn new(
@@ -75,7 +74,7 @@ impl StatusTask {
     ) -> Self {
         Self {
             settings,
-            nodes: Objects::all(client),
+            nodes: TypedApi::all(client),
             inputs,
             events,
             clock,

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::testing::{facts, settings};
-use super::{LatestNode, LeaseTask, NodeInputs, NodeSettings, RuntimeFacts, StatusTask};
+use super::{LatestNode, LeaseTask, NodeInputs, NodeSettings, NodeStatusTask, RuntimeFacts};
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
 use hostlet_base::WallClock;
 use hostlet_base::node::{NodeAddresses, NodeEvent, Pressure, Pressures};
@@ -71,7 +71,8 @@ impl Bed {
         let sink = events.clone();
         let tell = Arc::new(move |event| sink.lock().push(event));
         let settings = Arc::new(settings);
-        let task = StatusTask::new(api.client(), settings.clone(), inputs, tell, clock.clone(), latest_node);
+        let task =
+            NodeStatusTask::new(api.client(), settings.clone(), inputs, tell, clock.clone(), latest_node);
         let lease = LeaseTask::new(api.client(), settings, node.clone(), clock.clone());
         let heartbeats = Heartbeats::default();
         let task = task.with_heartbeat(heartbeats.register("node status"));
@@ -181,8 +182,8 @@ fn message(node: &Node) -> String {
     condition(node, "Ready").and_then(|condition| condition.message).unwrap_or_default()
 }
 
-fn refuse(code: u16, reason: &'static str, retry_after: u32) -> ApiFault {
-    ApiFault::Refuse { code, reason, retry_after }
+fn reject(code: u16, reason: &'static str, retry_after: u32) -> ApiFault {
+    ApiFault::Reject { code, reason, retry_after }
 }
 
 #[tokio::test(start_paused = true)]
@@ -306,9 +307,9 @@ async fn writes_of_others_survive_a_day() {
 #[tokio::test(start_paused = true)]
 async fn a_change_survives_any_single_fault() {
     let faults = [
-        refuse(409, "Conflict", 0),
-        refuse(429, "TooManyRequests", 3),
-        refuse(500, "InternalError", 0),
+        reject(409, "Conflict", 0),
+        reject(429, "TooManyRequests", 3),
+        reject(500, "InternalError", 0),
         ApiFault::Reset,
         ApiFault::LostAnswer,
         ApiFault::Delay(Duration::from_secs(3)),
@@ -332,10 +333,10 @@ async fn a_change_survives_any_single_fault() {
 #[tokio::test(start_paused = true)]
 async fn registration_survives_any_single_fault() {
     let faults = [
-        refuse(409, "Conflict", 0),
-        refuse(429, "TooManyRequests", 3),
-        refuse(403, "Forbidden", 0),
-        refuse(500, "InternalError", 0),
+        reject(409, "Conflict", 0),
+        reject(429, "TooManyRequests", 3),
+        reject(403, "Forbidden", 0),
+        reject(500, "InternalError", 0),
         ApiFault::Reset,
         ApiFault::LostAnswer,
         ApiFault::Delay(Duration::from_secs(12)),
@@ -371,7 +372,7 @@ async fn a_deleted_node_registers_again() {
     assert!(time < Duration::from_secs(11), "{time:?}");
     assert_ne!(bed.stored().unwrap().metadata.uid, first);
     // In the middle of an update: deleted between the read and the patch.
-    let gone = ApiFault::Refuse { code: 404, reason: "NotFound", retry_after: 0 };
+    let gone = ApiFault::Reject { code: 404, reason: "NotFound", retry_after: 0 };
     bed.api.fail(ApiRule::once("PATCH", "/status", gone));
     bed.others.send_replace(vec!["x".to_owned()]);
     assert!(bed.time_until(|node| message(node) == "x").await < Duration::from_secs(11));
@@ -430,7 +431,7 @@ async fn a_new_address_is_reported_at_once() {
 async fn an_api_server_that_is_away_for_an_hour_is_no_missed_heartbeat() {
     let nobody = Vec::<&str>::new();
     let faults =
-        [ApiFault::Hang, ApiFault::Reset, refuse(429, "TooManyRequests", 3000), refuse(404, "NotFound", 0)];
+        [ApiFault::Hang, ApiFault::Reset, reject(429, "TooManyRequests", 3000), reject(404, "NotFound", 0)];
     for fault in faults {
         // While it registers, without and with addresses, and while it reports.
         let bed = Bed::new(settings());

@@ -19,12 +19,12 @@ pub struct Device {
 
 impl Device {
     /// Whether one of its attributes is a list.
-    pub fn has_lists(&self) -> bool {
+    pub(super) fn has_lists(&self) -> bool {
         self.attributes.iter().any(|(_, value)| value.is_list())
     }
 }
 
-/// The value of an attribute.
+/// An attribute of a device has one of these types in the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttributeValue {
     /// A boolean.
@@ -62,7 +62,7 @@ pub struct Inventory {
 
 impl Inventory {
     /// Whether a device has a list.
-    pub fn has_lists(&self) -> bool {
+    pub(super) fn has_lists(&self) -> bool {
         self.devices.iter().any(Device::has_lists)
     }
 }
@@ -87,12 +87,10 @@ impl Problem {
         Self { instance: None, attribute: None, rule: rule.into() }
     }
 
-    /// A problem of an instance.
     pub(super) fn of_instance(instance: &str, rule: impl Into<String>) -> Self {
         Self { instance: Some(one_line(instance, Self::NAME_MAX)), ..Self::of_message(rule) }
     }
 
-    /// A problem of an attribute.
     pub(super) fn of_attribute(instance: &str, attribute: &str, rule: impl Into<String>) -> Self {
         Self { attribute: Some(one_line(attribute, Self::NAME_MAX)), ..Self::of_instance(instance, rule) }
     }

@@ -18,7 +18,7 @@ use tonic_prost::ProstCodec;
 
 use super::stream::{Dial, Messages, StreamError};
 
-/// Maximum size of a message: several times that of 5,000 devices.
+/// Maximum size of a message: several times the size of 5,000 devices.
 const MESSAGE_MAX: usize = 16 << 20;
 
 /// Limit of connecting to a driver.

@@ -32,9 +32,9 @@ pub(super) enum Word {
     /// Nothing yet: what an earlier run published remains.
     #[default]
     Nothing,
-    /// That it does not report devices this way.
+    /// The driver does not report devices this way.
     Unsupported,
-    /// These are its devices.
+    /// The devices that it reports.
     Said(Arc<Inventory>),
 }
 
@@ -46,7 +46,6 @@ pub(super) enum Link {
     Closed,
     /// It is being opened.
     Connecting,
-    /// It is open.
     Open,
     /// It failed, and is opened again at this time.
     Waiting(Instant),
@@ -59,15 +58,12 @@ pub(super) enum Link {
 /// What the slices of a driver must be.
 #[derive(Clone, Debug)]
 pub(super) enum Goal {
-    /// As they are.
     Leave,
     /// None.
     Nothing,
-    /// These devices.
     Devices(Arc<Inventory>),
 }
 
-/// A driver.
 #[derive(Clone, Debug)]
 pub(super) struct Driver {
     presence: Presence,
@@ -90,7 +86,7 @@ pub(super) struct Driver {
 
 impl Driver {
     /// A driver without an instance.
-    pub(super) fn gone(now: Instant) -> Self {
+    pub(super) fn deregistered(now: Instant) -> Self {
         Self {
             presence: Presence::Gone(now),
             word: Word::Nothing,
@@ -246,7 +242,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_newest_instance_serves_and_the_older_one_again_after_it() {
         let now = Instant::now();
-        let mut driver = Driver::gone(now);
+        let mut driver = Driver::deregistered(now);
         for id in [1, 2] {
             driver.changed(PluginEvent::Registered(instance(id)), now);
             assert_eq!(serving(&driver), Some(id));
@@ -263,7 +259,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_last_word_remains_until_the_driver_is_gone_for_long() {
         let now = Instant::now();
-        let mut driver = Driver::gone(now);
+        let mut driver = Driver::deregistered(now);
         driver.changed(PluginEvent::Registered(instance(1)), now);
         assert!(matches!(driver.goal(now + GRACE * 9), Goal::Leave), "a silent driver wipes nothing");
         let said = || Word::Said(Arc::new(Inventory::default()));
@@ -281,7 +277,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn slices_of_an_unknown_driver_expire() {
         let now = Instant::now();
-        let driver = Driver::gone(now);
+        let driver = Driver::deregistered(now);
         assert!(matches!(driver.goal(now), Goal::Leave));
         assert!(matches!(driver.goal(now + GRACE), Goal::Nothing));
     }
@@ -290,7 +286,7 @@ mod tests {
     async fn slices_of_a_rejected_driver_go_at_once_and_return_in_vain() {
         let now = Instant::now();
         let rejected = || PluginEvent::Rejected { name: "d".to_owned() };
-        let mut driver = Driver::gone(now);
+        let mut driver = Driver::deregistered(now);
         driver.changed(rejected(), now);
         driver.pace.started(now);
         assert_eq!((driver.is_expired(now), driver.due()), (true, None), "it has none yet");

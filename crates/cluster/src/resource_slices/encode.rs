@@ -97,7 +97,7 @@ impl fmt::Display for Version {
 
 /// How lists are published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ListForm {
+pub(super) enum ListForm {
     /// As attributes with a list, which the API server stores only with the feature gate `DRAListTypeAttributes` (KEP-5491).
     Native,
     /// As a string: the items joined by commas.
@@ -151,7 +151,7 @@ fn attribute(value: &AttributeValue, lists: ListForm) -> Option<Value> {
 /// Why a list has no joined form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NotJoined {
-    /// An item has a comma, so the items could not be told apart.
+    /// An item has a comma, so the list would be ambiguous.
     #[error(
         "left out: the API server stores no lists, and an item with a comma cannot be joined with others"
     )]
@@ -179,7 +179,6 @@ fn joined(value: &AttributeValue) -> Result<String, NotJoined> {
     if text.len() > VALUE_MAX { Err(NotJoined::TooLong) } else { Ok(text) }
 }
 
-/// What is left out in this form.
 pub(super) fn left_out(devices: &[Device], lists: ListForm) -> Problems {
     let mut problems = Problems::default();
     let devices = devices.iter().filter(|_| lists == ListForm::Joined);

@@ -147,7 +147,7 @@ impl PluginHandler for Dra {
             return;
         }
         self.shared.with(|state| {
-            let driver = state.drivers.entry(name.clone()).or_insert_with(|| Driver::gone(now));
+            let driver = state.drivers.entry(name.clone()).or_insert_with(|| Driver::deregistered(now));
             driver.changed(event, now);
             if driver.serving().is_none() && !state.has_reconciler {
                 // Nobody looks for slices that must be deleted later.
@@ -166,7 +166,7 @@ impl PluginHandler for Dra {
     }
 }
 
-/// The services of drivers that publish their ResourceSlices by themselves and want the kubelet to call them for each claim.
+/// The services of drivers that publish their ResourceSlices by themselves and expect the kubelet to call them for each claim.
 const PREPARING_SERVICES: [&str; 3] = ["v1.DRAPlugin", "v1beta1.DRAPlugin", "v1alpha4.Node"];
 
 /// Whether a driver with this version may report its devices to the kubelet: the service that does it, or the semantic version

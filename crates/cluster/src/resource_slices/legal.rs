@@ -1,6 +1,6 @@
 //! The rules by which names and values of drivers become legal in `resource.k8s.io`, or are rejected (`docs/dra.md`). Pure.
 //!
-//! The limits are those of the API server (`pkg/apis/resource/validation` of Kubernetes 1.37). A device's name must not depend on
+//! The limits are the API server's (`pkg/apis/resource/validation` of Kubernetes 1.37). A device's name must not depend on
 //! other devices, because claims refer to it.
 
 use std::borrow::Cow;

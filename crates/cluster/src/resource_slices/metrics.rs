@@ -20,7 +20,6 @@ impl WriteMetrics {
         );
     }
 
-    /// Counts a write.
     pub(super) fn count(&self, driver: &str, verb: &'static str, has_failed: bool) {
         let result = if has_failed { "error" } else { "success" };
         let labels =

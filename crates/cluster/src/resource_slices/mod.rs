@@ -28,8 +28,6 @@ mod testing;
 mod translate;
 
 pub use device::{AttributeValue, Device, Inventory, Problem, Problems};
-pub use encode::ListForm;
 pub use handler::Dra;
-pub use pool::pool_name;
 pub use task::{DraSettings, DraTask};
 pub use translate::translate;

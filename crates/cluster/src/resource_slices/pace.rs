@@ -49,7 +49,6 @@ impl Pace {
         (self.changed, self.started) = (None, Some(now));
     }
 
-    /// It succeeded.
     pub(super) fn succeeded(&mut self) {
         (self.backoff, self.resumes) = (None, None);
     }
@@ -87,7 +86,7 @@ mod tests {
             now += Duration::from_secs(seconds);
         }
         pace.failed(now, Duration::from_secs(100), 0.0);
-        assert_eq!(pace.due(), Some(now + Duration::from_secs(100)), "the server's wish");
+        assert_eq!(pace.due(), Some(now + Duration::from_secs(100)), "as the server asks");
         pace.started(now);
         pace.succeeded();
         pace.changed(now);

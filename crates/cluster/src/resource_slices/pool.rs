@@ -3,7 +3,7 @@
 use super::legal::short_hash;
 use hostlet_base::names::SUBDOMAIN_MAX;
 
-/// The part that tells hostlet's pool from those that drivers publish by themselves, usually named like the node.
+/// The part that distinguishes hostlet's pool from pools that drivers publish by themselves, usually named like the node.
 const SUFFIX: &str = "/hostlet";
 
 /// Length of the random part of a slice's name; the API server's for `generateName`.
@@ -13,7 +13,7 @@ const RANDOM: usize = 5;
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// The name of the pool of each driver's devices on this node.
-pub fn pool_name(node: &str) -> String {
+pub(super) fn pool_name(node: &str) -> String {
     let room = SUBDOMAIN_MAX - SUFFIX.len();
     if node.len() <= room {
         return format!("{node}{SUFFIX}");

@@ -1,4 +1,4 @@
-//! Makes the slices of the API server what the drivers said last, and deletes those of drivers that serve no pod here. Retries
+//! Makes the slices of the API server what the drivers said last, and deletes slices of drivers that serve no pod here. Retries
 //! forever; `plan` and [`Driver`] decide.
 
 use std::ops::ControlFlow;
@@ -109,8 +109,8 @@ impl Reconciler {
         }
     }
 
-    /// Runs forever without publishing: removes the slices of hostlet's pool, which an earlier run published, and those of drivers
-    /// that are gone or rejected. Sends nothing while there is none of these.
+    /// Runs forever without publishing: removes the slices of hostlet's pool, which an earlier run published, and slices of drivers
+    /// that are deregistered or rejected. Sends nothing while there is none of these.
     pub(super) async fn run_without_publishing(self) {
         loop {
             self.remove_unserved().await;
@@ -142,7 +142,7 @@ impl Reconciler {
         }
     }
 
-    /// Whether there is no slice of hostlet's pool, and no driver that is gone or rejected, whose slices must be watched.
+    /// Whether there is no slice of hostlet's pool, and no driver that is deregistered or rejected, whose slices must be watched.
     fn is_done(&self) -> bool {
         let observed = self.observed.lock();
         let is_empty = observed.listed().is_some() && observed.drivers().is_empty();
@@ -248,7 +248,7 @@ impl Reconciler {
         let now = Instant::now();
         self.dra.shared.with(|state| {
             for driver in changed {
-                state.drivers.entry(driver).or_insert_with(|| Driver::gone(now)).pace.changed(now);
+                state.drivers.entry(driver).or_insert_with(|| Driver::deregistered(now)).pace.changed(now);
             }
         });
         self.dra.shared.due.notify_one();

@@ -37,7 +37,7 @@ pub(super) type Drivers = BTreeMap<String, Driver>;
 pub(super) struct State {
     pub(super) drivers: Drivers,
     pub(super) publishing: Publishing,
-    /// Whether somebody deletes the slices of drivers that are gone: in a cluster, also without publishing.
+    /// Whether somebody deletes the slices of drivers that are deregistered: in a cluster, also without publishing.
     pub(super) has_reconciler: bool,
 }
 

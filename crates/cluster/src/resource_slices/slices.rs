@@ -11,7 +11,7 @@ use kube::runtime::watcher::Config;
 use serde_json::{Value, json};
 
 use super::encode::{ObservedSlice, Pool, Slice, SliceSpec, Version};
-use crate::api::{ApiErrorKind, Objects, Wire, error_kind, message};
+use crate::api::{ApiErrorKind, TypedApi, Wire, error_kind, message};
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
@@ -86,21 +86,21 @@ impl NodeOwner {
 /// The ResourceSlices of this node in one version of the API.
 #[derive(Clone)]
 pub(super) struct SliceApi {
-    slices: Objects<Slice>,
+    slices: TypedApi<Slice>,
     node: String,
     version: Version,
 }
 
 impl SliceApi {
     pub(super) fn new(client: Client, node: String, version: Version) -> Self {
-        Self { slices: Objects::all_with(client, &version.resource()), node, version }
+        Self { slices: TypedApi::all_with(client, &version.resource()), node, version }
     }
 
     pub(super) fn version(&self) -> Version {
         self.version
     }
 
-    pub(super) fn objects(&self) -> Objects<Slice> {
+    pub(super) fn objects(&self) -> TypedApi<Slice> {
         self.slices.clone()
     }
 

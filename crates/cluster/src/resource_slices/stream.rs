@@ -35,7 +35,6 @@ const PAUSE_AFTER_END: Duration = Duration::from_secs(600);
 /// Maximum length of a driver's error message in a report, in bytes.
 const MESSAGE_MAX: usize = 300;
 
-/// The messages of a stream.
 pub(super) type Messages = BoxStream<'static, Result<NodeListAndWatchResourcesResponse, StreamError>>;
 
 /// Why a stream ended.
@@ -44,27 +43,19 @@ pub(super) enum StreamError {
     /// The socket could not be dialed.
     #[error("cannot connect to {}", endpoint.display())]
     Dial {
-        /// The socket.
         endpoint: PathBuf,
-        /// The cause.
         #[source]
         source: tonic::transport::Error,
     },
     /// The driver did not complete the connection in time.
     #[error("{} did not answer within {} s", endpoint.display(), limit.as_secs())]
-    DialTimedOut {
-        /// The socket.
-        endpoint: PathBuf,
-        /// The limit.
-        limit: Duration,
-    },
+    DialTimedOut { endpoint: PathBuf, limit: Duration },
     /// The driver does not have the method, or does not implement it.
     #[error("the driver does not implement NodeListAndWatchResources")]
     Unimplemented,
     /// The driver or the connection failed.
     #[error("NodeListAndWatchResources failed: {code:?}: {message}")]
     Failed {
-        /// The code.
         code: tonic::Code,
         /// The driver's message.
         message: String,

@@ -26,7 +26,7 @@ pub struct DraSettings {
     pub publishes: bool,
 }
 
-/// Publishes the devices of drivers as ResourceSlices, and removes those of drivers that serve no pod here.
+/// Publishes the devices of drivers as ResourceSlices, and removes slices of drivers that serve no pod here.
 pub struct DraTask {
     dra: Dra,
     publishes: bool,
@@ -112,7 +112,7 @@ impl Streams {
         }
     }
 
-    /// Makes the streams those of the serving instances.
+    /// Opens streams of the serving instances, and closes all others.
     fn adjust(&mut self) {
         let serving: HashMap<String, Arc<PluginInstance>> = self.context.shared.with(|state| {
             let serving = state

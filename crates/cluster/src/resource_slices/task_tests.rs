@@ -336,8 +336,8 @@ async fn lists_are_native_where_the_server_stores_them_and_joined_elsewhere() {
 async fn an_older_version_of_the_api_is_used_and_none_is_said_once() {
     let mut daemon = Daemon::new();
     let gone = |version: &str| {
-        let refuse = ApiFault::Refuse { code: 404, reason: "NotFound", retry_after: 0 };
-        ApiRule::always("", &format!("/apis/resource.k8s.io/{version}/"), refuse)
+        let reject = ApiFault::Reject { code: 404, reason: "NotFound", retry_after: 0 };
+        ApiRule::always("", &format!("/apis/resource.k8s.io/{version}/"), reject)
     };
     for version in ["v1", "v1beta2", "v1beta1"] {
         daemon.api.fail(gone(version));
@@ -363,13 +363,13 @@ async fn an_older_version_of_the_api_is_used_and_none_is_said_once() {
 async fn faults_of_the_api_server_are_survived_and_reported() {
     let all = devices(0..300, 1);
     let (daemon, socket) = with(&all).await;
-    let refuse = |code, reason| ApiFault::Refuse { code, reason, retry_after: 0 };
+    let reject = |code, reason| ApiFault::Reject { code, reason, retry_after: 0 };
     let faults = [
-        refuse(403, "Forbidden"),
-        refuse(409, "Conflict"),
-        refuse(422, "Invalid"),
-        ApiFault::Refuse { code: 429, reason: "TooManyRequests", retry_after: 7 },
-        refuse(500, "InternalError"),
+        reject(403, "Forbidden"),
+        reject(409, "Conflict"),
+        reject(422, "Invalid"),
+        ApiFault::Reject { code: 429, reason: "TooManyRequests", retry_after: 7 },
+        reject(500, "InternalError"),
         ApiFault::Reset,
         ApiFault::LostAnswer,
         ApiFault::Hang,
@@ -496,20 +496,20 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn fault(number: usize) -> ApiRule {
-    let refuse = |code, reason| ApiFault::Refuse { code, reason, retry_after: 0 };
+    let reject = |code, reason| ApiFault::Reject { code, reason, retry_after: 0 };
     let some = |method, fault| ApiRule { times: 2, ..ApiRule::once(method, "resourceslices", fault) };
     match number {
         0 => some("POST", ApiFault::LostAnswer),
         1 => some("POST", ApiFault::Hang),
         2 => some("PATCH", ApiFault::LostAnswer),
-        3 => some("PATCH", refuse(409, "Conflict")),
+        3 => some("PATCH", reject(409, "Conflict")),
         4 => some("DELETE", ApiFault::LostAnswer),
-        5 => some("", refuse(403, "Forbidden")),
+        5 => some("", reject(403, "Forbidden")),
         6 => some("", ApiFault::Reset),
-        7 => some("", ApiFault::Refuse { code: 429, reason: "TooManyRequests", retry_after: 2 }),
+        7 => some("", ApiFault::Reject { code: 429, reason: "TooManyRequests", retry_after: 2 }),
         8 => some("WATCH", ApiFault::CutWatch(1)),
         9 => some("WATCH", ApiFault::HalfOpenWatch(1)),
-        10 => some("GET", refuse(404, "NotFound")),
+        10 => some("GET", reject(404, "NotFound")),
         _ => some("", ApiFault::Delay(seconds(3))),
     }
 }

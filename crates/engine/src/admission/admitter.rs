@@ -27,7 +27,7 @@ use hostlet_base::{PodEvent, PodRef, PodUid, reasons};
 use hostlet_pod::validation::FieldError;
 use hostlet_pod::view::PodView;
 use hostlet_pod::{
-    AdmittedPod, ApiState, DesiredPods, PodKill, PodPhase, RejectedPod, Rejection, ResizeRefusal,
+    AdmittedPod, ApiState, DesiredPods, PendingResizeReason, PodKill, PodPhase, RejectedPod, Rejection,
     ResizeState, StatusOverride, has_ended, is_critical, patience, pod_ref, pod_uid, seen_at,
     with_allocation,
 };
@@ -256,14 +256,14 @@ impl Admitter {
             let Some(before) = self.admitted.get(&uid).map(|known| known.pod.clone()) else { continue };
             let infeasible = self.has_swap.then(|| resize::infeasible(candidate.pod, &before)).flatten();
             let refused = match infeasible {
-                Some(why) => Some((why, ResizeRefusal::Infeasible)),
+                Some(why) => Some((why, PendingResizeReason::Infeasible)),
                 None => match self.decide(candidate, input, decisions) {
                     Verdict::Admitted => None,
-                    Verdict::Rejected(why) => Some((why, ResizeRefusal::Deferred)),
+                    Verdict::Rejected(why) => Some((why, PendingResizeReason::Deferred)),
                     Verdict::Waiting => {
                         let why =
                             Rejection::new(reasons::PREEMPTING, "waiting for preempted pods to terminate");
-                        Some((why, ResizeRefusal::Deferred))
+                        Some((why, PendingResizeReason::Deferred))
                     }
                     Verdict::Unconfirmed => {
                         decisions.unconfirmed.insert(uid);
@@ -280,10 +280,10 @@ impl Admitter {
                     let event = resize::started(candidate.pod);
                     (AdmittedPod::resized(candidate.pod.clone(), resize), Some(event))
                 }
-                Some((why, refusal)) => {
-                    decisions.is_waiting |= refusal == ResizeRefusal::Deferred;
-                    let (refused, event) = resize::refused(candidate.pod, refusal, &why, pending, input.now);
-                    if event.is_some() && refusal == ResizeRefusal::Infeasible {
+                Some((why, reason)) => {
+                    decisions.is_waiting |= reason == PendingResizeReason::Deferred;
+                    let (refused, event) = resize::refused(candidate.pod, reason, &why, pending, input.now);
+                    if event.is_some() && reason == PendingResizeReason::Infeasible {
                         self.metrics.infeasible(resize::SWAP_LIMITATION);
                     }
                     let is_same = pending == Some(&refused);

@@ -345,11 +345,14 @@ fn strict_groups_need_a_runtime_that_supports_them() {
 }
 
 /// What is allocated to a pod: its requested CPU, and the pending resize with its generation.
-fn allocated(decisions: &Decisions, name: &str) -> (String, Option<(ResizeRefusal, String, Option<i64>)>) {
+fn allocated(
+    decisions: &Decisions,
+    name: &str,
+) -> (String, Option<(PendingResizeReason, String, Option<i64>)>) {
     let pod = decisions.desired_pods.pods.iter().find(|pod| &*pod.reference.name == name).unwrap();
     let requests = pod.spec().containers[0].resources.clone().unwrap().requests.unwrap();
     let pending = pod.resize.pending.clone();
-    (requests["cpu"].0.clone(), pending.map(|it| (it.refusal, it.message, it.generation)))
+    (requests["cpu"].0.clone(), pending.map(|it| (it.reason, it.message, it.generation)))
 }
 
 /// The pod as it is after `generation` - 1 changes of its resources.
@@ -378,7 +381,7 @@ fn a_resize_that_fits_is_allocated_and_one_that_does_not_waits() {
     world.give(resized("a", "1500m", 3));
     let decisions = world.decide();
     let lacking = "Node didn't have enough resource: cpu, requested: 1500, used: 1000, capacity: 2000";
-    let deferred = Some((ResizeRefusal::Deferred, lacking.to_owned(), Some(3)));
+    let deferred = Some((PendingResizeReason::Deferred, lacking.to_owned(), Some(3)));
     assert_eq!(
         (allocated(&decisions, "a"), told(&decisions)),
         (("1".into(), deferred.clone()), vec!["a ResizeDeferred".to_owned()])
@@ -480,7 +483,7 @@ fn a_resize_that_changes_the_share_of_swap_is_never_done() {
     told.sort();
     assert_eq!(told, ["cpu ResizeStarted", "keeps ResizeInfeasible", "restarts ResizeStarted"]);
     let message = "In-place resize of containers with swap is not supported.";
-    let infeasible = Some((ResizeRefusal::Infeasible, message.to_owned(), Some(2)));
+    let infeasible = Some((PendingResizeReason::Infeasible, message.to_owned(), Some(2)));
     assert_eq!((allocated(&decisions, "keeps").1, decisions.is_waiting), (infeasible, false));
     assert!(decisions.resizes.iter().any(|(_, event)| event.message.starts_with("Pod resize Infeasible: {")));
 }

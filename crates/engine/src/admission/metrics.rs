@@ -7,7 +7,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 
 use hostlet_pod::resources::{Enforced, Resizable};
-use hostlet_pod::{AdmittedPod, ResizeRefusal, priority_bucket};
+use hostlet_pod::{AdmittedPod, PendingResizeReason, priority_bucket};
 use hostlet_telemetry::Metrics;
 
 type Labels = [(&'static str, &'static str); 3];
@@ -125,7 +125,7 @@ impl ResizeMetrics {
     /// Observes how long a resize of `pod` was deferred. Returns whether one was.
     pub(super) fn resolved(&self, pod: &AdmittedPod, resolution: Resolution, now: Timestamp) -> bool {
         let pending = pod.resize.pending.as_ref();
-        let Some(deferred) = pending.filter(|pending| pending.refusal == ResizeRefusal::Deferred) else {
+        let Some(deferred) = pending.filter(|pending| pending.reason == PendingResizeReason::Deferred) else {
             return false;
         };
         let labels = [("resolution", resolution.as_str()), ("priority_bucket", priority_bucket(pod))];

@@ -10,7 +10,7 @@ use hostlet_base::resources::MEMORY;
 use hostlet_base::{PodEvent, QosClass, Quantity};
 use hostlet_pod::resources::{Amounts, may_swap, pod_requests, qos_class};
 use hostlet_pod::view::PodView;
-use hostlet_pod::{PendingResize, Rejection, ResizeRefusal, resize_message};
+use hostlet_pod::{PendingResize, PendingResizeReason, Rejection, resize_message};
 
 /// Upstream's condition of a pending resize, which the status reports.
 const RESIZE_PENDING: &str = "PodResizePending";
@@ -45,7 +45,7 @@ pub(super) fn infeasible(desired: &Pod, allocated: &Pod) -> Option<Rejection> {
             && (may_swap(desired, container) || may_swap(allocated, before))
     });
     let message = "In-place resize of containers with swap is not supported.";
-    changes_swap.then(|| Rejection::new(ResizeRefusal::Infeasible.as_str(), message.to_owned()))
+    changes_swap.then(|| Rejection::new(PendingResizeReason::Infeasible.as_str(), message.to_owned()))
 }
 
 /// Upstream's event of an update that needs a feature which this node does not declare (KEP-5328): another size of a
@@ -85,21 +85,21 @@ pub(super) fn started(desired: &Pod) -> PodEvent {
 /// A resize that is refused now, and upstream's event about it if that is news. `before` is how it was pending until now.
 pub(super) fn refused(
     desired: &Pod,
-    refusal: ResizeRefusal,
+    reason: PendingResizeReason,
     why: &Rejection,
     before: Option<&PendingResize>,
     now: Timestamp,
 ) -> (PendingResize, Option<PodEvent>) {
-    let known = before.filter(|before| before.refusal == refusal);
-    let since = known.map(|known| known.since).or_else(|| reported_since(desired, refusal)).unwrap_or(now);
+    let known = before.filter(|before| before.reason == reason);
+    let since = known.map(|known| known.since).or_else(|| reported_since(desired, reason)).unwrap_or(now);
     let generation = generation(desired);
-    let pending = PendingResize { refusal, message: why.message.clone(), generation, since };
+    let pending = PendingResize { reason, message: why.message.clone(), generation, since };
     let is_news = known.is_none_or(|known| known.generation != generation);
     let event = is_news.then(|| {
         let message = resize_message(&why.reason, desired, generation, &why.message);
-        let reason = match refusal {
-            ResizeRefusal::Deferred => "ResizeDeferred",
-            ResizeRefusal::Infeasible => "ResizeInfeasible",
+        let reason = match reason {
+            PendingResizeReason::Deferred => "ResizeDeferred",
+            PendingResizeReason::Infeasible => "ResizeInfeasible",
         };
         PodEvent::warning(reason, message)
     });
@@ -107,10 +107,10 @@ pub(super) fn refused(
 }
 
 /// Since when an earlier daemon reported the resize as pending for this reason.
-fn reported_since(desired: &Pod, refusal: ResizeRefusal) -> Option<Timestamp> {
+fn reported_since(desired: &Pod, reason: PendingResizeReason) -> Option<Timestamp> {
     let conditions = desired.status.as_ref()?.conditions.as_ref()?;
     let reported = conditions.iter().find(|condition| condition.type_ == RESIZE_PENDING)?;
-    let is_same = reported.reason.as_deref() == Some(refusal.as_str());
+    let is_same = reported.reason.as_deref() == Some(reason.as_str());
     reported.last_transition_time.as_ref().filter(|_| is_same).map(|time| time.0)
 }
 

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{Container, EnvFromSource, EnvVar, EnvVarSource,
 use super::expand::expand_bytes;
 use super::{ConfigError, HostSettings};
 use hostlet_pod::objects::services::ServiceVariables;
-use hostlet_pod::objects::{Object, ObjectError, ObjectKind, ObjectRef, ObjectState, Objects};
+use hostlet_pod::objects::{Object, ObjectError, ObjectKind, ObjectRef, ObjectState, ObjectStates};
 use hostlet_pod::view::{PodView, shown_ips};
 use hostlet_volume::{container_named, resource_value};
 
@@ -21,7 +21,7 @@ pub struct EnvSources<'a> {
     /// Addresses of the pod's sandbox.
     pub pod_ips: &'a [IpAddr],
     /// The states of the objects in [`env_references`].
-    pub objects: Objects,
+    pub objects: ObjectStates,
     /// The values of variables from files in volumes, by the name of the variable.
     pub files: BTreeMap<String, FileValue>,
     /// Service variables; `None` before the Services are known.
@@ -292,7 +292,7 @@ mod tests {
     }
 
     /// The states of ConfigMap `cm`, Secret `sec`, and others.
-    fn objects() -> Objects {
+    fn objects() -> ObjectStates {
         let text = [("k", "v"), ("other.txt", "$(k)")].map(|(key, value)| (key.to_owned(), value.to_owned()));
         let bytes = |bytes: &[u8]| bytes.to_vec();
         let binary = [("bin".to_owned(), bytes(b"x"))].into();

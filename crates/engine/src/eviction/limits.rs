@@ -18,7 +18,7 @@ use hostlet_volume::{empty_dir_path, local_volume_dir};
 pub(super) struct StorageLimits {
     /// Its emptyDirs with a `sizeLimit`, in the order of the spec.
     pub(super) volumes: Vec<(String, Quantity)>,
-    /// Those of them in huge pages, which do not count for the pod.
+    /// Volumes in huge pages, which do not count for the pod.
     pub(super) in_huge_pages: BTreeSet<String>,
     /// The sum over its containers, if any of them has a limit.
     pub(super) pod: Option<Quantity>,

@@ -19,7 +19,7 @@ use hostlet_pod::{AdmittedPod, DesiredPods, PodEvents, PodKill, is_critical};
 use hostlet_telemetry::Metrics;
 
 /// What evictions observe, and where they report.
-pub struct EvictionSources {
+pub struct EvictionDeps {
     /// The desired pods.
     pub desired_pods: watch::Receiver<DesiredPods>,
     /// Which pods have terminated.
@@ -38,7 +38,6 @@ pub struct EvictionSources {
     pub clock: WallClock,
 }
 
-/// A pod with limits.
 struct LimitedPod {
     pod: Arc<AdmittedPod>,
     limits: StorageLimits,
@@ -46,7 +45,7 @@ struct LimitedPod {
 
 /// The task, which the app runs.
 pub struct Eviction {
-    sources: EvictionSources,
+    deps: EvictionDeps,
     metrics: EvictionMetrics,
     pods: BTreeMap<PodUid, LimitedPod>,
     /// The critical pods beyond a limit, which was logged.
@@ -55,22 +54,22 @@ pub struct Eviction {
 
 impl Eviction {
     /// The task with these sources.
-    pub fn new(sources: EvictionSources, metrics: &Metrics) -> Self {
+    pub fn new(deps: EvictionDeps, metrics: &Metrics) -> Self {
         let eviction_metrics = EvictionMetrics::default();
         eviction_metrics.register(metrics);
-        Self { sources, metrics: eviction_metrics, pods: BTreeMap::new(), spared: BTreeSet::new() }
+        Self { deps, metrics: eviction_metrics, pods: BTreeMap::new(), spared: BTreeSet::new() }
     }
 
     /// Runs until cancelled.
     pub async fn run(mut self, cancel: CancellationToken) {
-        let mut storage = self.sources.storage.storage();
+        let mut storage = self.deps.storage.storage();
         self.follow();
         loop {
             tokio::select! {
                 // Cancel-safe: waits for a token.
                 () = cancel.cancelled() => return,
                 // These are cancel-safe: a watch marks its value seen only when `changed` returns.
-                Ok(()) = self.sources.desired_pods.changed() => self.follow(),
+                Ok(()) = self.deps.desired_pods.changed() => self.follow(),
                 Ok(()) = storage.changed() => {
                     let storage = storage.borrow_and_update().clone();
                     self.review(&storage);
@@ -81,9 +80,9 @@ impl Eviction {
 
     /// Adopts the desired pods: has those with limits measured, and forgets the kills of others.
     fn follow(&mut self) {
-        let desired = self.sources.desired_pods.borrow_and_update().clone();
+        let desired = self.deps.desired_pods.borrow_and_update().clone();
         let uids: BTreeSet<&PodUid> = desired.pods.iter().map(|pod| &pod.reference.uid).collect();
-        self.sources.kills.send_if_modified(|kills| {
+        self.deps.kills.send_if_modified(|kills| {
             let before = kills.len();
             kills.retain(|uid, _| uids.contains(uid));
             kills.len() != before
@@ -101,10 +100,10 @@ impl Eviction {
         });
         self.pods = limited.collect();
         self.spared.retain(|uid| self.pods.contains_key(uid));
-        let root = &self.sources.root_dir;
+        let root = &self.deps.root_dir;
         let places =
             self.pods.iter().map(|(uid, limited)| (uid.clone(), limited.limits.places(&limited.pod, root)));
-        self.sources.storage.measure(places.collect());
+        self.deps.storage.measure(places.collect());
     }
 
     /// Evicts the pods that exceed a limit.
@@ -115,7 +114,7 @@ impl Eviction {
                 self.spared.remove(uid);
                 continue;
             };
-            if self.sources.kills.borrow().contains_key(uid) || self.has_terminated(uid) {
+            if self.deps.kills.borrow().contains_key(uid) || self.has_terminated(uid) {
                 continue;
             }
             if is_critical(&limited.pod) {
@@ -134,7 +133,7 @@ impl Eviction {
     }
 
     fn has_terminated(&self, uid: &PodUid) -> bool {
-        match self.sources.status_cache.lifecycle(uid) {
+        match self.deps.status_cache.lifecycle(uid) {
             Some(LifecycleSummary::Terminated) => true,
             Some(LifecycleSummary::Active | LifecycleSummary::Terminating) | None => false,
         }
@@ -144,11 +143,11 @@ impl Eviction {
         let reference = &pod.reference;
         let message = &breach.message;
         tracing::warn!(pod = %reference, uid = %reference.uid, message = message.trim_end(), "evicting a pod");
-        (self.sources.events)(reference, None, &PodEvent::warning(reasons::EVICTED, message.clone()));
-        let now = self.sources.clock.now();
-        self.sources.timeline.mark(reference, TimelineStep::Evicted, message.trim_end().to_owned(), now);
+        (self.deps.events)(reference, None, &PodEvent::warning(reasons::EVICTED, message.clone()));
+        let now = self.deps.clock.now();
+        self.deps.timeline.mark(reference, TimelineStep::Evicted, message.trim_end().to_owned(), now);
         self.metrics.evicted(breach.signal);
-        self.sources.kills.send_modify(|kills| drop(kills.insert(reference.uid.clone(), breach.kill())));
+        self.deps.kills.send_modify(|kills| drop(kills.insert(reference.uid.clone(), breach.kill())));
     }
 }
 

@@ -48,7 +48,7 @@ impl Bench {
         let (desired_pods, timeline) = (watch::Sender::new(DesiredPods::default()), Timeline::default());
         let (kills_in, kills) = watch::channel(BTreeMap::new());
         let sink = events.clone();
-        let sources = EvictionSources {
+        let deps = EvictionDeps {
             desired_pods: desired_pods.subscribe(),
             status_cache: StatusCache::default(),
             timeline: timeline.clone(),
@@ -60,7 +60,7 @@ impl Bench {
         };
         let mut tasks = JoinSet::new();
         tasks.spawn(task.run(CancellationToken::new()));
-        tasks.spawn(Eviction::new(sources, &metrics).run(CancellationToken::new()));
+        tasks.spawn(Eviction::new(deps, &metrics).run(CancellationToken::new()));
         Self { root, desired_pods, kills, timeline, events, metrics, _tasks: tasks }
     }
 

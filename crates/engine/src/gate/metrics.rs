@@ -28,13 +28,13 @@ impl StartGate {
     pub fn register(&self, metrics: &Metrics) {
         metrics.register(
             "hostlet_start_gate_wait_seconds",
-            "Time in seconds that starts of sandboxes and containers waited for their turn",
+            "Time in seconds that starts of sandboxes and containers waited for a slot",
             self.wait_times().0.clone(),
         );
         let gate = self.clone();
         metrics.register_gauge(
             "hostlet_start_gate_waiting",
-            "Starts of sandboxes and containers that wait for their turn.",
+            "Starts of sandboxes and containers that wait for a slot.",
             move || vec![(Vec::new(), gate.waiting())],
         );
     }
@@ -45,13 +45,13 @@ impl StopGate {
     pub fn register(&self, metrics: &Metrics) {
         metrics.register(
             "hostlet_stop_gate_wait_seconds",
-            "Time in seconds that stops of pods waited for their turn",
+            "Time in seconds that stops of pods waited for a slot",
             self.wait_times().0.clone(),
         );
         let gate = self.clone();
         metrics.register_gauge(
             "hostlet_stop_gate_waiting",
-            "Stops of pods that wait for their turn.",
+            "Stops of pods that wait for a slot.",
             move || vec![(Vec::new(), gate.waiting())],
         );
     }

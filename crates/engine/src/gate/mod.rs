@@ -5,5 +5,7 @@ mod metrics;
 mod start;
 mod stop;
 
-pub use start::{Permit, StartGate, StartPriority};
-pub use stop::{PendingStop, StopGate, Urgency};
+pub use start::StartGate;
+pub(crate) use start::{Permit, StartPriority};
+pub(crate) use stop::PendingStop;
+pub use stop::{StopGate, Urgency};

@@ -6,7 +6,7 @@
 //!
 //! A start that failed is retried behind those that have not failed. Otherwise a few old pods whose starts take long to
 //! fail would hold all places, and the pod that would repair the cause (a network DaemonSet) would never start. So that
-//! retries do not starve in turn, every fourth place goes to the retry that has waited longest.
+//! retries do not starve either, every fourth place goes to the retry that has waited longest.
 //!
 //! When the daemon starts, all its pods need starting at once, in a random order: one first stops a dead sandbox, another
 //! does not. So a start waits a moment for more important pods that are still being prepared.
@@ -92,21 +92,21 @@ impl State {
 
 /// A pod's place in the queue: the same for all its calls, until one fails.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct StartPriority {
-    /// Failed starts since the last one that succeeded; fewer go first.
-    pub failures: u32,
+pub(crate) struct StartPriority {
+    /// Failed starts since the last success; fewer go first.
+    pub(crate) failures: u32,
     /// The pod's priority.
-    pub rank: Rank,
+    pub(crate) rank: Rank,
     /// When the pod was first seen; the older goes first.
-    pub seen: Timestamp,
+    pub(crate) seen: Timestamp,
     /// The pod. Many pods are first seen at the same moment, as files or in a list; without this tie-break all their
     /// sandboxes would be created before the first of their containers.
-    pub uid: PodUid,
+    pub(crate) uid: PodUid,
 }
 
 impl StartPriority {
     /// The priority of a pod whose starts have not failed. Critical pods go first.
-    pub fn of(pod: &AdmittedPod) -> Self {
+    pub(crate) fn of(pod: &AdmittedPod) -> Self {
         Self {
             failures: 0,
             rank: pod.rank,
@@ -116,14 +116,14 @@ impl StartPriority {
     }
 
     /// The priority of a pod with this many failed starts since the last success.
-    pub fn after(self, failures: u32) -> Self {
+    pub(crate) fn with_failures(self, failures: u32) -> Self {
         Self { failures, ..self }
     }
 }
 
 /// Announces that a pod is being prepared for its first start. Expires when the pod enters the gate, or when dropped.
 #[must_use]
-pub struct PendingStart {
+pub(crate) struct PendingStart {
     priority: StartPriority,
     state: Arc<Mutex<State>>,
 }
@@ -142,7 +142,7 @@ struct Waiter {
 }
 
 /// The right to have the runtime work on one start; released when dropped.
-pub struct Permit {
+pub(crate) struct Permit {
     /// `None` once another permit has replaced this one.
     state: Option<Arc<Mutex<State>>>,
 }
@@ -150,7 +150,7 @@ pub struct Permit {
 impl Permit {
     /// Awaits `call`, the start, and then releases the permit. If the call hangs, the permit is released after 15 s and the
     /// call continues and blocks only its own pod.
-    pub async fn during<T>(self, call: impl Future<Output = T>) -> T {
+    pub(crate) async fn during<T>(self, call: impl Future<Output = T>) -> T {
         tokio::pin!(call);
         match tokio::time::timeout(PATIENCE, &mut call).await {
             Ok(answer) => answer,
@@ -186,14 +186,14 @@ impl StartGate {
     }
 
     /// Announces a pod: starts of less important pods wait for it, 2 s at most.
-    pub fn expect(&self, priority: StartPriority) -> PendingStart {
+    pub(crate) fn expect(&self, priority: StartPriority) -> PendingStart {
         self.state.lock().pending.insert(priority.clone());
         PendingStart { priority, state: self.state.clone() }
     }
 
     /// Waits for the right to start something of a pod. Cancel-safe: dropping the future leaves the queue and releases a
     /// permit that was already granted.
-    pub async fn enter(&self, priority: StartPriority) -> Permit {
+    pub(crate) async fn enter(&self, priority: StartPriority) -> Permit {
         let (admit, mut admitted) = oneshot::channel();
         let (rank, since) = (priority.rank, Instant::now());
         {
@@ -230,7 +230,7 @@ fn admit_next(state: &Arc<Mutex<State>>) {
     loop {
         let Some(admit) = state.lock().next() else { return };
         if let Err(mut unclaimed) = admit.send(Permit { state: Some(state.clone()) }) {
-            // The waiter is gone. The loop grants its place to the next one; dropping the permit would lock again.
+            // The waiter was dropped. The loop grants its place to the next one; dropping the permit would lock again.
             unclaimed.state = None;
             state.lock().free += 1;
         }
@@ -268,14 +268,14 @@ mod tests {
         let gate = StartGate::new(1);
         let order = &Mutex::new(Vec::new());
         let pods = ["a", "b", "c"].map(|uid| {
-            let (gate, turn) = (gate.clone(), StartPriority { uid: uid.into(), ..at(0) });
+            let (gate, priority) = (gate.clone(), StartPriority { uid: uid.into(), ..at(0) });
             async move {
                 for call in ["sandbox", "container"] {
                     let starting = async {
                         order.lock().push(format!("{uid} {call}"));
                         tokio::time::sleep(Duration::from_millis(1)).await;
                     };
-                    gate.enter(turn.clone()).await.during(starting).await;
+                    gate.enter(priority.clone()).await.during(starting).await;
                 }
             }
         });
@@ -299,11 +299,11 @@ mod tests {
         let order = &Mutex::new(Vec::new());
         // The more important a pod, the longer its preparation takes.
         let starts = [0, 3, 5, 7, 900].map(|priority| {
-            let (gate, turn) = (gate.clone(), of_priority(priority));
-            let expected = gate.expect(turn.clone());
+            let (gate, start) = (gate.clone(), of_priority(priority));
+            let expected = gate.expect(start.clone());
             async move {
                 tokio::time::sleep(Duration::from_millis(u64::from(priority.unsigned_abs()))).await;
-                gate.enter(turn).await.during(async { order.lock().push(priority) }).await;
+                gate.enter(start).await.during(async { order.lock().push(priority) }).await;
                 drop(expected);
             }
         });
@@ -420,9 +420,9 @@ mod tests {
     }
 
     /// A pod whose starts fail after `hold` and are retried after ten seconds; reports each one.
-    async fn failing(gate: &StartGate, turn: StartPriority, hold: Duration, tried: &Mutex<Vec<Instant>>) {
+    async fn failing(gate: &StartGate, priority: StartPriority, hold: Duration, tried: &Mutex<Vec<Instant>>) {
         for failures in 0.. {
-            gate.enter(turn.clone().after(failures)).await.during(sleep(hold)).await;
+            gate.enter(priority.clone().with_failures(failures)).await.during(sleep(hold)).await;
             tried.lock().push(Instant::now());
             sleep(Duration::from_secs(10)).await;
         }
@@ -450,7 +450,7 @@ mod tests {
         };
         tokio::select! {
             _ = old => unreachable!("they fail for ever"),
-            () = sleep(Duration::from_secs(3600)) => panic!("it had no turn"),
+            () = sleep(Duration::from_secs(3600)) => panic!("it was not admitted"),
             waited = young => assert!(waited <= PATIENCE, "{waited:?}"),
         }
     }
@@ -459,8 +459,8 @@ mod tests {
     async fn the_retry_with_fewer_failures_goes_first() {
         let gate = StartGate::new(1);
         let held = gate.enter(at(0)).await;
-        let mut often = Box::pin(gate.enter(nth(1, 2_000_000_000, 0).after(3)));
-        let mut once = Box::pin(gate.enter(nth(2, 7, 9).after(1)));
+        let mut often = Box::pin(gate.enter(nth(1, 2_000_000_000, 0).with_failures(3)));
+        let mut once = Box::pin(gate.enter(nth(2, 7, 9).with_failures(1)));
         let mut never = Box::pin(gate.enter(nth(3, 0, 10)));
         for waiting in [&mut often, &mut once, &mut never] {
             assert!(waiting.as_mut().now_or_never().is_none());
@@ -487,7 +487,7 @@ mod tests {
             sleep(Duration::from_secs(1)).await;
             for failures in 1..4 {
                 let came = Instant::now();
-                drop(gate.enter(nth(999, 0, 0).after(failures)).await);
+                drop(gate.enter(nth(999, 0, 0).with_failures(failures)).await);
                 assert!(came.elapsed() <= AGED + Duration::from_secs(5), "{:?}", came.elapsed());
             }
         };
@@ -534,7 +534,7 @@ mod tests {
                 tokio::select! {
                     _ = failing, if !bad.is_empty() => unreachable!("they fail for ever"),
                     _ = all => {}
-                    () = sleep(Duration::from_secs(7200)) => panic!("one of them had no turn"),
+                    () = sleep(Duration::from_secs(7200)) => panic!("one of them was not admitted"),
                 }
                 // A call that hangs releases its place only after the limit; its pod then waits ten seconds and for a place.
                 let longest = Duration::from_secs(40 + 10) + AGED + PATIENCE * u32::try_from(4 * bad.len() + good.len()).unwrap();

@@ -71,7 +71,7 @@ struct Place {
 }
 
 /// One pod's stop as it passes the gate. It begins without a place.
-pub struct PendingStop {
+pub(crate) struct PendingStop {
     gate: StopGate,
     rank: Rank,
     urgency: Urgency,
@@ -103,7 +103,7 @@ impl StopGate {
     }
 
     /// Begins the stop of a pod. `urgency` may be raised at any time, even while the pod waits.
-    pub fn begin(&self, rank: Rank, urgency: Urgency) -> PendingStop {
+    pub(crate) fn begin(&self, rank: Rank, urgency: Urgency) -> PendingStop {
         PendingStop { gate: self.clone(), rank, urgency, place: None }
     }
 
@@ -133,7 +133,7 @@ fn admit_next(state: &Arc<Mutex<State>>) {
             admit
         };
         if let Err(mut unclaimed) = admit.send(Place { state: Some(state.clone()) }) {
-            // The waiter is gone. The loop grants its place to the next one; dropping the place would lock again.
+            // The waiter was dropped. The loop grants its place to the next one; dropping the place would lock again.
             unclaimed.state = None;
             state.lock().free += 1;
         }
@@ -150,13 +150,13 @@ impl Drop for Place {
 
 impl PendingStop {
     /// Awaits `calls`, which stop containers. If they finish soon, the pod keeps its place for its sandboxes.
-    pub async fn containers<T>(&mut self, calls: impl Future<Output = T>) -> T {
+    pub(crate) async fn containers<T>(&mut self, calls: impl Future<Output = T>) -> T {
         self.enter(StopPhase::Containers).await;
         self.work(CONTAINERS, calls).await
     }
 
     /// Awaits `calls`, which stop sandboxes.
-    pub async fn sandboxes<T>(&mut self, calls: impl Future<Output = T>) -> T {
+    pub(crate) async fn sandboxes<T>(&mut self, calls: impl Future<Output = T>) -> T {
         if self.place.is_none() {
             self.enter(StopPhase::Sandboxes).await;
         }

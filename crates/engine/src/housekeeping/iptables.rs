@@ -22,7 +22,7 @@ const LOCK_SECONDS: &str = "5";
 /// How long one call may take. The lock is part of it.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Its existence tells other components which back-end this host uses (KEP-3178).
+/// Its existence shows other components which back-end this host uses (KEP-3178).
 const HINT: (&str, &str) = ("mangle", "KUBE-IPTABLES-HINT");
 const FIREWALL: (&str, &str) = ("filter", "KUBE-FIREWALL");
 
@@ -46,21 +46,14 @@ pub struct IptablesChains {
 
 /// Why the chains could not be made or removed.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum IptablesError {
     /// The program does not exist.
     #[error("this host has no {}", program.display())]
-    Missing {
-        /// The program.
-        program: PathBuf,
-    },
+    Missing { program: PathBuf },
     /// It could not be run.
     #[error("cannot run {}", program.display())]
-    Run {
-        /// The program.
-        program: PathBuf,
-        /// The error.
-        source: std::io::Error,
-    },
+    Run { program: PathBuf, source: std::io::Error },
     /// It took too long.
     #[error("`{command}` did not end within {} s", TIMEOUT.as_secs())]
     Timeout {
@@ -69,11 +62,8 @@ pub enum IptablesError {
     },
     /// It ran, and the chain is still there.
     #[error("{} did not remove the chain {}", program.display(), HINT.1)]
-    Left {
-        /// The program.
-        program: PathBuf,
-    },
-    /// It failed.
+    Left { program: PathBuf },
+    /// The program ran, and exited with an error.
     #[error("`{command}` failed ({status}): {output}")]
     Failed {
         /// The program and its arguments.
@@ -196,7 +186,7 @@ fn report(program: &Path, last: &mut Changed<Option<String>>, kept: Result<bool,
 }
 
 /// Makes what is missing; returns whether anything was looked at beyond the hint. Without the hint, iptables was flushed, and
-/// the rest is gone as well.
+/// the rest is missing as well.
 async fn keep(program: &Path, family: Family, is_first: bool) -> Result<bool, IptablesError> {
     let (table, chain) = HINT;
     if !is_first && call(program, &["-S", chain, "-t", table]).await? {

@@ -1,5 +1,5 @@
 //! Removes files, logs and cgroups of hostlet's own pods without a worker: those that were removed before this daemon started.
-//! Reports those of others and must never touch them. Does not decide which pods are known; the lifecycles pass that in.
+//! Reports what belongs to others and must never touch it. Does not decide which pods are known; the lifecycles pass that in.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ use hostlet_volume::Volumes;
 /// How long listing the host may be deferred until a quiet period: every pod that starts or terminates requests it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The janitor of this host.
+/// Removes what pods of this node left on the host.
 pub struct HostJanitor {
     /// The daemon's directory (`--root-dir`).
     pub root_dir: PathBuf,
@@ -63,7 +63,7 @@ pub struct HostJanitor {
     pub status_cache: StatusCache,
     /// What their workers do.
     pub activities: PodActivities,
-    /// Their timelines.
+    /// Forgets the pods of which nothing remains.
     pub timeline: Timeline,
 }
 
@@ -192,7 +192,7 @@ impl HostJanitor {
     }
 }
 
-/// What the cgroups of the classes get. The protected memory of all pods includes that of burstable ones, which would otherwise
+/// What the cgroups of the classes get. The protected memory of all pods includes the protected memory of burstable ones, which would otherwise
 /// not be protected.
 fn class_resources(active: &[Arc<AdmittedPod>], memory_qos: Option<&MemoryQos>) -> ClassResources {
     let of = |qos| active.iter().filter(move |pod| pod.qos == qos);

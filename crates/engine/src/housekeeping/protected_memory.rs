@@ -43,7 +43,7 @@ impl ProtectedMemory {
         Ok(())
     }
 
-    /// What the classes get. The memory of all pods includes that of burstable ones.
+    /// What the classes get. The memory of all pods includes the memory of burstable ones.
     pub(super) fn set(&self, resources: &ClassResources) {
         let burstable = resources.burstable_memory.low;
         self.min.set(resources.all_memory.min - burstable);

@@ -13,7 +13,7 @@ use hostlet_observe::status::timeline::TimelineStep;
 use hostlet_observe::status::{Activity, ImageOwner, ImagePull};
 use hostlet_pod::AdmittedPod;
 use hostlet_runtime::cri::Operation;
-use hostlet_runtime::cri::fake::{Call, Fault, Pull, Rule, Script, What};
+use hostlet_runtime::cri::fake::{Fault, Pull, RecordedCall, Rule, Script, What};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -47,13 +47,13 @@ fn takes(seconds: u64) -> Pull {
     Pull { latency: Duration::from_secs(seconds), error: None }
 }
 
-fn pulls(node: &Node) -> Vec<Call> {
+fn pulls(node: &Node) -> Vec<RecordedCall> {
     node.runtime.calls_of(Operation::PullImage)
 }
 
 /// The pulled images without their tags, in the order of the pulls.
 fn pulled(node: &Node) -> Vec<String> {
-    let name = |call: &Call| call.target.split(':').next().unwrap().to_owned();
+    let name = |call: &RecordedCall| call.target.split(':').next().unwrap().to_owned();
     pulls(node).iter().map(name).collect()
 }
 

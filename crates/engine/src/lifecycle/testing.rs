@@ -35,15 +35,15 @@ use hostlet_base::node::NodeAddresses;
 use hostlet_base::settings::ImageVerification;
 use hostlet_base::{CONFIG_SEEN_ANNOTATION, POD_UID_LABEL, PodRef, PodUid, QuietPeriod, WallClock};
 use hostlet_host::KernelMounts;
-use hostlet_image::credentials::Credentials;
+use hostlet_image::credentials::RegistryCredentials;
 use hostlet_image::{Images, PullLimits};
 use hostlet_net::http::HttpClient;
 use hostlet_observe::log::LogLayout;
 use hostlet_observe::pleg::Pleg;
 use hostlet_observe::status::timeline::{Entry, Timeline};
 use hostlet_observe::status::{
-    Activity, Doing, PodActivities, PodStatusEntry, StatusCache, StatusGates, StatusHandle, StatusSources,
-    StatusTask,
+    Activity, PodActivities, PodStatusDeps, PodStatusEntry, PodStatusTask, StatusCache, StatusGates,
+    StatusHandle, WorkerActivity,
 };
 use hostlet_pod::AdmittedPod;
 use hostlet_pod::DesiredPods;
@@ -51,7 +51,7 @@ use hostlet_pod::objects::services::ServiceEnv;
 use hostlet_pod::objects::{FakeObjects, RuntimeClasses};
 use hostlet_pod::pod_uid;
 use hostlet_pod::{PodEvents, PodKill, ProbeResults};
-use hostlet_runtime::cri::fake::{Call, FakeRuntime};
+use hostlet_runtime::cri::fake::{FakeRuntime, RecordedCall};
 use hostlet_runtime::cri::wire::{ContainerState, PodSandboxState};
 use hostlet_runtime::cri::{Operation, RuntimeCondition, RuntimeStatus};
 use hostlet_store::Store;
@@ -231,7 +231,7 @@ impl Node {
             clock: self.clock.clone(),
         });
         let statuses = StatusHandle::default();
-        let sources = StatusSources {
+        let sources = PodStatusDeps {
             handle: statuses.clone(),
             probes: self.probes.clone(),
             observed: pleg_handle.cache().clone(),
@@ -241,7 +241,7 @@ impl Node {
             gates: StatusGates { stop_signals: true, image_volumes: true },
             clock: self.clock.clone(),
         };
-        let status_task = StatusTask::new(sources, status_cache.clone());
+        let status_task = PodStatusTask::new(sources, status_cache.clone());
         let settings = HostSettings {
             root_dir: root.to_owned(),
             pod_logs_dir: self.logs().pod_logs_dir,
@@ -263,7 +263,7 @@ impl Node {
                     runtime,
                     self.pull_limits,
                     ImageVerification::ExceptPreloaded,
-                    Credentials::default(),
+                    RegistryCredentials::default(),
                     store.clone(),
                     self.clock.clone(),
                 ),
@@ -546,14 +546,14 @@ impl Node {
     }
 
     /// The calls for a pod with an effect, oldest first.
-    pub(super) fn changes_of(&self, uid: &str) -> Vec<Call> {
+    pub(super) fn changes_of(&self, uid: &str) -> Vec<RecordedCall> {
         let uid = PodUid::from(uid);
         let calls = self.runtime.calls().into_iter();
         calls.filter(|c| CHANGES.contains(&c.operation) && c.pod.as_ref() == Some(&uid)).collect()
     }
 
     /// The calls of one kind for a pod, oldest first.
-    pub(super) fn calls_of(&self, uid: &str, operation: Operation) -> Vec<Call> {
+    pub(super) fn calls_of(&self, uid: &str, operation: Operation) -> Vec<RecordedCall> {
         self.changes_of(uid).into_iter().filter(|c| c.operation == operation).collect()
     }
 
@@ -568,7 +568,7 @@ impl Node {
     }
 
     /// What a pod's worker does.
-    pub(super) fn doing(&self, uid: &str) -> Option<Doing> {
+    pub(super) fn doing(&self, uid: &str) -> Option<WorkerActivity> {
         self.daemon.as_ref()?.activities.of(&uid.into())
     }
 

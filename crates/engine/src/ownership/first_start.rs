@@ -13,12 +13,12 @@ use super::kubelets::OtherKubelet;
 use super::remains::{Remains, about_remains};
 use hostlet_base::{PodRef, PodUid};
 
-/// How many pods a refusal names.
+/// How many pods a rejection names.
 const NAMED: usize = 10;
 
 /// What must differ from another kubelet's on the same host. Two kubelets with the same directories, cgroups or ports disturb
 /// each other, whatever their runtimes.
-pub const BESIDE: &str = "a containerRuntimeEndpoint, a root directory (--root-dir), a podLogsDir, a cgroupRoot, a healthzPort \
+pub(crate) const BESIDE: &str = "a containerRuntimeEndpoint, a root directory (--root-dir), a podLogsDir, a cgroupRoot, a healthzPort \
                           and a port of its own";
 
 /// Whether hostlet ran on this runtime from this root directory before.
@@ -30,7 +30,7 @@ pub enum History {
     RanBefore,
 }
 
-/// The history of a host. `recorded` are the pods in the store, which has rows only once a start was not refused. Without a claim
+/// The history of a host. `recorded` are the pods in the store, which has rows only once a start was accepted. Without a claim
 /// they prove an earlier run: the claim could not be written, or somebody removed it. With a claim of another runtime they do
 /// not, as these pods are in that one.
 pub fn history(claim: &KnownClaim, socket: &Path, recorded: &HashSet<PodUid>) -> History {
@@ -77,9 +77,9 @@ impl Foreign {
 /// A running pod that hostlet cannot run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unrunnable {
-    /// The pod.
+    /// A pod that runs now.
     pub pod: PodRef,
-    /// Why.
+    /// Why hostlet cannot run it, as part of a sentence.
     pub why: String,
 }
 
@@ -90,9 +90,9 @@ impl Unrunnable {
     }
 }
 
-/// Why a first start was refused. `Display` is for the host's owner.
+/// Why a first start was rejected. `Display` is for the host's owner.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum StartRejection {
     /// The host is somebody else's.
     #[error("{}", in_use(socket, foreign))]
     InUse {
@@ -101,10 +101,10 @@ pub enum Refusal {
         /// What others have here.
         foreign: Foreign,
     },
-    /// Pods run that would be ended, or lose a volume or a device, if hostlet took them over.
+    /// Pods run that would be ended, or lose a volume or a device, if hostlet adopted them.
     #[error("{}", cannot_run(pods))]
     Unrunnable {
-        /// Those pods.
+        /// The pods that cannot run.
         pods: Vec<Unrunnable>,
     },
     /// It could not be learned what the running pods use.
@@ -120,10 +120,10 @@ pub enum Refusal {
     },
 }
 
-/// Why the first start on the runtime at `socket` is refused; `None` if it is safe.
-pub fn first_start_refusal(socket: &Path, foreign: Foreign) -> Option<Refusal> {
+/// Why the first start on the runtime at `socket` is rejected; `None` if it is safe.
+pub fn first_start_rejection(socket: &Path, foreign: Foreign) -> Option<StartRejection> {
     let is_safe = foreign == Foreign::default();
-    (!is_safe).then(|| Refusal::InUse { socket: socket.to_owned(), foreign })
+    (!is_safe).then(|| StartRejection::InUse { socket: socket.to_owned(), foreign })
 }
 
 /// The first ones as a list, and how many more there are.
@@ -161,14 +161,14 @@ fn in_use(socket: &Path, foreign: &Foreign) -> String {
         text += &format!(" On this host {remains}.");
     }
     text + &format!(
-        " To run hostlet beside another kubelet, give it {BESIDE}. To take over the runtime and its pods, set adoptForeignPods: \
+        " To run hostlet beside another kubelet, give it {BESIDE}. To adopt the pods of the runtime, set adoptForeignPods: \
          true, or start once with --adopt-foreign-pods."
     )
 }
 
 fn cannot_run(pods: &[Unrunnable]) -> String {
     format!(
-        "hostlet would take over running pods that it cannot run: {}. It did not start and changed nothing. Move them to another \
+        "hostlet would adopt running pods that it cannot run: {}. It did not start and changed nothing. Move them to another \
          node (kubectl drain), then start hostlet again.",
         named(pods, |one| format!("{} ({})", one.pod, one.why))
     )
@@ -208,34 +208,34 @@ mod tests {
         let pods = |count: usize| {
             (0..count).map(|n| PodRef::new("default", &format!("p{n:02}"), &format!("u{n}"))).collect()
         };
-        let refusal = |pods, remains, recorded: &[&str], kubelets| {
+        let rejection = |pods, remains, recorded: &[&str], kubelets| {
             let foreign = Foreign::new(kubelets, pods, remains, &uids(recorded));
-            first_start_refusal(socket, foreign).map(|refusal| refusal.to_string())
+            first_start_rejection(socket, foreign).map(|rejection| rejection.to_string())
         };
         let no_remains = BTreeMap::new;
-        assert_eq!(refusal(pods(0), no_remains(), &[], Vec::new()), None);
-        assert_eq!(refusal(pods(2), no_remains(), &["u0", "u1", "gone"], Vec::new()), None);
+        assert_eq!(rejection(pods(0), no_remains(), &[], Vec::new()), None);
+        assert_eq!(rejection(pods(2), no_remains(), &["u0", "u1", "gone"], Vec::new()), None);
 
-        let text = refusal(pods(2), no_remains(), &["u0"], Vec::new()).unwrap();
+        let text = rejection(pods(2), no_remains(), &["u0"], Vec::new()).unwrap();
         assert!(text.contains("a pod of somebody else: default/p01. "), "{text}");
         assert!(text.contains("/run/a.sock") && text.contains("adoptForeignPods: true"), "{text}");
         assert!(!text.contains("Another kubelet"), "{text}");
 
-        let many = refusal(pods(13), no_remains(), &[], Vec::new()).unwrap();
+        let many = rejection(pods(13), no_remains(), &[], Vec::new()).unwrap();
         assert!(many.contains("default/p09 and 3 more"), "{many}");
 
-        let text = refusal(pods(0), no_remains(), &[], vec![OtherKubelet::Process(7)]).unwrap();
+        let text = rejection(pods(0), no_remains(), &[], vec![OtherKubelet::Process(7)]).unwrap();
         assert!(text.contains("(process 7)") && !text.contains("The runtime has"), "{text}");
         assert!(text.contains("--root-dir") && text.contains("cgroupRoot"), "{text}");
 
         let directory = Remains { directories: vec!["/pods/x".into()], ..Remains::default() };
         let remains = || BTreeMap::from([("u0".into(), directory.clone()), ("x".into(), directory.clone())]);
-        let text = refusal(pods(1), remains(), &["u0"], Vec::new()).unwrap();
+        let text = rejection(pods(1), remains(), &["u0"], Vec::new()).unwrap();
         assert!(
             text.contains("On this host there is something of a pod") && text.contains("(UID x)"),
             "{text}"
         );
-        assert_eq!(refusal(pods(1), remains(), &["u0", "x"], Vec::new()), None);
+        assert_eq!(rejection(pods(1), remains(), &["u0", "x"], Vec::new()), None);
     }
 
     #[test]
@@ -244,7 +244,7 @@ mod tests {
             pod: PodRef::new("ns", &format!("p{n:02}"), &format!("u{n}")),
             why: "it uses a disk".to_owned(),
         };
-        let text = Refusal::Unrunnable { pods: (0..12).map(one).collect() }.to_string();
+        let text = StartRejection::Unrunnable { pods: (0..12).map(one).collect() }.to_string();
         assert!(text.contains("ns/p00 (it uses a disk), ns/p01"), "{text}");
         assert!(text.contains("ns/p09 (it uses a disk) and 2 more. It did not start"), "{text}");
     }

@@ -7,10 +7,11 @@ mod first_start;
 mod kubelets;
 mod own_pods;
 mod remains;
-pub mod runtime_pods;
+mod runtime_pods;
 
 pub use claim::{Claim, KnownClaim};
-pub use first_start::{BESIDE, Foreign, History, Refusal, Unrunnable, first_start_refusal, history};
+pub(crate) use first_start::BESIDE;
+pub use first_start::{Foreign, History, StartRejection, Unrunnable, first_start_rejection, history};
 pub use kubelets::{OtherKubelet, kubelet_listener, other_kubelets};
 pub use own_pods::{OwnPods, recorded_pods};
 pub use remains::{Remains, RemainsError, about_remains, remains_of_others};

@@ -41,14 +41,14 @@ pub struct OwnPods {
 #[derive(Default)]
 struct State {
     own: HashSet<PodUid>,
-    /// Those that may not have a file yet.
+    /// Pods that may not have a file yet.
     unwritten: HashSet<PodUid>,
     /// Since when nothing is left of a pod.
     absent: HashMap<PodUid, Instant>,
 }
 
 impl OwnPods {
-    /// The record in `dir`. The admitted pods of the store belong to it, also those of a version of hostlet that did not keep the
+    /// The record in `dir`. The admitted pods of the store belong to it, also if they were admitted by a version of hostlet that did not keep the
     /// record. Blocking.
     pub fn new(dir: PathBuf, store: &Store) -> Self {
         let recorded = recorded_pods(&dir, store).unwrap_or_else(|error| {
@@ -192,7 +192,6 @@ pub fn recorded_pods(dir: &Path, store: &Store) -> Result<BTreeMap<PodUid, PodRe
     Ok(recorded)
 }
 
-/// The admitted pods of the store.
 fn admitted_pods(store: &Store) -> BTreeMap<PodUid, PodRef> {
     let admitted: BTreeMap<String, Value> = store.all(Table::AdmittedPods).into_iter().collect();
     let pod = |uid: String| {
@@ -258,7 +257,7 @@ mod tests {
         store.put(Table::AdmittedPods, "unreadable", &json!(1));
         let own = OwnPods::new(dir.clone(), &store);
         assert!(own.has(&"uid-of-web".into()) && own.has(&"unreadable".into()));
-        // They stay there when they are no longer admitted; after a power failure, a file may be empty.
+        // Files stay when their pods are no longer admitted; after a power failure, a file may be empty.
         fs::write(dir.join("cut-short"), "").unwrap();
         let recorded = recorded_pods(&dir, &Store::default()).unwrap();
         let name = |uid: &str| recorded[&PodUid::from(uid)].to_string();

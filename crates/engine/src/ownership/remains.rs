@@ -17,7 +17,7 @@ const NAMED: usize = 5;
 /// What one pod has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Remains {
-    /// Its directory, unless empty, and those of its logs.
+    /// Its directory, unless empty, and the directories of its logs.
     pub directories: Vec<PathBuf>,
     /// Its cgroups in which processes run.
     pub cgroups: Vec<PathBuf>,
@@ -32,7 +32,7 @@ pub enum RemainsError {
     /// The directory of one cannot be listed.
     #[error("the directory {} cannot be listed", path.display())]
     Directory {
-        /// It.
+        /// Path of that directory.
         path: PathBuf,
         /// The error.
         source: io::Error,
@@ -105,7 +105,7 @@ pub fn about_remains(others: &BTreeMap<PodUid, Remains>) -> Option<String> {
         uids.join(", ")
     );
     if !cgroups.is_empty() {
-        // They are in the cgroups of containers, below that of the pod.
+        // The processes are in the cgroups of containers, below the pod's.
         let all = cgroups.join(" ");
         text += &format!(
             "; processes run in {all}: what started them has to end them, or, if nothing knows them, \

@@ -19,7 +19,7 @@ pub async fn runtime_pods(runtime: &dyn RuntimeService) -> Result<BTreeSet<PodRe
     }
 }
 
-/// Those of which a sandbox or a container runs.
+/// The pods of which a sandbox or a container runs.
 pub async fn running_pods(runtime: &dyn RuntimeService) -> Result<BTreeSet<PodRef>, CriError> {
     let listed = async {
         let sandboxes = runtime.list_sandboxes(None).await?.into_iter();

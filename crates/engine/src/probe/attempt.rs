@@ -40,7 +40,6 @@ impl ProbeRunner {
         }
     }
 
-    /// Runs a probe.
     pub(super) async fn run(&self, run: &Run) -> Attempt {
         let mut attempt = self.attempt(run).await;
         for _ in 1..ATTEMPTS {

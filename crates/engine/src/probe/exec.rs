@@ -1,4 +1,4 @@
-//! `exec` probes: a command in the container, by the runtime. Its output is cut, and only a failure's is kept.
+//! `exec` probes: a command in the container, by the runtime. Its output is truncated, and only a failure's output is used.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::cri_config::expand;
 use hostlet_base::{ContainerId, go_duration, go_quoted};
 use hostlet_runtime::cri::{CriError, ExecOutput, RuntimeService};
 
-/// The output that is kept, in bytes.
+/// Maximum length of the output, in bytes; the rest is dropped.
 const MAX_OUTPUT: usize = 10 << 10;
 
 /// Probes a container.

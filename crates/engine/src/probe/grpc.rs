@@ -159,7 +159,7 @@ async fn call(
         Ok::<_, h2::Error>(outcome(head.status.as_u16(), &head.headers, &content, &trailers))
     };
     match alongside(connection.as_mut(), called).await {
-        // The server refused this call alone.
+        // The server rejected this call alone.
         Err(error) if error.is_reset() && error.is_remote() => Ok(Err((UNAVAILABLE, error.to_string()))),
         called => called,
     }

@@ -9,7 +9,7 @@ use hostlet_base::{HttpScheme, HttpUrl, PodUid};
 use hostlet_net::http::{HttpProtocol, HttpRequest};
 
 /// The request to a container of a pod with this UID and address, with this time limit for all of it.
-pub fn http_get_request(
+pub(crate) fn http_get_request(
     uid: &PodUid,
     action: &HTTPGetAction,
     container: &Container,

@@ -1,5 +1,5 @@
 //! Probes of containers (Kubernetes docs, "Liveness, Readiness, and Startup Probes"): when each is due, what it answers, and what
-//! follows for its container. One task for all of them; nothing is kept open between two runs. Stops and starts no container: it writes
+//! follows for its container. One task for all of them; no connection stays open between two runs. Stops and starts no container: it writes
 //! [`ProbeResults`](hostlet_pod::ProbeResults), which plans and statuses read.
 
 mod answer;
@@ -16,13 +16,13 @@ mod target;
 mod task;
 mod tcp;
 
-pub use http_get::http_get_request;
+pub(crate) use http_get::http_get_request;
 pub use metrics::ProbeMetrics;
-pub use port::PortError;
-pub use task::{ProbeSources, Prober};
+pub(crate) use port::PortError;
+pub use task::{Prober, ProberDeps};
 
 /// The user agent of probes; of hooks with `lifecycle` as the purpose.
-pub fn user_agent(purpose: &str) -> String {
+pub(crate) fn user_agent(purpose: &str) -> String {
     let version = hostlet_base::KUBERNETES_VERSION.trim_start_matches('v');
     let minor = version.rfind('.').map_or(version, |dot| &version[..dot]);
     format!("kube-{purpose}/{minor}")

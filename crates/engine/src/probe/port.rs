@@ -7,11 +7,11 @@ use hostlet_base::go_quoted;
 
 /// A port that cannot be probed. `Display` is upstream's text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PortError {
+pub(crate) enum PortError {
     /// No port of the container has this name.
     #[error("port {} not found", go_quoted(.0))]
     NotFound(String),
-    /// This is no port.
+    /// The number is no port.
     #[error("invalid port number: {0}")]
     Invalid(i32),
 }

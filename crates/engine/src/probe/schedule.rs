@@ -209,7 +209,7 @@ impl Schedule {
         Instance { seen, slots }
     }
 
-    /// Sets when the probes of a pod run that now may, and unsets that of the others.
+    /// Schedules the probes of a pod that may run now, and unschedules the others.
     fn plan_runs(&mut self, watched: &mut Watched, now: Now) {
         for instance in &mut watched.instances {
             let has_started = instance.has_started();
@@ -244,7 +244,6 @@ impl Schedule {
         }
     }
 
-    /// Forgets a pod.
     pub(super) fn forget(&mut self, pod: &PodUid) {
         let gone = self.pods.remove(pod).into_iter().flat_map(|watched| watched.instances);
         for slot in gone.flat_map(|instance| instance.slots) {

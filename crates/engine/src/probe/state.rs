@@ -21,7 +21,6 @@ pub(super) struct Thresholds {
 }
 
 impl Thresholds {
-    /// Those of a probe.
     pub(super) fn of(probe: &Probe) -> Self {
         let at_least_one = |number: Option<i32>, default| {
             number.and_then(|n| u32::try_from(n).ok()).unwrap_or(default).max(1)
@@ -33,7 +32,6 @@ impl Thresholds {
     }
 }
 
-/// The state of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ProbeState {
     kind: ProbeKind,

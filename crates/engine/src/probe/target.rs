@@ -12,9 +12,7 @@ use hostlet_pod::{AdmittedPod, ContainerKind, ContainerRef, ProbeKind, has_ended
 /// The newest instance of a container with probes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct SeenInstance {
-    /// The container.
     pub(super) container: ContainerRef,
-    /// The instance.
     pub(super) id: ContainerId,
     /// Since when it runs; none while it does not.
     pub(super) running_since: Option<Timestamp>,
@@ -27,13 +25,11 @@ pub(super) struct SeenInstance {
 /// A pod with probes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct SeenPod {
-    /// The pod.
     pub(super) pod: Arc<AdmittedPod>,
     /// Its first address; empty without one.
     pub(super) ip: String,
     /// It is being stopped: only its readiness still matters.
     pub(super) is_ending: bool,
-    /// Its instances.
     pub(super) instances: Vec<SeenInstance>,
 }
 
@@ -56,7 +52,7 @@ impl SeenPod {
             let statuses = match container.kind {
                 ContainerKind::Main => &status.container_statuses,
                 ContainerKind::Sidecar => &status.init_container_statuses,
-                // They have no probes.
+                // Init and ephemeral containers have no probes.
                 ContainerKind::Init | ContainerKind::Ephemeral => continue,
             };
             if ProbeKind::ALL.iter().all(|kind| kind.of(container.spec).is_none()) {

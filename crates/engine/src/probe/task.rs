@@ -33,14 +33,14 @@ use hostlet_telemetry::Heartbeat;
 const MAX_RUNNING: usize = 1024;
 
 /// What probes need and affect.
-pub struct ProbeSources {
+pub struct ProberDeps {
     /// Runs the commands of exec probes.
     pub runtime: Arc<dyn RuntimeService>,
     /// What runs, and where.
     pub status_cache: StatusCache,
     /// Receives the results.
     pub timeline: Timeline,
-    /// Told of pods whose status changes.
+    /// Notified of pods whose status changes.
     pub statuses: StatusHandle,
     /// Receives the findings.
     pub results: ProbeResults,
@@ -67,7 +67,7 @@ type Ended = (Run, Attempt, Duration);
 
 /// Runs all probes, to be run by the app.
 pub struct Prober {
-    sources: ProbeSources,
+    deps: ProberDeps,
     runner: Arc<ProbeRunner>,
     schedule: Schedule,
     taken: HashMap<PodUid, Taken>,
@@ -76,22 +76,22 @@ pub struct Prober {
     heartbeat: Heartbeat,
 }
 
-fn now(sources: &ProbeSources) -> Now {
-    Now { instant: Instant::now(), wall: sources.clock.now() }
+fn now(deps: &ProberDeps) -> Now {
+    Now { instant: Instant::now(), wall: deps.clock.now() }
 }
 
 impl Prober {
     /// A prober that goes on with the findings of an earlier daemon, which are in the results from now on.
-    pub fn new(sources: ProbeSources, chance: StdRng) -> Self {
-        stored::restore(&sources.store, &sources.results);
+    pub fn new(deps: ProberDeps, chance: StdRng) -> Self {
+        stored::restore(&deps.store, &deps.results);
         Self {
-            runner: Arc::new(ProbeRunner::new(sources.runtime.clone())),
-            schedule: Schedule::new(MAX_RUNNING, now(&sources)),
+            runner: Arc::new(ProbeRunner::new(deps.runtime.clone())),
+            schedule: Schedule::new(MAX_RUNNING, now(&deps)),
             taken: HashMap::new(),
             running: FuturesUnordered::new(),
             chance,
             heartbeat: Heartbeat::default(),
-            sources,
+            deps,
         }
     }
 
@@ -103,7 +103,7 @@ impl Prober {
 
     /// Runs until cancelled. Runs under way are given up then.
     pub async fn run(mut self, cancel: CancellationToken) {
-        let mut changes = self.sources.status_cache.changes();
+        let mut changes = self.deps.status_cache.changes();
         changes.mark_changed();
         loop {
             let due = self.schedule.next_due();
@@ -125,7 +125,7 @@ impl Prober {
 
     /// Takes in the statuses that changed.
     fn take_in(&mut self) {
-        let entries = self.sources.status_cache.all();
+        let entries = self.deps.status_cache.all();
         let mut present = HashSet::new();
         for entry in entries.iter().filter(|entry| has_probes(&entry.pod)) {
             let uid = &entry.pod.reference.uid;
@@ -151,8 +151,8 @@ impl Prober {
 
     fn see(&mut self, entry: &PodStatusEntry) {
         let uid = &entry.pod.reference.uid;
-        let known = self.sources.results.of(uid);
-        let (now, chance) = (now(&self.sources), &mut self.chance);
+        let known = self.deps.results.of(uid);
+        let (now, chance) = (now(&self.deps), &mut self.chance);
         self.schedule.see(SeenPod::new(entry), &known, now, || chance.random());
         self.publish(uid, &known);
     }
@@ -160,10 +160,10 @@ impl Prober {
     fn forget(&mut self, uid: &PodUid) {
         let Some(taken) = self.taken.remove(uid) else { return };
         self.schedule.forget(uid);
-        self.sources.results.forget(uid);
-        self.sources.failing.forget(uid);
+        self.deps.results.forget(uid);
+        self.deps.failing.forget(uid);
         let containers = taken.pod.containers().map(|container| container.spec.name.as_str());
-        self.sources.metrics.forget(&taken.pod.reference, containers);
+        self.deps.metrics.forget(&taken.pod.reference, containers);
     }
 
     /// Publishes the findings for a pod if they differ from what is known.
@@ -172,9 +172,9 @@ impl Prober {
         if found == *known {
             return;
         }
-        stored::put(&self.sources.store, uid, &found);
-        self.sources.results.set(uid, found);
-        self.sources.statuses.urgent(uid);
+        stored::put(&self.deps.store, uid, &found);
+        self.deps.results.set(uid, found);
+        self.deps.statuses.urgent(uid);
     }
 
     fn start_due(&mut self) {
@@ -195,17 +195,17 @@ impl Prober {
             Ok(Answer::Failure(_)) => Some(Verdict::Failure),
             Err(_) => None,
         };
-        match self.schedule.finished(run.key, verdict, now(&self.sources)) {
-            // Its container is gone or going, which may be why.
+        match self.schedule.finished(run.key, verdict, now(&self.deps)) {
+            // The container is terminating or removed, which may be why.
             Finish::Moot => {}
             Finish::Counted { begins_to_fail, result } => {
                 if let Some(verdict) = verdict {
-                    self.sources.metrics.finished(&run, verdict, took);
+                    self.deps.metrics.finished(&run, verdict, took);
                 }
                 self.report(&run, &attempt, begins_to_fail);
                 if let Some(result) = result {
                     self.mark(&run, result);
-                    let known = self.sources.results.of(&run.pod.reference.uid);
+                    let known = self.deps.results.of(&run.pod.reference.uid);
                     self.publish(&run.pod.reference.uid, &known);
                 }
             }
@@ -217,11 +217,11 @@ impl Prober {
         let (pod, container, kind) = (&run.pod.reference, run.container.name.as_str(), run.kind.as_str());
         let (reason, message, answer) = match attempt {
             Ok(Answer::Success) => {
-                self.sources.failing.succeeded(&pod.uid, container, run.kind);
+                self.deps.failing.succeeded(&pod.uid, container, run.kind);
                 return;
             }
             Ok(Answer::Warning(text)) => {
-                self.sources.failing.succeeded(&pod.uid, container, run.kind);
+                self.deps.failing.succeeded(&pod.uid, container, run.kind);
                 ("ProbeWarning", format!("{kind} probe warning: {text}"), None)
             }
             Ok(Answer::Failure(text)) => {
@@ -233,14 +233,14 @@ impl Prober {
                 ("Unhealthy", message, Some(error.to_string()))
             }
         };
-        let now = self.sources.clock.now();
+        let now = self.deps.clock.now();
         let event = PodEvent::warning(reason, message);
         if !run.is_early {
-            (self.sources.events)(pod, Some(&run.container), &event);
+            (self.deps.events)(pod, Some(&run.container), &event);
         }
         let uid = &pod.uid;
         if begins_to_fail {
-            self.sources.timeline.event(pod, Some(container), &event, now);
+            self.deps.timeline.event(pod, Some(container), &event, now);
             tracing::warn!(%pod, %uid, container, reason, "{}", event.message);
         } else {
             tracing::debug!(%pod, %uid, container, reason, "{}", event.message);
@@ -248,7 +248,7 @@ impl Prober {
         if let Some(answer) = answer {
             let (container, id) = (container.to_owned(), run.id.clone());
             let failing = FailingProbe { container, id, kind: run.kind, answer, since: now };
-            self.sources.failing.failed(uid, failing);
+            self.deps.failing.failed(uid, failing);
         }
     }
 
@@ -264,8 +264,8 @@ impl Prober {
             (ProbeKind::Liveness, Verdict::Success) => return,
         };
         let (pod, container) = (&run.pod.reference, &run.container.name);
-        let now = self.sources.clock.now();
-        self.sources.timeline.mark(pod, TimelineStep::Probed, format!("{container} {what}"), now);
+        let now = self.deps.clock.now();
+        self.deps.timeline.mark(pod, TimelineStep::Probed, format!("{container} {what}"), now);
         tracing::info!(%pod, uid = %pod.uid, container, "container {what}");
     }
 }

@@ -61,7 +61,7 @@ impl Bench {
         bench
     }
 
-    /// Starts a daemon's prober; an earlier one is gone.
+    /// Starts a daemon's prober; an earlier one has stopped.
     fn prober(&mut self) {
         self.cancel.cancel();
         self.cancel = CancellationToken::new();
@@ -70,7 +70,7 @@ impl Bench {
         let events = self.events.clone();
         let metrics = ProbeMetrics::default();
         metrics.register(&self.metrics);
-        let sources = ProbeSources {
+        let deps = ProberDeps {
             runtime: Arc::new(self.fake.clone()),
             status_cache: self.status_cache.clone(),
             timeline: self.timeline.clone(),
@@ -84,7 +84,7 @@ impl Bench {
             }),
             clock: self.clock.clone(),
         };
-        let prober = Prober::new(sources, StdRng::seed_from_u64(1));
+        let prober = Prober::new(deps, StdRng::seed_from_u64(1));
         self.tasks.spawn(prober.run(self.cancel.clone()));
     }
 
@@ -205,7 +205,7 @@ async fn a_container_becomes_ready_at_once_and_unready_after_its_threshold() {
     let steps = bench.timeline.tracks(|_| true);
     let details: Vec<&str> = steps[0].entries.iter().map(|entry| entry.detail.as_str()).collect();
     assert_eq!(details, ["c is ready", "c: Readiness probe failed: broken", "c is not ready"]);
-    // The pod is gone.
+    // The pod is removed.
     bench.status_cache.retain(&HashSet::new());
     bench.until("forgotten", |bench| bench.results.of(&"u".into()).0.is_empty()).await;
     assert!(!bench.metrics.encode().contains("pod_uid"), "{}", bench.metrics.encode());
@@ -234,7 +234,7 @@ async fn a_probe_that_cannot_be_run_is_tried_three_times_and_counts_for_nothing(
     bench.fake.exit_container(&id, 1);
     let probe = json!({"exec": {"command": ["check"]}, "failureThreshold": 1});
     bench.report("u", &json!({"livenessProbe": probe}), &id, bench.clock.now());
-    bench.until("told", |bench| bench.events.lock().len() == 2).await;
+    bench.until("reported", |bench| bench.events.lock().len() == 2).await;
     assert_eq!((bench.execs(), bench.found("u", &id).failed), (6, None));
     let event = bench.events.lock()[0].clone();
     let expected = format!(

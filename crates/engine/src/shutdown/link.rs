@@ -140,7 +140,7 @@ impl Link {
         // A daemon that starts during a shutdown has no lock; one that has released its lock for this shutdown needs none.
         let is_news = !self.signals.borrow().is_preparing;
         if is_news && !self.inhibitor.is_held() {
-            // logind may refuse it by now.
+            // logind may reject it by now.
             match session.inhibit().await {
                 Ok(lock) => self.inhibitor.hold(self.signals.borrow().number, lock),
                 Err(error) => tracing::warn!(

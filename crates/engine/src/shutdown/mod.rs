@@ -21,5 +21,5 @@ pub use files::shutdown_files;
 pub use logind::{InhibitLock, Logind, LogindError, LogindSession, SessionEvent};
 pub use periods::ShutdownPeriods;
 pub use reports::Reports;
-pub use task::{Shutdown, ShutdownOutputs, ShutdownSettings, ShutdownSources};
+pub use task::{Shutdown, ShutdownDeps, ShutdownOutputs, ShutdownSettings};
 pub use view::ShutdownView;

@@ -112,7 +112,6 @@ struct Row {
 pub(super) struct EndedPods(pub(super) Store);
 
 impl EndedPods {
-    /// All of them.
     pub(super) fn all(&self) -> Vec<PodUid> {
         self.0.all::<Row>(Table::EndedByShutdown).into_iter().map(|(uid, _)| uid.as_str().into()).collect()
     }

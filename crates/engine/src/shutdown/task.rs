@@ -43,7 +43,7 @@ const SHUTDOWN: &str = "Shutdown";
 /// How long the last statuses and the record may take after the pods have ended, within what logind grants.
 const REPORT_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Settings of shutdowns.
+/// How this node shuts down, and where it reads the host's configuration.
 #[derive(Clone, Debug)]
 pub struct ShutdownSettings {
     /// How long pods have; `None` if shutdowns are not delayed.
@@ -69,7 +69,7 @@ pub struct ShutdownOutputs {
 }
 
 /// What shutdowns observe.
-pub struct ShutdownSources {
+pub struct ShutdownDeps {
     /// systemd-logind.
     pub logind: Arc<dyn Logind>,
     /// The desired pods.
@@ -131,9 +131,9 @@ impl Shutdown {
     }
 
     /// Runs until cancelled, which releases the delay lock.
-    pub async fn run(self, sources: ShutdownSources, cancel: CancellationToken) {
+    pub async fn run(self, deps: ShutdownDeps, cancel: CancellationToken) {
         let Self { settings, ended, metrics, demands, unready, view, is_checked } = self;
-        let forgetting = forget_removed(sources.desired_pods.clone(), demands.clone(), ended.clone());
+        let forgetting = forget_removed(deps.desired_pods.clone(), demands.clone(), ended.clone());
         let Some(periods) = settings.periods else {
             tokio::select! {
                 // Cancel-safe: waits for a token.
@@ -148,7 +148,7 @@ impl Shutdown {
             times_file: TimesFile::new(&settings.root_dir, settings.is_recorded),
             times: ShutdownTimes::default(),
             periods,
-            sources,
+            deps,
             ended,
             metrics,
             demands,
@@ -159,7 +159,7 @@ impl Shutdown {
         };
         let problems = show_problems(problem.subscribe(), view);
         let link = Link {
-            logind: task.sources.logind.clone(),
+            logind: task.deps.logind.clone(),
             delay: InhibitDelay { etc: settings.etc, needed: task.periods.total() },
             inhibitor,
             signals,
@@ -217,7 +217,7 @@ async fn forget_removed(
 /// Ends pods.
 struct ShutdownTask {
     periods: ShutdownPeriods,
-    sources: ShutdownSources,
+    deps: ShutdownDeps,
     times_file: TimesFile,
     times: ShutdownTimes,
     ended: EndedPods,
@@ -257,7 +257,7 @@ impl ShutdownTask {
 
     /// Ends all pods, then lets the host go down.
     async fn shut_down(&mut self, signal: Signal) {
-        let start = self.sources.clock.now();
+        let start = self.deps.clock.now();
         let began = Instant::now();
         let granted = self.begin(start, signal.granted).await;
         let periods = self.periods.within(granted);
@@ -268,8 +268,8 @@ impl ShutdownTask {
         let until = began.checked_add(granted).map_or(until, |down| down.min(until));
         let reported = async {
             self.ended.written().await;
-            if let Some(reports) = self.sources.reports.clone() {
-                reports.sent(&self.sources.status_cache).await;
+            if let Some(reports) = self.deps.reports.clone() {
+                reports.sent(&self.deps.status_cache).await;
             }
         };
         if timeout_at(until, reported).await.is_err() {
@@ -291,7 +291,7 @@ impl ShutdownTask {
         let mut elapsed = Duration::ZERO;
         if is_news {
             tracing::info!("the host is shutting down; terminating the pods");
-            (self.sources.events)(NodeEvent::normal(SHUTDOWN, "Shutdown manager detected shutdown event"));
+            (self.deps.events)(NodeEvent::normal(SHUTDOWN, "Shutdown manager detected shutdown event"));
             elapsed = self.times.under_way_for(now, granted).unwrap_or_default();
         }
         if elapsed.is_zero() {
@@ -303,7 +303,7 @@ impl ShutdownTask {
         granted.saturating_sub(elapsed)
     }
 
-    /// Ends the pods of a group, and those of earlier groups that were not known yet. Waits until they have terminated, or their
+    /// Terminates the pods of a group, and pods of earlier groups that were not known yet. Waits until they have terminated, or their
     /// period is over.
     async fn end_group(&self, periods: &ShutdownPeriods, index: usize, period: Period) {
         let is_due = |pod: &Arc<AdmittedPod>| periods.group_of(pod) <= index;
@@ -313,14 +313,14 @@ impl ShutdownTask {
         }
         let (priority, seconds) = (period.priority, period.seconds);
         tracing::info!(priority, seconds, pods = pods.len(), "terminating the pods of a priority");
-        let now = self.sources.clock.now();
+        let now = self.deps.clock.now();
         for pod in pods.iter().filter(|pod| !pod.is_static) {
             self.ended.add(&pod.reference.uid, now);
         }
         for pod in &pods {
             let grace = period.grace_seconds(pod);
             let detail = format!("within {grace} s");
-            self.sources.timeline.mark(&pod.reference, TimelineStep::Shutdown, detail, now);
+            self.deps.timeline.mark(&pod.reference, TimelineStep::Shutdown, detail, now);
         }
         self.demands.send_modify(|demands| {
             let kills =
@@ -337,7 +337,7 @@ impl ShutdownTask {
     /// The pods that may still run.
     fn active_pods(&self) -> Vec<Arc<AdmittedPod>> {
         let reported = self.reported();
-        let desired_pods = self.sources.desired_pods.borrow();
+        let desired_pods = self.deps.desired_pods.borrow();
         let active = desired_pods.pods.iter().filter(|pod| {
             let entry = reported.get(&pod.reference.uid);
             entry.map_or(!pod.has_ended(), |entry| entry.lifecycle != LifecycleSummary::Terminated)
@@ -346,15 +346,15 @@ impl ShutdownTask {
     }
 
     fn reported(&self) -> HashMap<PodUid, PodStatusEntry> {
-        let entries = self.sources.status_cache.all().into_iter();
+        let entries = self.deps.status_cache.all().into_iter();
         entries.map(|entry| (entry.pod.reference.uid.clone(), entry)).collect()
     }
 
     /// Waits until none of these pods has anything left on the host, volumes included.
     async fn all_ended(&self, uids: BTreeSet<PodUid>) {
-        let mut statuses = self.sources.status_cache.changes();
-        let mut kills = self.sources.ended_kills.clone();
-        let mut desired_pods = self.sources.desired_pods.clone();
+        let mut statuses = self.deps.status_cache.changes();
+        let mut kills = self.deps.ended_kills.clone();
+        let mut desired_pods = self.deps.desired_pods.clone();
         loop {
             let reported = self.reported();
             let finished = kills.borrow_and_update().clone();
@@ -387,9 +387,9 @@ impl ShutdownTask {
             return;
         }
         tracing::info!("the shutdown of the host was cancelled");
-        (self.sources.events)(NodeEvent::normal(SHUTDOWN, "Shutdown manager detected shutdown cancellation"));
+        (self.deps.events)(NodeEvent::normal(SHUTDOWN, "Shutdown manager detected shutdown cancellation"));
         let statics: BTreeSet<PodUid> = {
-            let desired_pods = self.sources.desired_pods.borrow();
+            let desired_pods = self.deps.desired_pods.borrow();
             let statics = desired_pods.pods.iter().filter(|pod| pod.is_static);
             statics.map(|pod| pod.reference.uid.clone()).collect()
         };
@@ -405,7 +405,7 @@ impl ShutdownTask {
     /// Records the end of the shutdown.
     async fn finish_times(&mut self) {
         if self.times.end.is_none() {
-            self.times.end = Some(self.sources.clock.now());
+            self.times.end = Some(self.deps.clock.now());
             self.times_file.write(self.times).await;
             self.metrics.set(&self.times);
         }

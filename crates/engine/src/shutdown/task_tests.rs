@@ -103,7 +103,7 @@ impl Host {
         let statuses = watch::Sender::new(PublishProgress::default());
         let accepts_after = watch::Sender::new(Some(Duration::ZERO));
         let node = watch::Sender::new(None);
-        let sources = ShutdownSources {
+        let deps = ShutdownDeps {
             logind: Arc::new(self.logind.clone()),
             desired_pods: desired_pods.subscribe(),
             ended_kills,
@@ -114,7 +114,7 @@ impl Host {
             clock: self.clock.clone(),
         };
         let mut tasks = JoinSet::new();
-        tasks.spawn(shutdown.run(sources, CancellationToken::new()));
+        tasks.spawn(shutdown.run(deps, CancellationToken::new()));
         let lifecycles = Lifecycles {
             takes: pods.iter().map(|pod| (pod.pod.reference.uid.clone(), pod.takes)).collect(),
             desired_pods: desired_pods.subscribe(),

@@ -77,7 +77,7 @@ impl FakeLogind {
         }
     }
 
-    /// Refuses to give locks.
+    /// Grants no locks.
     pub(super) fn refuse_locks(&self) {
         self.0.inner.lock().refuses_locks = true;
     }

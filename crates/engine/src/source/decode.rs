@@ -69,7 +69,7 @@ impl Mistakes {
         Self(located)
     }
 
-    /// Adds those of another document.
+    /// Adds the mistakes of another document.
     pub(super) fn extend(&mut self, others: Self) {
         self.0.extend(others.0);
         self.0.sort_by_key(|(line, _)| *line);

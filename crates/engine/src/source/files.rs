@@ -76,7 +76,7 @@ impl Files {
         Pass::Listed(Box::new(files.into_iter().filter_map(read)))
     }
 
-    /// These files were deleted. What is in their place now is read, even if a link leads to the same file as before.
+    /// Forgets files that were deleted. What is in their place now is read, even if a link leads to the same file as before.
     pub(super) fn forget(&mut self, deleted: &BTreeSet<PathBuf>) {
         self.stamps.retain(|file, _| !deleted.contains(file));
     }

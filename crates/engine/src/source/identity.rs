@@ -12,9 +12,8 @@ use hostlet_base::{CONFIG_HASH_ANNOTATION, CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE
 /// Where a static pod is from.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum PodSource<'a> {
-    /// This file.
     File(&'a Path),
-    /// This URL, as it is configured.
+    /// A URL, as it is configured.
     Url(&'a str),
 }
 

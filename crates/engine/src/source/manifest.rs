@@ -27,7 +27,7 @@ pub enum ManifestError {
     Invalid {
         /// `namespace/name` of the pod, if the file has one, as far as known.
         pod: Option<String>,
-        /// The mistakes.
+        /// All mistakes, by line.
         errors: Mistakes,
     },
 }

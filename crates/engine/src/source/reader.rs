@@ -100,7 +100,7 @@ impl Reader {
         }
     }
 
-    /// These files were deleted. What the next pass finds in their place is new, even if it is equal.
+    /// Forgets files that were deleted. What the next pass finds in their place is new, even if it is equal.
     pub(super) fn forget(&mut self, deleted: &BTreeSet<PathBuf>) {
         for (_, known) in self.files.iter_mut().filter(|(file, _)| deleted.contains(*file)) {
             known.content = None;

@@ -72,7 +72,7 @@ fn a_file_that_was_deleted_and_written_again_defines_a_new_pod() {
     assert_eq!(seen(&reader), at(2).to_string());
     reader.apply(listed([("a", bytes(&pod("a", "x")))]), at(5));
     assert_eq!(seen(&reader), at(5).to_string(), "now it is complete");
-    // A file that is gone is gone.
+    // A deleted file has no pod.
     reader.forget(&deleted);
     assert!(reader.apply(listed([]), at(6)));
     assert!(names(&reader).is_empty());

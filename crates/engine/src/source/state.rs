@@ -12,7 +12,7 @@ use hostlet_pod::{ManifestOrigin, ManifestProblem};
 pub struct SourceState {
     /// Whether everything was read once. Until then, a missing pod may still exist.
     pub ready: bool,
-    /// The static pods: those of files, ordered by file name, then those of a URL.
+    /// The static pods: from files, ordered by file name, then from a URL.
     pub pods: Vec<Arc<StaticPod>>,
     /// The problems, in the same order. What has a problem may still define what it defined before.
     pub problems: Vec<ManifestProblem>,

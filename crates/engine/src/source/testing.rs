@@ -8,7 +8,6 @@ use super::files::Files;
 use super::reader::Reader;
 use super::{SourceState, StaticPod};
 
-/// A reader of one directory.
 pub(crate) struct DirectoryReader {
     path: PathBuf,
     files: Files,

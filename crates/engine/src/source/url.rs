@@ -31,7 +31,7 @@ pub(super) struct UrlReader {
 }
 
 impl UrlReader {
-    /// A reader before the first answer. `adopted` are the pods of a previous daemon: those of this URL and node run until there
+    /// A reader before the first answer. `adopted` are the pods of a previous daemon: pods of this URL and node run until there
     /// is an answer.
     pub(super) fn new(url: &Uri, node_name: &str, is_alone: bool, adopted: &[StaticPod]) -> Self {
         let origin = ManifestOrigin::Url(shown(url));

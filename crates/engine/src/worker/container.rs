@@ -242,7 +242,7 @@ impl ContainerStarter<'_> {
 
     /// Waits at the start gate, then shows `next` as the pod's activity.
     async fn enter_gate(&mut self, next: Activity) -> Permit {
-        self.reporter.begin(Activity::WaitingForTurn);
+        self.reporter.begin(Activity::QueuedStart);
         let permit = self.context.runtime.starts.enter(self.starts.priority(self.pod)).await;
         self.reporter.begin(next);
         permit

@@ -7,7 +7,7 @@ use crate::cri_config::env_references;
 use futures::future::{FutureExt, pending, select_all};
 use hostlet_pod::AdmittedPod;
 use hostlet_pod::objects::services::ServiceEnv;
-use hostlet_pod::objects::{ObjectSource, Objects, RuntimeClasses, Watched};
+use hostlet_pod::objects::{ObjectSource, ObjectStates, RuntimeClasses, Watched};
 
 /// The references of one pod. Each container has its own receivers, so that reading for one container hides no news from another.
 #[derive(Debug, Default)]
@@ -40,9 +40,9 @@ impl EnvNeeds {
     }
 
     /// The known objects of a container. Waits briefly for unknown ones.
-    pub(super) async fn of(&mut self, container: &str) -> Objects {
+    pub(super) async fn of(&mut self, container: &str) -> ObjectStates {
         self.lacking.remove(container);
-        let Some(watched) = self.containers.get_mut(container) else { return Objects::default() };
+        let Some(watched) = self.containers.get_mut(container) else { return ObjectStates::default() };
         watched.first_answers().await;
         watched.snapshot()
     }

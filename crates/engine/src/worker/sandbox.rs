@@ -196,7 +196,7 @@ impl Sandboxes<'_> {
         if let Ok(Err(error)) = file_work(move || logs.create_pod_dir(&owner)).await {
             tracing::warn!(%pod, uid = %pod.uid, error = error_chain(&error), "cannot create the pod's log directory");
         }
-        self.reporter.begin(Activity::WaitingForTurn);
+        self.reporter.begin(Activity::QueuedStart);
         let permit = self.context.runtime.starts.enter(self.starts.priority(self.pod)).await;
         self.reporter.begin(Activity::MakingSandbox);
         let (runtime, request) = (self.context.runtime.service.clone(), config.clone());

@@ -65,7 +65,7 @@ impl StartRecord {
 
     /// The pod's priority at the start gate: behind others if its starts keep failing.
     pub(super) fn priority(&self, pod: &AdmittedPod) -> StartPriority {
-        StartPriority::of(pod).after(self.failures)
+        StartPriority::of(pod).with_failures(self.failures)
     }
 
     /// A start that had passed the gate failed. An unreachable runtime does not count against the pod.

@@ -28,6 +28,7 @@ const MAX_LINKS: usize = 40;
 
 /// Why there is no result for a path.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum PathError {
     /// Accessing it blocks.
     #[error(
@@ -35,17 +36,13 @@ pub enum PathError {
          retried until it responds",
         path.display()
     )]
-    Stuck {
-        /// The path.
-        path: PathBuf,
-    },
+    Stuck { path: PathBuf },
     /// All threads for its owner's paths are blocked.
     #[error(
         "{} was not accessed: all threads for paths of its pod are blocked on others that do not respond ({})",
         path.display(), listed(stuck)
     )]
     Busy {
-        /// The path.
         path: PathBuf,
         /// The blocked paths.
         stuck: Vec<PathBuf>,
@@ -53,17 +50,13 @@ pub enum PathError {
     /// A thread could not be started.
     #[error("cannot start a thread to look at {}", path.display())]
     Thread {
-        /// The path.
         path: PathBuf,
         /// Why.
         source: io::Error,
     },
     /// The work panicked.
     #[error("the work on {} panicked", path.display())]
-    Panicked {
-        /// The path.
-        path: PathBuf,
-    },
+    Panicked { path: PathBuf },
 }
 
 fn listed(paths: &[PathBuf]) -> String {
@@ -81,7 +74,7 @@ pub struct PathWork {
 /// What blocks together: a filesystem of a server, a server or a path.
 #[derive(Debug, Default)]
 struct Unit {
-    turn: Arc<tokio::sync::Mutex<()>>,
+    slot: Arc<tokio::sync::Mutex<()>>,
     work: Mutex<Option<Work>>,
 }
 
@@ -141,10 +134,10 @@ impl PathWork {
         let Ok(Some(place)) = timeout_at(deadline, self.places.take(owner)).await else {
             return Err(PathError::Busy { path: path.to_owned(), stuck: self.in_progress(owner) });
         };
-        let turn = timeout_at(deadline, unit.turn.clone().lock_owned()).await.map_err(|_| stuck())?;
+        let slot = timeout_at(deadline, unit.slot.clone().lock_owned()).await.map_err(|_| stuck())?;
         *unit.work.lock() =
             Some(Work { owner: owner.to_owned(), path: path.to_owned(), since: Instant::now() });
-        let held = Held { unit, _place: place, _turn: turn };
+        let held = Held { unit, _place: place, _slot: slot };
         let (reply, answer) = oneshot::channel::<Result<T, Box<dyn Any + Send>>>();
         let on_thread = move || {
             let done = catch_unwind(AssertUnwindSafe(work));

@@ -16,7 +16,7 @@ impl Cgroups {
         self.settings.per_qos.then(|| self.all_pods().path(self.settings.driver))
     }
 
-    /// The pods that have a cgroup, with its path. Those of pods that just ended may be among them.
+    /// The pods that have a cgroup, with its path. Pods that have just terminated may be among them.
     pub fn pod_paths(&self) -> Result<Vec<(PodUid, String)>, CgroupError> {
         let mut found = Vec::new();
         let memory = self.controlling().find(|hierarchy| hierarchy.controls("memory"));

@@ -61,7 +61,6 @@ pub(super) fn of_pod(resources: &PodResources, settings: &CgroupSettings) -> Vec
     controller_settings
 }
 
-/// The settings of the cgroup of all pods.
 pub(super) fn of_all_pods(all: &AllPods, settings: &CgroupSettings) -> Vec<ControllerSetting> {
     let mut controller_settings = vec![
         ControllerSetting::CpuShares(cpu_shares(all.milli_cpu)),
@@ -211,7 +210,7 @@ impl FileValue {
         let bytes = |text: &str| text.parse::<u64>().ok().filter(|_| self.file.starts_with("memory."));
         match (bytes(&self.value), bytes(current)) {
             // The kernel counts pages.
-            (Some(wanted), Some(current)) => wanted / procfs::page_size() == current / procfs::page_size(),
+            (Some(desired), Some(current)) => desired / procfs::page_size() == current / procfs::page_size(),
             _ => self.value == current,
         }
     }

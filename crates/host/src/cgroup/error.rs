@@ -7,13 +7,13 @@ use super::CgroupVersion;
 
 /// A failed cgroup operation. I/O variants have the path and the operation.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum CgroupError {
     /// The list of mounts could not be read.
     #[error("cannot read mounts from {}", path.display())]
     ReadMounts {
         /// The mountinfo file.
         path: PathBuf,
-        /// The error.
         source: Box<procfs::ProcError>,
     },
     /// No cgroup filesystem is mounted.
@@ -42,12 +42,7 @@ pub enum CgroupError {
          (in a container: privileged, with its own cgroup namespace), or set cgroupsPerQOS: false",
         path.display()
     )]
-    NotWritable {
-        /// The hierarchy.
-        path: PathBuf,
-        /// The error.
-        source: io::Error,
-    },
+    NotWritable { path: PathBuf, source: io::Error },
     /// `cgroupRoot` is not a path of plain components.
     #[error("cgroupRoot {root:?} is not a path of plain names")]
     BadRoot {
@@ -62,10 +57,7 @@ pub enum CgroupError {
     },
     /// A pod's UID is not valid in a cgroup's name.
     #[error("pod UID {uid:?} cannot name a cgroup: only letters, digits, '-' and '.' can")]
-    BadUid {
-        /// The UID.
-        uid: String,
-    },
+    BadUid { uid: String },
     /// The systemd driver on a host without systemd.
     #[error(
         "cgroup driver systemd needs systemd as init, and {} does not exist: use cgroupDriver cgroupfs, here and in \
@@ -78,90 +70,41 @@ pub enum CgroupError {
     },
     /// A request to systemd failed.
     #[error("systemd: cannot {operation} {unit}")]
-    Systemd {
-        /// The request.
-        operation: &'static str,
-        /// The unit.
-        unit: String,
-        /// The error.
-        source: Box<zbus::Error>,
-    },
+    Systemd { operation: &'static str, unit: String, source: Box<zbus::Error> },
     /// systemd accepted a request but did not finish it.
-    #[error("systemd: {unit} is still {state} after {waited_seconds} s, should be {wanted}")]
+    #[error("systemd: {unit} is still {state} after {waited_seconds} s, should be {expected}")]
     UnitState {
-        /// The slice.
         unit: String,
-        /// Its state.
         state: String,
         /// The requested state.
-        wanted: &'static str,
+        expected: &'static str,
         /// The time waited.
         waited_seconds: u64,
     },
     /// A file could not be read.
     #[error("cannot read {}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The error.
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// A setting could not be written.
     #[error("cannot write {value:?} to {}", path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// The value.
-        value: String,
-        /// The error.
-        source: io::Error,
-    },
+    Write { path: PathBuf, value: String, source: io::Error },
     /// A cgroup could not be created.
     #[error("cannot create cgroup {}", path.display())]
-    Create {
-        /// The directory.
-        path: PathBuf,
-        /// The error.
-        source: io::Error,
-    },
+    Create { path: PathBuf, source: io::Error },
     /// A cgroup's children could not be listed.
     #[error("cannot list cgroup {}", path.display())]
-    List {
-        /// The directory.
-        path: PathBuf,
-        /// The error.
-        source: io::Error,
-    },
+    List { path: PathBuf, source: io::Error },
     /// A cgroup could not be removed; with `EBUSY` a process is still exiting, and a later retry succeeds.
     #[error("cannot remove cgroup {}", path.display())]
-    Remove {
-        /// The directory.
-        path: PathBuf,
-        /// The error.
-        source: io::Error,
-    },
+    Remove { path: PathBuf, source: io::Error },
     /// A process of a pod could not be killed.
     #[error("cannot kill process {pid} of cgroup {}", path.display())]
-    Kill {
-        /// The process.
-        pid: i32,
-        /// Its cgroup.
-        path: PathBuf,
-        /// The error.
-        source: io::Error,
-    },
+    Kill { pid: i32, path: PathBuf, source: io::Error },
     /// Processes survived SIGKILL, most likely in uninterruptible sleep.
     #[error("cgroup {} still has processes after SIGKILL: {pids:?}", path.display())]
-    StillPopulated {
-        /// The cgroup.
-        path: PathBuf,
-        /// The processes.
-        pids: Vec<i32>,
-    },
+    StillPopulated { path: PathBuf, pids: Vec<i32> },
     /// v2: the parents do not delegate the controllers that a pod needs.
     #[error("cgroup {} did not get the {} controller from its parents", path.display(), missing.join(", "))]
     NotDelegated {
-        /// The cgroup.
         path: PathBuf,
         /// The missing controllers of the cgroup.
         missing: Vec<&'static str>,

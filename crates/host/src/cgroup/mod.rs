@@ -23,6 +23,6 @@ pub use error::CgroupError;
 pub use hierarchy::CgroupVersion;
 pub use place::own_cgroup;
 pub use settings::{AllPods, CgroupSettings, ClassResources, PodResources};
-pub use shares::{MAX_SHARES, MIN_SHARES, cpu_quota, cpu_shares};
+pub use shares::{MIN_SHARES, cpu_quota, cpu_shares};
 pub use systemd::systemd_is_init;
 pub use tree::Cgroups;

@@ -61,7 +61,6 @@ impl CgroupName {
         format!("{}{SLICE_SUFFIX}", self.stem())
     }
 
-    /// The parent slice.
     pub(super) fn parent_slice(&self) -> String {
         Self(self.0[..self.0.len().saturating_sub(1)].to_vec()).slice()
     }

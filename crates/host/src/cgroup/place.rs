@@ -1,4 +1,4 @@
-//! Cgroups that are no pod's and have processes of the host: that of a process, and moving processes into one. Sets no limit.
+//! Cgroups of the host's own processes: finds the cgroup of a process, and moves processes into one. Sets no limit.
 
 use std::path::{Component, Path};
 
@@ -9,7 +9,7 @@ use super::{CgroupError, CgroupVersion, Cgroups, files};
 
 impl Cgroups {
     /// Moves these processes into the cgroup at `path` below the mounts, in every hierarchy. The cgroup is created if missing. What a
-    /// process started before stays where it is; one that is gone is skipped.
+    /// process started before stays where it is; one that has exited is skipped.
     pub fn place(&self, path: &str, pids: &[u32]) -> Result<(), CgroupError> {
         let names = plain_names(path).ok_or_else(|| CgroupError::BadPath { path: path.to_owned() })?;
         for hierarchy in self.controlling() {
@@ -42,7 +42,7 @@ impl Cgroups {
     }
 }
 
-/// The cgroup in `/proc/<pid>/cgroup` (cgroups(7)); `None` if it is that of the whole host, or on v1 not the same for CPU and memory.
+/// The cgroup in `/proc/<pid>/cgroup` (cgroups(7)); `None` if it is the root cgroup, or on v1 not the same for CPU and memory.
 pub fn own_cgroup(text: &str, version: CgroupVersion) -> Option<String> {
     let of = |controller: &str| {
         text.lines().find_map(|line| {

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// The minimum of `cpu.shares`.
 pub const MIN_SHARES: u64 = 2;
 /// The maximum of `cpu.shares`.
-pub const MAX_SHARES: u64 = 262_144;
+const MAX_SHARES: u64 = 262_144;
 
 /// Shares of one core.
 const SHARES_PER_CPU: u64 = 1024;

@@ -96,17 +96,17 @@ impl Slices {
         self.wait_for(slice, "inactive")
     }
 
-    fn wait_for(&self, slice: &str, wanted: &'static str) -> Result<(), CgroupError> {
+    fn wait_for(&self, slice: &str, expected: &'static str) -> Result<(), CgroupError> {
         let polls = TIMEOUT.as_millis() / POLL.as_millis();
         let mut state = self.state(slice)?;
         for _ in 0..polls {
-            if state == wanted {
+            if state == expected {
                 return Ok(());
             }
             thread::sleep(POLL);
             state = self.state(slice)?;
         }
-        Err(CgroupError::UnitState { unit: slice.into(), state, wanted, waited_seconds: TIMEOUT.as_secs() })
+        Err(CgroupError::UnitState { unit: slice.into(), state, expected, waited_seconds: TIMEOUT.as_secs() })
     }
 
     /// The unit's `ActiveState`; a unit that systemd has unloaded is inactive.
@@ -144,8 +144,8 @@ fn failed<'a>(operation: &'static str, unit: &'a str) -> impl FnOnce(zbus::Error
     move |source| CgroupError::Systemd { operation, unit: unit.to_owned(), source: Box::new(source) }
 }
 
-fn is_method_error(error: &zbus::Error, wanted: &str) -> bool {
-    matches!(error, zbus::Error::MethodError(name, _, _) if name.as_str() == wanted)
+fn is_method_error(error: &zbus::Error, expected: &str) -> bool {
+    matches!(error, zbus::Error::MethodError(name, _, _) if name.as_str() == expected)
 }
 
 /// A setting rounded up to what systemd can store, so that file and property are equal.

@@ -91,7 +91,8 @@ impl Cgroups {
     }
 
     /// Whether the pod has its cgroup in every hierarchy; always true if pods get no cgroups.
-    pub fn pod_exists(&self, uid: &PodUid, qos: QosClass) -> Result<bool, CgroupError> {
+    #[cfg(test)]
+    pub(crate) fn pod_exists(&self, uid: &PodUid, qos: QosClass) -> Result<bool, CgroupError> {
         Ok(!self.settings.per_qos || self.exists(&self.layout.pod(uid, qos)?))
     }
 
@@ -215,7 +216,7 @@ impl Cgroups {
     }
 
     /// Removes a pod's cgroup if it is empty, as it normally is after the runtime removed its own; returns whether it is removed.
-    /// Those of the systemd driver are left to systemd.
+    /// Removes an empty cgroup. Slices of the systemd driver are left to systemd.
     fn remove_empty(&self, directory: &Path) -> bool {
         match self.settings.driver {
             CgroupDriver::Cgroupfs => files::remove(directory).is_ok(),

@@ -9,7 +9,7 @@ use std::path::Path;
 pub struct CpuTopology {
     /// Cores; each may be several CPUs.
     pub cores: usize,
-    /// Sockets.
+    /// Physical packages.
     pub sockets: usize,
 }
 

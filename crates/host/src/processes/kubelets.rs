@@ -11,9 +11,9 @@ const PROGRAM: &str = "kubelet";
 /// A running kubelet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KubeletProcess {
-    /// Its process.
+    /// In the PID namespace of this process.
     pub pid: i32,
-    /// Its arguments.
+    /// Its command line, the name of the program first.
     pub arguments: Vec<String>,
     /// Its working directory, the base of relative paths in its arguments.
     pub cwd: PathBuf,

@@ -38,7 +38,6 @@ pub struct Shim {
     pub id: String,
     /// The socket of its containerd.
     pub address: PathBuf,
-    /// Its program.
     program: PathBuf,
     /// Its working directory, the bundle of its container; it may have been removed.
     bundle: PathBuf,

@@ -9,7 +9,7 @@ use procfs::process::{Limit, LimitValue, Process};
 pub struct ProcessUsage {
     /// User and system time, seconds.
     pub cpu_seconds: f64,
-    /// Open files.
+    /// Number of open file descriptors.
     pub open_files: u64,
     /// The limit of them; `None` without one.
     pub max_open_files: Option<u64>,

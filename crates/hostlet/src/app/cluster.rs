@@ -16,19 +16,19 @@ use hostlet_base::node::{NodeAddresses, NodeEvent, NodeEvents, Pressures};
 use hostlet_base::{PodEvent, PodRef, QuietPeriod, WallClock, architecture};
 use hostlet_cluster::api::events::{EventRecord, EventRecorder, EventSink, recorder};
 use hostlet_cluster::api::{
-    CertificateReport, CertificateSettings, ClientCertificateTask, ConnectError, Connection, Connections,
+    CertificateReport, CertificateSettings, ClientCertificateTask, ClientOptions, ConnectError, Connections,
     Credentials, CredentialsSource, CredentialsTask, Purpose, connect,
 };
 use hostlet_cluster::api_objects::{ApiObjects, cached_runtime_classes, cached_services};
 use hostlet_cluster::api_pods;
 use hostlet_cluster::node::{
-    ApiNodeReader, FormerDevices, LatestNode, LeaseTask, NodeInputs, NodeSettings, RuntimeFacts, StatusTask,
-    observe_runtime, watch_node,
+    ApiNodeReader, FormerDevices, LatestNode, LeaseTask, NodeInputs, NodeSettings, NodeStatusTask,
+    RuntimeFacts, observe_runtime, watch_node,
 };
-use hostlet_cluster::publish::mirror::{MirrorSources, Mirrors};
-use hostlet_cluster::publish::status::{StatusManager, StatusSources};
+use hostlet_cluster::publish::mirror::{MirrorDeps, Mirrors};
+use hostlet_cluster::publish::status::{StatusManager, StatusManagerDeps};
 use hostlet_cluster::resource_slices::{Dra, DraSettings, DraTask};
-use hostlet_config::{Cluster as Joined, Config};
+use hostlet_config::{ClusterConfig, Config};
 use hostlet_host::Machine;
 use hostlet_net::http::ProxyEnvironment;
 use hostlet_net::tls::CertificateStore;
@@ -102,9 +102,9 @@ pub(super) struct ClusterObjects {
 
 impl Cluster {
     /// Creates the clients. The server, the kubeconfig and its files may be unavailable: pods come first.
-    pub(super) fn new(joined: &Joined, node_name: &str) -> Result<Self, ConnectError> {
+    pub(super) fn new(joined: &ClusterConfig, node_name: &str) -> Result<Self, ConnectError> {
         let connections = Connections::default();
-        let connection = |purpose, limit| Connection {
+        let connection = |purpose, limit| ClientOptions {
             user_agent: format!("hostlet/v{} (linux/{})", env!("CARGO_PKG_VERSION"), architecture()),
             limit,
             purpose,
@@ -216,7 +216,7 @@ impl Cluster {
         tasks.spawn_reader(Stage::Pods, "API pods", |cancel| {
             api_pods::run(client.clone(), node_name.clone(), inputs.known, outputs.api, cancel)
         });
-        let sources = StatusSources {
+        let sources = StatusManagerDeps {
             pods: inputs.pods,
             timeline: inputs.timeline.clone(),
             api: api.clone(),
@@ -238,7 +238,7 @@ impl Cluster {
         tasks.spawn(Stage::Support, "services", |cancel| services_task.run(cancel));
         let (classes_task, runtime_classes) = cached_runtime_classes(client.clone(), inputs.store.clone());
         tasks.spawn(Stage::Support, "runtime classes", |cancel| classes_task.run(cancel));
-        let sources = MirrorSources {
+        let sources = MirrorDeps {
             desired_pods: inputs.desired_pods,
             api,
             node: node.clone(),
@@ -268,7 +268,7 @@ impl Cluster {
             pressures: inputs.pressures,
             others: inputs.unready,
         };
-        let status = StatusTask::new(
+        let status = NodeStatusTask::new(
             node_client.clone(),
             inputs.settings.clone(),
             observed,
@@ -371,7 +371,7 @@ mod tests {
         );
         std::fs::write(&kubeconfig, text).unwrap();
         let limit = Some((NonZeroU32::MIN, NonZeroU32::new(BURST).unwrap()));
-        let joined = Joined {
+        let joined = ClusterConfig {
             kubeconfig,
             bootstrap_kubeconfig: None,
             cert_dir: dir.path().to_owned(),

@@ -2,7 +2,7 @@
 //! runtime nor the host's directories and cgroups have pods of somebody else.
 //!
 //! A refused daemon exits instead of waiting: for the service manager, its ordering and monitors, a daemon that runs counts as
-//! started. `hostlet doctor` explains the refusal without the daemon. What cannot be seen is looked at again: it never counts as
+//! started. `hostlet doctor` explains the rejection without the daemon. What cannot be seen is looked at again: it never counts as
 //! nothing.
 
 use std::collections::{BTreeSet, HashSet};
@@ -24,8 +24,8 @@ use hostlet_cluster::node::FormerDevices;
 use hostlet_config::Config;
 use hostlet_engine::admission::{self, NodeView};
 use hostlet_engine::ownership::{
-    Foreign, History, KnownClaim, Refusal, Unrunnable, first_start_refusal, history, kubelet_listener,
-    other_kubelets, remains_of_others, running_pods, runtime_pods,
+    Foreign, History, KnownClaim, StartRejection, Unrunnable, first_start_rejection, history,
+    kubelet_listener, other_kubelets, remains_of_others, running_pods, runtime_pods,
 };
 use hostlet_engine::source::SourceState;
 use hostlet_host::cgroup::Cgroups;
@@ -128,13 +128,13 @@ impl Guard {
         cgroups: &Arc<Cgroups>,
         sources: GuardSources<'_>,
         cancel: &CancellationToken,
-    ) -> Option<Result<(), Refusal>> {
+    ) -> Option<Result<(), StartRejection>> {
         let decided = async {
             match self.start {
                 Start::Again => None,
                 Start::First => {
                     let foreign = until_seen(async || self.foreign(runtime, cgroups).await).await;
-                    first_start_refusal(&self.socket, foreign)
+                    first_start_rejection(&self.socket, foreign)
                 }
                 Start::TakesOver => self.takeover_refusal(runtime, sources).await,
             }
@@ -143,7 +143,7 @@ impl Guard {
             // Cancel-safe: waits for a token.
             () = cancel.cancelled() => None,
             // Cancel-safe: it only reads.
-            refusal = decided => Some(refusal.map_or(Ok(()), Err)),
+            rejection = decided => Some(rejection.map_or(Ok(()), Err)),
         }
     }
 
@@ -170,7 +170,7 @@ impl Guard {
         &self,
         runtime: &dyn RuntimeService,
         mut sources: GuardSources<'_>,
-    ) -> Option<Refusal> {
+    ) -> Option<StartRejection> {
         let (running, mut unrunnable) = until_seen(async || self.running(runtime).await).await;
         if running.is_empty() {
             return None;
@@ -183,7 +183,7 @@ impl Guard {
         if known.await.is_err() {
             let why = sources.api.borrow().problem.clone();
             let why = why.unwrap_or_else(|| "the manifests or the API server could not be read".to_owned());
-            return Some(Refusal::Unseen { pods: running.len(), why });
+            return Some(StartRejection::Unseen { pods: running.len(), why });
         }
         let uids = running.iter().map(|pod| pod.uid.clone()).collect();
         let (manifests, api) = (sources.manifests.borrow(), sources.api.borrow());
@@ -191,7 +191,7 @@ impl Guard {
         let others =
             admission::unrunnable(&manifests, &api, &uids, sources.allowed_unsafe_sysctls, sources.node);
         unrunnable.extend(others.into_iter().filter(|one| !named.contains(&one.pod.uid)));
-        (!unrunnable.is_empty()).then_some(Refusal::Unrunnable { pods: unrunnable })
+        (!unrunnable.is_empty()).then_some(StartRejection::Unrunnable { pods: unrunnable })
     }
 
     /// The running pods that hostlet did not record, and those of them that have volumes which nobody would take down.

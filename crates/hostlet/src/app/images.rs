@@ -7,7 +7,7 @@ use super::runtime::RuntimeSide;
 use super::tasks::{Stage, Tasks};
 use hostlet_base::WallClock;
 use hostlet_config::{Config, ParallelPulls};
-use hostlet_image::credentials::{Credentials, DockerConfigFiles, ProviderPlugins};
+use hostlet_image::credentials::{DockerConfigFiles, ProviderPlugins, RegistryCredentials};
 use hostlet_image::{Images, PullLimits};
 use hostlet_store::Store;
 use hostlet_telemetry::Metrics;
@@ -35,14 +35,14 @@ pub(super) fn start_images(
 }
 
 /// Registry credentials from where the stock kubelet reads them.
-fn host_credentials(config: &Config, metrics: &Metrics) -> Credentials {
+fn host_credentials(config: &Config, metrics: &Metrics) -> RegistryCredentials {
     // A deleted working directory has no files.
     let working_dir = std::env::current_dir().unwrap_or_else(|_| ROOT.into());
     let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
     let files = DockerConfigFiles::new(&config.root_dir, &working_dir, home.as_deref(), ROOT.as_ref());
     let providers = config.pulls.credential_providers.as_ref().map(ProviderPlugins::new).unwrap_or_default();
     providers.register(metrics);
-    Credentials::new(files).with_providers(providers)
+    RegistryCredentials::new(files).with_providers(providers)
 }
 
 fn pull_limits(config: &Config) -> PullLimits {

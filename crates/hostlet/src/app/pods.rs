@@ -19,7 +19,7 @@ use super::tasks::{Stage, Tasks};
 use hostlet_base::node::NodeAddresses;
 use hostlet_base::{WallClock, architecture};
 use hostlet_config::Config;
-use hostlet_engine::container_logs::{LogRotation, RotationSources};
+use hostlet_engine::container_logs::{LogRotation, LogRotationDeps};
 use hostlet_engine::cri_config::{
     HostSettings, KernelFacts, SubordinateIds, UserNamespaces, resolv_conf_problem,
 };
@@ -28,8 +28,8 @@ use hostlet_engine::housekeeping::{
     HostJanitor, LeftoverShims, LeftoverTasks, PodsLimit, ProtectedMemory, SystemCgroups,
 };
 use hostlet_engine::lifecycle::PodTable;
-use hostlet_engine::probe::{ProbeSources, Prober};
-use hostlet_engine::shutdown::{ShutdownSources, SystemBus};
+use hostlet_engine::probe::{Prober, ProberDeps};
+use hostlet_engine::shutdown::{ShutdownDeps, SystemBus};
 use hostlet_engine::worker::{
     EnvAccess, HostAccess, ReportSinks, RuntimeAccess, WorkerContext, WorkerMetrics,
 };
@@ -38,7 +38,7 @@ use hostlet_host::{KernelMounts, tmpfs_can_avoid_swap};
 use hostlet_image::preload::{self, Containerd, PreloadConfig};
 use hostlet_net::http::HttpClient;
 use hostlet_observe::log::LogLayout;
-use hostlet_observe::status::{StatusGates, StatusHandle, StatusSources, StatusTask};
+use hostlet_observe::status::{PodStatusDeps, PodStatusTask, StatusGates, StatusHandle};
 use hostlet_pod::AdmittedPod;
 use hostlet_volume::{VolumeSettings, Volumes};
 
@@ -93,7 +93,7 @@ impl Parts {
         tasks.spawn(Stage::Support, "volumes", |cancel| volume_task.run(cancel));
         let storage = self.start_storage(config, &logs, &volumes, tasks);
         if let Some(limits) = config.pods.log_limits {
-            let sources = RotationSources {
+            let sources = LogRotationDeps {
                 runtime: self.runtime.runtime.clone(),
                 observed: self.runtime.pleg.cache().clone(),
                 events: self.events.clone(),
@@ -172,7 +172,7 @@ impl Parts {
         let _ = timeout(FIRST_ADDRESSES, self.addresses.known()).await;
         let statuses = StatusHandle::default();
         let probes = self.probes.results;
-        let sources = StatusSources {
+        let sources = PodStatusDeps {
             handle: statuses.clone(),
             probes: probes.clone(),
             observed: self.runtime.pleg.cache().clone(),
@@ -185,7 +185,7 @@ impl Parts {
             },
             clock: WallClock::system(),
         };
-        let prober = ProbeSources {
+        let prober = ProberDeps {
             runtime: self.runtime.runtime.clone(),
             status_cache: self.status_cache.clone(),
             timeline: self.timeline.clone(),
@@ -200,7 +200,7 @@ impl Parts {
         // It restores the findings of an earlier daemon before a status or a plan needs them.
         let prober = Prober::new(prober, StdRng::from_os_rng()).with_heartbeat(tasks.heartbeat("probes"));
         tasks.spawn(Stage::Support, "probes", |cancel| prober.run(cancel));
-        let status_task = StatusTask::new(sources, self.status_cache.clone());
+        let status_task = PodStatusTask::new(sources, self.status_cache.clone());
         status_task.register(&self.metrics);
         let status_task = status_task.with_heartbeat(tasks.heartbeat("statuses"));
         tasks.spawn(Stage::Support, "statuses", |cancel| status_task.run(cancel));
@@ -303,7 +303,7 @@ impl Parts {
             .reporting(events)
             .after(self.adopted.into_iter().map(|adopted| AdmittedPod::new(adopted.pod)));
         table.register(&self.metrics, &self.status_cache);
-        let sources = ShutdownSources {
+        let sources = ShutdownDeps {
             logind: Arc::new(SystemBus),
             desired_pods,
             ended_kills: table.ended_kills(),

@@ -21,7 +21,7 @@ use hostlet_cluster::api::ConnectError;
 use hostlet_cluster::node::NO_RELIEF;
 use hostlet_config::Config;
 use hostlet_engine::housekeeping::trim_heap_regularly;
-use hostlet_engine::ownership::{OwnPods, Refusal};
+use hostlet_engine::ownership::{OwnPods, StartRejection};
 use hostlet_host::HostDirs;
 use hostlet_net::http::tcp_dialer;
 use hostlet_serve::kubelet_api::ListenError;
@@ -38,7 +38,7 @@ pub(crate) enum AppError {
     Startup(#[from] StartupError),
     /// This is the first start here, and the runtime is in use.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] StartRejection),
     /// A client of the API server could not be created.
     #[error(transparent)]
     Cluster(#[from] ConnectError),
@@ -133,8 +133,8 @@ pub(crate) async fn run(config: Config, reload: Reload, cancel: CancellationToke
         let sources = parts.guard_sources(&config);
         match guard.decide(parts.runtime(), &cgroups, sources, &cancel).await {
             None => {}
-            Some(Err(refusal)) => {
-                refused = Some(refusal);
+            Some(Err(rejection)) => {
+                refused = Some(rejection);
                 cancel.cancel();
             }
             Some(Ok(())) => {
@@ -154,8 +154,8 @@ pub(crate) async fn run(config: Config, reload: Reload, cancel: CancellationToke
         let _ = std::fs::remove_file(&config.socket);
     }
     drop(started.lock);
-    if let Some(refusal) = refused {
-        return Err(refusal.into());
+    if let Some(rejection) = refused {
+        return Err(rejection.into());
     }
     tracing::info!("hostlet stopped; pods keep running");
     Ok(())

@@ -9,7 +9,7 @@ use super::paths::{PROC, SYS};
 use super::tasks::{Stage, Tasks};
 use hostlet_base::{WallClock, error_chain};
 use hostlet_config::Config;
-use hostlet_engine::eviction::{Eviction, EvictionSources};
+use hostlet_engine::eviction::{Eviction, EvictionDeps};
 use hostlet_host::cgroup::Cgroups;
 use hostlet_host::{CpuTopology, Host};
 use hostlet_observe::log::LogLayout;
@@ -40,7 +40,7 @@ impl Parts {
         storage.register(&self.metrics, &self.desired_pods);
         tasks.spawn(Stage::Support, "storage use", |cancel| task.run(cancel));
         if self.node.settings.node.local_storage_isolation {
-            let sources = EvictionSources {
+            let sources = EvictionDeps {
                 desired_pods: self.desired_pods.clone(),
                 status_cache: self.status_cache.clone(),
                 timeline: self.timeline.clone(),

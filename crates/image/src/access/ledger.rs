@@ -30,7 +30,7 @@ pub(crate) enum Verdict {
     Granted,
     /// It depends on its credentials: see [`PullRecords::admits`].
     Depends,
-    /// Only a pull with its credentials can tell.
+    /// Only a pull with its credentials can show it.
     MustPull,
 }
 
@@ -100,7 +100,7 @@ impl PullRecords {
         }
         let mut state = self.inner.state.lock();
         let (images, pulls) = (records.len(), intents.len());
-        tracing::info!(images, pulls, "took over the stock kubelet's records of pulls");
+        tracing::info!(images, pulls, "adopted the stock kubelet's records of pulls");
         for (id, stock) in records {
             let mut record = ImageRecord { credential_mapping: Default::default(), ..stock };
             for (name, access) in stock.credential_mapping {
@@ -116,7 +116,6 @@ impl PullRecords {
         }
     }
 
-    /// Registers the metrics.
     pub(crate) fn register(&self, metrics: &Metrics) {
         let (intents, records) = (self.clone(), self.clone());
         self.inner.metrics.register(
@@ -280,7 +279,6 @@ impl PullIntent {
         self.settle(&mut state);
     }
 
-    /// The pull failed.
     pub(crate) fn failed(mut self) {
         let records = self.records.clone();
         self.settle(&mut records.inner.state.lock());

@@ -1,4 +1,4 @@
-//! The record of one image: by each name that it was pulled by, the credentials that were accepted. Pure; the form is that of the
+//! The record of one image: by each name that it was pulled by, the credentials that were accepted. Pure; the form is the
 //! stock kubelet's `ImagePulledRecord`.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,6 @@ use crate::credentials::{LoginSource, ObjectIdentity, SourcedLogin};
 /// No more Secrets are added to a record while pods are checked, as upstream: namespaces may come and go without end.
 const MAX_ADDED_BY_CHECKS: usize = 100;
 
-/// The record of an image.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ImageRecord {
@@ -25,7 +24,7 @@ pub(super) struct ImageRecord {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Access {
-    /// All pods: it was pulled without credentials, or with those of the node.
+    /// All pods: it was pulled without credentials, or with the credentials of the node.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     node_pods_accessible: bool,
     /// Pods with one of these Secrets; sorted.
@@ -46,14 +45,14 @@ struct SecretAccess {
     credential_hash: String,
 }
 
-/// Whether a pod's credentials suffice.
+/// Whether a pod's credentials permit the use of an image that is present.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
-    /// They do not: only a pull can tell.
+    /// Not known: only a pull can show it.
     Unknown,
-    /// They do.
+    /// Permitted, as recorded.
     Granted,
-    /// They do, and this is to be recorded, so that either the Secret or the login may change next.
+    /// Permitted, and this is to be recorded, so that either the Secret or the login may change next.
     GrantedBy(Access),
 }
 

@@ -40,7 +40,6 @@ pub(super) enum StockRecordError {
     /// It cannot be read.
     #[error("cannot read it")]
     Read(#[source] io::Error),
-    /// It is too large.
     #[error("it is larger than {MAX_SIZE} bytes")]
     TooLarge,
     /// It is not JSON, or has other types than expected.
@@ -54,9 +53,7 @@ pub(super) enum StockRecordError {
     /// It is something else.
     #[error("it is a {} of {}, not a {expected} of {}", one_line(.kind, MAX_SHOWN), one_line(.api_version, MAX_SHOWN), API_VERSIONS[0])]
     Kind {
-        /// Its kind.
         kind: String,
-        /// Its version.
         api_version: String,
         /// The kind of the files in this directory.
         expected: &'static str,

@@ -58,7 +58,6 @@ fn login(password: &str) -> Login {
     Login::new("me", password)
 }
 
-/// The login with this password in the Secret of this name and UID.
 fn of_secret(name: &str, uid: &str, password: &str) -> SourcedLogin {
     SourcedLogin { login: login(password), source: LoginSource::Secret(identity(name, uid)) }
 }

@@ -1,4 +1,4 @@
-//! The task that removes records of images that are gone.
+//! The task that removes records of images that the runtime no longer has.
 
 use std::sync::Arc;
 use std::time::Duration;

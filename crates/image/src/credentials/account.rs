@@ -41,7 +41,7 @@ pub struct AccountError(pub String);
 /// The service account of one pod.
 #[async_trait]
 pub trait PodAccount: Send + Sync {
-    /// The UID of the pod.
+    /// UID of the pod, to which tokens are bound.
     fn pod_uid(&self) -> &str;
 
     /// Reads the service account. Has its own deadline.

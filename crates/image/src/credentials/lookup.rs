@@ -1,4 +1,4 @@
-//! Finds the credentials for a pull: those of the pod's Secrets, then the host's, then those of credential providers.
+//! Finds the credentials for a pull: from the pod's Secrets, then from the host, then from credential providers.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use hostlet_host::file_work;
 
 /// The host's credentials. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Credentials {
+pub struct RegistryCredentials {
     files: Arc<DockerConfigFiles>,
     providers: ProviderPlugins,
 }
 
-impl Credentials {
+impl RegistryCredentials {
     /// Credentials from these files of the host.
     pub fn new(files: DockerConfigFiles) -> Self {
         Self { files: Arc::new(files), providers: ProviderPlugins::default() }

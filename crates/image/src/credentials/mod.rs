@@ -13,7 +13,7 @@ mod source;
 pub use account::{AccountDescription, AccountError, AccountToken, PodAccount};
 pub use docker_config::{DockerConfig, DockerConfigError, Login};
 pub use keyring::Keyring;
-pub use lookup::Credentials;
+pub use lookup::RegistryCredentials;
 pub use node_files::DockerConfigFiles;
 pub use providers::{CacheKeyType, ProviderFailure, ProviderPlugins, ProviderResponse, ResponseError};
 pub(super) use secrets::PullSecretError;

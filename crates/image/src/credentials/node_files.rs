@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::{DockerConfig, DockerConfigError};
 use hostlet_base::error_chain;
 
-/// Longest file that is read, bytes: that of a Secret.
+/// Longest file that is read, bytes: as long as a Secret.
 const MAX_SIZE: u64 = 1 << 20;
 
 /// The files, in the order of their precedence.

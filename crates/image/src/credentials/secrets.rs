@@ -28,7 +28,6 @@ pub struct PullSecret {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("image pull secret {name:?}: {problem}")]
 pub(crate) struct PullSecretError {
-    /// The Secret.
     name: String,
     /// What is wrong.
     problem: DockerConfigError,
@@ -47,7 +46,6 @@ impl PullSecret {
         Some(Self { identity, format: *format, data: data.to_owned() })
     }
 
-    /// Which Secret it is.
     pub(super) fn identity(&self) -> &ObjectIdentity {
         &self.identity
     }
@@ -74,7 +72,7 @@ pub trait PullSecrets: Send + Sync {
     }
 }
 
-/// No Secrets.
+/// For pods that name no pull Secrets.
 #[derive(Clone, Copy, Debug)]
 pub struct NoSecrets;
 

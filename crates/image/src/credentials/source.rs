@@ -29,7 +29,7 @@ pub enum LoginSource {
 /// A login and where it comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourcedLogin {
-    /// The login.
+    /// What the registry is asked with.
     pub login: Login,
     /// Where it comes from.
     pub source: LoginSource,

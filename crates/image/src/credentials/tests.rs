@@ -184,7 +184,7 @@ async fn the_pods_credentials_come_before_those_of_the_host() {
     };
     fs::write(at("top/.dockercfg"), r#"{"a.io": {"username": "old", "password": "p"}}"#).unwrap();
     let files = DockerConfigFiles::new(&at("root"), &at("work"), Some(&at("home")), &at("top"));
-    let credentials = Credentials::new(files);
+    let credentials = RegistryCredentials::new(files);
     let data = br#"{"auths": {"a.io": {"username": "pod", "password": "p"}}}"#.as_slice();
     let of_pod = PullSecret::new(secret("s"), "kubernetes.io/dockerconfigjson", |_| Some(data)).unwrap();
     let found = async |secrets: &[PullSecret]| -> Vec<String> {
@@ -199,9 +199,9 @@ async fn the_pods_credentials_come_before_those_of_the_host() {
     // An invalid file is skipped.
     fs::write(at("root/config.json"), "{").unwrap();
     assert_eq!(found(&[]).await, ["home"]);
-    assert!(Credentials::default().of("a.io/image", &[], None).await.unwrap().is_empty());
+    assert!(RegistryCredentials::default().of("a.io/image", &[], None).await.unwrap().is_empty());
     let none = DockerConfigFiles::new(Path::new("/nonexistent"), &at("work"), None, &at("work"));
-    assert!(Credentials::new(none).of("a.io/image", &[], None).await.unwrap().is_empty());
+    assert!(RegistryCredentials::new(none).of("a.io/image", &[], None).await.unwrap().is_empty());
 }
 
 proptest! {

@@ -30,7 +30,7 @@ use hostlet_runtime::cri::containerd::request;
 /// The label that makes an image visible to the CRI.
 const MANAGED: (&str, &str) = ("io.cri-containerd.image", "managed");
 /// Prefix of the ingest references of preloaded content.
-pub const PRELOAD_REFERENCE: &str = "hostlet-preload-";
+pub(crate) const PRELOAD_REFERENCE: &str = "hostlet-preload-";
 /// Expiry of a lease that was not deleted.
 const EXPIRE_LABEL: &str = "containerd.io/gc.expire";
 /// Deadline of a content call, which writes to disk and, at the end, syncs.
@@ -215,7 +215,7 @@ fn size(size: u64) -> Result<i64, StoreError> {
 /// A write in progress. Each request is answered before the next is sent.
 struct Writer {
     requests: mpsc::Sender<WriteContentRequest>,
-    /// `None` once the store turns out to have the blob already.
+    /// `None` once the store has reported that it has the blob.
     responses: Option<Streaming<WriteContentResponse>>,
     digest: Digest,
     total: i64,

@@ -29,7 +29,6 @@ pub(super) struct Stamp {
     changed: (i64, i64),
 }
 
-/// An archive as listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ListedArchive {
     stamp: Stamp,

@@ -13,9 +13,9 @@ use super::{Digest, StoreError};
 /// The target of an image record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// That of the manifest or index.
+    /// Media type of the manifest or index.
     pub media_type: String,
-    /// That of the manifest or index.
+    /// Digest of the manifest or index.
     pub digest: Digest,
     /// Its length in bytes.
     pub size: u64,
@@ -56,7 +56,7 @@ pub trait ImageStore: Send + Sync {
 pub trait BlobWriter: Send {
     /// Appends content.
     async fn write(&mut self, content: Bytes) -> Result<(), StoreError>;
-    /// Commits the blob to the store.
+    /// Makes the blob part of the store, which verifies its digest and size.
     async fn commit(self: Box<Self>) -> Result<(), StoreError>;
 }
 

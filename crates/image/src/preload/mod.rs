@@ -16,7 +16,8 @@ mod samples;
 mod task;
 mod walk;
 
-pub use containerd::{Containerd, PRELOAD_REFERENCE};
+pub use containerd::Containerd;
+pub(crate) use containerd::PRELOAD_REFERENCE;
 pub use digest::Digest;
 pub use directory::PreloadProblem;
 pub use error::{ArchiveError, PlanError, StoreError};

@@ -15,7 +15,7 @@ use super::{Digest, PlanError};
 use hostlet_base::ImageReference;
 use hostlet_base::json;
 
-/// Labels by which containerd's garbage collector follows references; the keys are those of containerd's own importer.
+/// Labels by which containerd's garbage collector follows references; the keys are also used by containerd's own importer.
 const CONFIG_LABEL: &str = "containerd.io/gc.ref.content.config";
 const LAYER_LABEL: &str = "containerd.io/gc.ref.content.l.";
 const MANIFEST_LABEL: &str = "containerd.io/gc.ref.content.m.";

@@ -25,7 +25,6 @@ pub(super) enum Kind {
     Other,
 }
 
-/// One entry.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     /// Normalized path inside the archive. Empty for the archive's root.

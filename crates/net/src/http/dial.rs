@@ -1,4 +1,4 @@
-//! TCP connections of probes and hooks, and the texts of their errors, which are those of Go's `net`.
+//! TCP connections of probes and hooks, and the texts of their errors, which equal those of Go's `net`.
 //!
 //! Without upstream's SO_LINGER of a second: on Linux it changes nothing about TIME_WAIT, and lets `close` block the thread
 //! (docs/decisions.md).
@@ -29,7 +29,7 @@ pub enum ConnectError {
     /// No TLS configuration could be made.
     #[error("tls: {0}")]
     Config(String),
-    /// The host's name cannot be that of a certificate.
+    /// No certificate can be for the host's name.
     #[error("tls: {0}")]
     ServerName(String),
     /// The server does not speak TLS, but HTTP.

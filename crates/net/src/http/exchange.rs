@@ -36,7 +36,7 @@ pub(super) struct Outgoing {
 pub(super) struct Received {
     pub(super) status: u16,
     pub(super) location: Option<String>,
-    /// Empty if nobody wanted it.
+    /// Empty if the caller did not ask for it.
     pub(super) body: Vec<u8>,
 }
 

@@ -22,14 +22,14 @@ const MAX_REDIRECTS: usize = 10;
 /// How HTTP is spoken without TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HttpProtocol {
-    /// HTTP/1.1.
+    /// HTTP/1.1, as every server speaks it.
     #[default]
     Http1,
     /// HTTP/2 from the first byte (`httpGet.protocol: HTTP2`).
     Http2,
 }
 
-/// A request.
+/// A GET request of a probe or hook.
 #[derive(Clone, Debug)]
 pub struct HttpRequest {
     /// The pod whose probe or hook makes it: lookups of names are limited per pod.
@@ -38,7 +38,7 @@ pub struct HttpRequest {
     pub url: HttpUrl,
     /// Headers from a pod's spec, which override the client's own.
     pub headers: Vec<(String, String)>,
-    /// `User-Agent`.
+    /// The value of `User-Agent`, unless the pod sets that header.
     pub user_agent: String,
     /// How HTTP is spoken.
     pub protocol: HttpProtocol,
@@ -51,7 +51,7 @@ pub struct HttpRequest {
 /// A response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpAnswer {
-    /// Its status code: that of a redirect if the redirect leads to another host or nowhere.
+    /// Its status code; a redirect's own if the redirect leads to another host or nowhere.
     pub status: u16,
     /// The first 10 KiB of its body.
     pub body: Vec<u8>,

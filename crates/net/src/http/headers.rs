@@ -10,10 +10,8 @@ use hostlet_base::{HttpScheme, HttpUrl, go_quoted};
 /// A header that cannot be sent. `Display` is Go's text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum HeaderError {
-    /// Its name.
     #[error("net/http: invalid header field name {}", go_quoted(.0))]
     Name(String),
-    /// The value of this one.
     #[error("net/http: invalid header field value for {}", go_quoted(.0))]
     Value(String),
 }

@@ -16,7 +16,7 @@ use tower::{BoxError, Service, ServiceExt};
 
 use hostlet_host::NameLookups;
 
-/// The owner of these lookups, among those of pods.
+/// The owner of these lookups, beside the pods.
 const OWNER: &str = "daemon";
 
 /// Makes TCP connections to names and addresses.

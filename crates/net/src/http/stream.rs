@@ -67,7 +67,7 @@ impl Watched<Stream> {
     pub async fn tls(tcp: TcpStream, host: &str, config: Arc<ClientConfig>) -> Result<Self, ConnectError> {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|error| ConnectError::ServerName(error.to_string()))?;
-        // A handshake has several turns, which would wait for each other's acknowledgement.
+        // A handshake has several round trips, which would wait for each other's acknowledgement.
         let _ = tcp.set_nodelay(true);
         let peer = tcp.peer_addr().ok();
         let connecting = TlsConnector::from(config).connect(name, Watched::new(tcp, peer)).into_fallible();
@@ -94,7 +94,7 @@ impl Watched<Stream> {
     }
 
     /// Go's text of the system's error that reading ended with.
-    pub fn read_error(&self) -> Option<String> {
+    pub(crate) fn read_error(&self) -> Option<String> {
         match &self.inner {
             Stream::Plain(tcp) => self.error_of(tcp),
             Stream::Tls(stream) => {

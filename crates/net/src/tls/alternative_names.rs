@@ -17,7 +17,7 @@ use super::issue::extension;
 pub struct AlternativeNames {
     /// The host names.
     pub names: BTreeSet<String>,
-    /// The addresses.
+    /// IPv4 and IPv6 addresses.
     pub addresses: BTreeSet<IpAddr>,
 }
 
@@ -37,7 +37,7 @@ impl AlternativeNames {
         self.names.is_superset(&others.names) && self.addresses.is_superset(&others.addresses)
     }
 
-    /// Those of a certificate. Other kinds of names are left out.
+    /// The names of a certificate. Other kinds of names are left out.
     pub(super) fn of_certificate(certificate: &TbsCertificate) -> Self {
         let mut found = Self::default();
         let Ok(Some((_, names))) = certificate.get_extension::<SubjectAltName>() else { return found };

@@ -15,7 +15,7 @@ use super::{AlternativeNames, PrivateKey, TlsError};
 pub struct CertificateInfo {
     /// Start of its validity.
     pub not_before: Timestamp,
-    /// End of its validity, or of that of an intermediate certificate below it, if earlier.
+    /// When it expires, or an intermediate certificate below it, whichever is earlier.
     pub not_after: Timestamp,
     /// The names and addresses that it is for.
     pub names: AlternativeNames,
@@ -60,7 +60,7 @@ impl CertificateInfo {
         Self { names, ..self }
     }
 
-    /// Checks that it is a certificate of this key.
+    /// Fails unless the certificate is for the public key that belongs to `key`.
     pub fn check_key(&self, key: &PrivateKey) -> Result<(), TlsError> {
         if self.public_key == key.public_key()? { Ok(()) } else { Err(TlsError::OtherKey) }
     }

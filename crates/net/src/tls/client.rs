@@ -16,7 +16,7 @@ use super::TlsError;
 pub enum Trust<'a> {
     /// The authorities of the system.
     System,
-    /// These authorities, in DER.
+    /// Certificates of these authorities, in DER.
     Authorities(&'a [Vec<u8>]),
     /// Everybody (`insecure-skip-tls-verify`).
     Anybody,

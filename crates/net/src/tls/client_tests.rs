@@ -33,7 +33,6 @@ use hostlet_host::testing::skipped;
 enum Oddity {
     /// Nothing but perhaps its key.
     Key,
-    /// It is of version 1.
     Version1,
     /// It has a critical extension that nobody knows.
     UnknownExtension,

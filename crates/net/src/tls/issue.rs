@@ -57,7 +57,6 @@ fn serial_number() -> Result<u64, TlsError> {
     Ok((u64::from_be_bytes(random.expose()) >> 1).max(1))
 }
 
-/// The extension with this value.
 pub(super) fn extension<T: AssociatedOid + Encode>(value: &T, critical: bool) -> Result<Extension, TlsError> {
     let extn_value = OctetString::new(encode(value)?).map_err(TlsError::Encode)?;
     Ok(Extension { extn_id: T::OID, critical, extn_value })

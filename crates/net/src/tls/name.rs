@@ -23,7 +23,6 @@ pub(super) fn common_name(common_name: &str) -> der::Result<Name> {
     name(&[(COMMON_NAME, common_name)])
 }
 
-/// The name with these attributes.
 pub(super) fn name(attributes: &[(ObjectIdentifier, &str)]) -> der::Result<Name> {
     let mut names = RdnSequence::default();
     for (oid, text) in attributes {

@@ -45,7 +45,7 @@ pub fn self_signed_files(directory: &Path, host: &str) -> Result<(PathBuf, PathB
     Ok((certificate, key))
 }
 
-/// A certificate for `host` and that of its authority as PEM, and the key of the first. That of the authority is not kept.
+/// A certificate for `host`, followed by its authority's, and the key of the first, as PEM. The key of the authority is discarded.
 fn self_signed(host: &str, now: Timestamp) -> Result<(String, PrivateKey), TlsError> {
     let (authority, key) = (PrivateKey::generate()?, PrivateKey::generate()?);
     let start = now - EARLIER;

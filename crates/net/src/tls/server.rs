@@ -27,19 +27,19 @@ use super::name::{COMMON_NAME, ORGANIZATION, USER_ID};
 /// The oldest permitted version of TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TlsVersion {
-    /// 1.2 or 1.3.
+    /// Clients may use TLS 1.2 or 1.3.
     #[default]
     V12,
-    /// 1.3.
+    /// Clients must use TLS 1.3.
     V13,
 }
 
 /// What a server agrees to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerTls {
-    /// The oldest version.
+    /// Clients with an older version are rejected.
     pub oldest: TlsVersion,
-    /// The permitted cipher suites of TLS 1.2, by Go's names; empty for all. Those of TLS 1.3 are always permitted.
+    /// The permitted cipher suites of TLS 1.2, by Go's names; empty for all. The suites of TLS 1.3 are always permitted.
     pub cipher_suites: Vec<String>,
     /// The permitted groups for the key exchange, by number (IANA, "TLS Supported Groups"); empty for all.
     pub groups: Vec<u16>,
@@ -188,7 +188,7 @@ pub struct Subject {
     pub common_name: String,
     /// The UID of the user; empty without one.
     pub uid: String,
-    /// Its organizations.
+    /// The user's groups, as Kubernetes reads them from organizations.
     pub organizations: Vec<String>,
 }
 

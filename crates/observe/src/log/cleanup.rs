@@ -70,7 +70,7 @@ impl LogLayout {
         done
     }
 
-    /// Removes dangling links to logs of own pods. Those of `running` containers are kept, because during a rotation the log is
+    /// Removes dangling links to logs of own pods. Links of `running` containers stay, because during a rotation the log is
     /// missing for a moment (kubernetes/kubernetes#52172).
     pub fn remove_dangling_links(
         &self,

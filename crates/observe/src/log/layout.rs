@@ -38,7 +38,7 @@ impl LogLayout {
     }
 
     /// A container's log directory.
-    pub fn container_dir(&self, pod: &PodRef, container: &str) -> PathBuf {
+    pub(crate) fn container_dir(&self, pod: &PodRef, container: &str) -> PathBuf {
         self.pod_dir(pod).join(container)
     }
 
@@ -123,7 +123,7 @@ impl LogLayout {
     }
 }
 
-/// Whether hostlet may have made logs of this pod. One that is known only from the runtime may have any name, also that of a path.
+/// Whether hostlet may have made logs of this pod. A pod that is known only from the runtime may have any name, even a path.
 fn is_a_pod(pod: &PodRef) -> bool {
     parse_pod_dir_name(&pod_dir_name(pod)).is_some()
 }

@@ -17,7 +17,7 @@ pub enum LogStream {
 pub struct LogLine<'a> {
     /// When it was written.
     pub timestamp: Timestamp,
-    /// Its stream.
+    /// Whether the container wrote it to stdout or stderr.
     pub stream: LogStream,
     /// Its content: with the line end, or without one if the runtime split a longer line here.
     pub content: &'a [u8],
@@ -53,7 +53,6 @@ pub(super) struct LogHeader<'a> {
     pub(super) time: &'a [u8],
     /// When it was written.
     pub(super) timestamp: Timestamp,
-    /// Its stream.
     pub(super) stream: LogStream,
     /// Whether it is partial.
     pub(super) extent: Extent,

@@ -20,5 +20,5 @@ pub use line::{LogLine, LogLineError, LogStream};
 pub use names::{container_log_path, pod_dir_name};
 pub use read::{LogOptions, LogStreaming, LogWatches, Until};
 pub use rotated::{RotatedForm, RotatedLog, RotationStamp};
-pub use tail::tail_start;
-pub use termination::{log_end, termination_message};
+pub use termination::log_end;
+pub(crate) use termination::termination_message;

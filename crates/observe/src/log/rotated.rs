@@ -24,7 +24,7 @@ pub enum RotatedForm {
     Unfinished,
 }
 
-/// A rotated log.
+/// A file that a rotation left: `<log>.<stamp>`, possibly compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RotatedLog {
     /// When it was rotated.

@@ -7,7 +7,7 @@ const BLOCK: usize = 4096;
 
 /// Offset of the last `lines` lines. An unterminated last line is included but not counted. Searches only the last `window`
 /// bytes, possibly starting in the middle of a line.
-pub fn tail_start<F: Read + Seek>(file: &mut F, lines: usize, window: u64) -> io::Result<u64> {
+pub(super) fn tail_start<F: Read + Seek>(file: &mut F, lines: usize, window: u64) -> io::Result<u64> {
     let size = file.seek(SeekFrom::End(0))?;
     let limit = size.saturating_sub(window);
     let mut block = [0; BLOCK];

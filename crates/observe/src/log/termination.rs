@@ -25,7 +25,7 @@ const FALLBACK_TO_LOGS: &str = "FallbackToLogsOnError";
 /// is none. As upstream, a read error becomes the message. The runtime's own message is not included.
 ///
 /// Blocks on up to two files, of which it reads at most 4 KiB and 2 MiB.
-pub fn termination_message(status: &ContainerStatus) -> String {
+pub(crate) fn termination_message(status: &ContainerStatus) -> String {
     if let Some(path) = &status.termination_log {
         match read_end(Path::new(path)) {
             Ok(message) if !message.is_empty() => return message,

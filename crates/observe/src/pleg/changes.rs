@@ -8,7 +8,7 @@ use hostlet_base::{Conflated, PodUid};
 /// What happened to a pod since its changes were last read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodChange {
-    /// The pod.
+    /// UID of the pod that changed.
     pub uid: PodUid,
     /// The latest event of each sandbox and container that changed.
     pub events: BTreeMap<ObjectId, LifecycleEvent>,

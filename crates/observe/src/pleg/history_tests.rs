@@ -13,7 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::diff::{Listing, ObjectState};
 use super::inspect;
-use super::{LifecycleEvent, ObjectId, Pleg, PlegHandle, RELIST_PERIOD, RELIST_THRESHOLD};
+use super::task::RELIST_PERIOD;
+use super::{LifecycleEvent, ObjectId, Pleg, PlegHandle, RELIST_THRESHOLD};
 use hostlet_base::{
     CONTAINER_NAME_LABEL, ContainerId, POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL, PodRef, SandboxId,
 };

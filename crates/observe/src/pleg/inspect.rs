@@ -14,7 +14,7 @@ use hostlet_runtime::cri::{ContainerStatus, CriError, RuntimeService, SandboxSta
 /// Concurrent listings when pods are listed one by one: enough to keep a runtime busy.
 const AT_ONCE: usize = 8;
 
-/// The runtime's objects by pod. The UID identifies the pod; its name is that of its newest sandbox, because a manifest
+/// The runtime's objects by pod. The UID identifies the pod; its name comes from its newest sandbox, because a manifest
 /// that sets its own UID may be renamed.
 pub(super) type Pods = BTreeMap<PodUid, (PodRef, Listing)>;
 
@@ -61,7 +61,6 @@ pub(super) async fn list_pod_by_pod(
         .await
 }
 
-/// Lists one pod.
 pub(super) async fn list_pod(runtime: &dyn RuntimeService, pod: &PodRef) -> Result<Listing, CriError> {
     let (sandboxes, containers) =
         tokio::try_join!(runtime.list_sandboxes(Some(&pod.uid)), runtime.list_containers(Some(&pod.uid)))?;

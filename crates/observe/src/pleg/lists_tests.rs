@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use super::RELIST_THRESHOLD;
 use super::history_tests::{beside_pleg, pod, run_pod, runtime};
-use super::{RELIST_PERIOD, RELIST_THRESHOLD};
+use super::task::RELIST_PERIOD;
 use hostlet_runtime::cri::Operation;
 use hostlet_runtime::cri::fake::{Failure, FakeRuntime, Fault, Rule};
 

@@ -23,4 +23,4 @@ pub use cache::{Cache, Observed};
 pub use changes::{ChangeQueue, PodChange};
 pub use diff::{LifecycleEvent, ObjectId};
 pub use status::PodStatus;
-pub use task::{Health, Pleg, PlegHandle, RELIST_PERIOD, RELIST_THRESHOLD};
+pub use task::{Health, Pleg, PlegHandle, RELIST_THRESHOLD};

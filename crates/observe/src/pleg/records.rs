@@ -69,7 +69,6 @@ impl Records {
         todo
     }
 
-    /// The pods with a record.
     pub(super) fn pods(&self) -> impl Iterator<Item = &PodRef> {
         self.pods.values().map(|record| &record.pod)
     }

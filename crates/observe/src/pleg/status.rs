@@ -10,7 +10,7 @@ use hostlet_runtime::cri::{ContainerState, ContainerStatus, SandboxState, Sandbo
 pub struct PodStatus {
     /// The pod, as its sandboxes and containers name it.
     pub pod: PodRef,
-    /// Addresses, primary first; kept from earlier observations once the pod's network is torn down.
+    /// Addresses, primary first; from earlier observations once the pod's network is torn down.
     pub ips: Vec<IpAddr>,
     /// Sandboxes, newest first: by attempt, ties by creation time.
     pub sandboxes: Vec<SandboxStatus>,

@@ -25,7 +25,7 @@ use hostlet_runtime::cri::{CriError, EventStream, FIRST_ANSWER_RETRY, RuntimeHin
 use hostlet_telemetry::{Heartbeat, Metrics};
 
 /// Pause between two relists of everything.
-pub const RELIST_PERIOD: Duration = Duration::from_secs(1);
+pub(super) const RELIST_PERIOD: Duration = Duration::from_secs(1);
 
 /// Without a successful relist for this long, the runtime counts as unhealthy.
 pub const RELIST_THRESHOLD: Duration = Duration::from_secs(3 * 60);

@@ -20,7 +20,7 @@ use super::node_usage::{
 };
 use super::parse;
 use super::rates::Rates;
-use super::usage::{Detail, Device, NetworkDevice};
+use super::usage::{BlockDevice, Detail, NetworkDevice};
 use crate::pleg::PodStatus;
 use hostlet_base::PodUid;
 use hostlet_host::cgroup::{CgroupError, Cgroups, own_cgroup};
@@ -45,7 +45,6 @@ pub(super) struct Host {
 /// Number of pods from which on a second thread is worth its start.
 const MANY_PODS: usize = 16;
 
-/// One measurement.
 pub(super) struct Measurement<'a> {
     host: &'a Host,
     rates: Mutex<&'a mut Rates>,
@@ -221,7 +220,7 @@ impl Part<'_, '_> {
     }
 
     /// The names of block devices, and the filesystem of the daemon's directory.
-    fn disks(&mut self) -> (BTreeMap<Device, String>, Option<NodeFilesystem>) {
+    fn disks(&mut self) -> (BTreeMap<BlockDevice, String>, Option<NodeFilesystem>) {
         let root_dir = &self.of.host.root_dir;
         let text = self.reader.proc_text("diskstats").unwrap_or_default();
         let mut names = BTreeMap::new();
@@ -246,10 +245,10 @@ impl Part<'_, '_> {
 }
 
 /// The device that the filesystem at `path` is on.
-fn device_of(path: &Path) -> Option<Device> {
+fn device_of(path: &Path) -> Option<BlockDevice> {
     let number = fs::metadata(path).ok()?.dev();
     let part = |part: u64| u32::try_from(part).ok();
-    Some(Device { major: part(major(number))?, minor: part(minor(number))? })
+    Some(BlockDevice { major: part(major(number))?, minor: part(minor(number))? })
 }
 
 fn container_usage(container: &ContainerStatus, unit: Option<UnitUsage>) -> ContainerUsage {

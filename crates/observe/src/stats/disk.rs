@@ -47,7 +47,7 @@ pub struct ImageUsage {
 pub struct ContainerDisk {
     /// Its writable layer; `None` before the runtime has measured it.
     pub layer: Option<LayerUsage>,
-    /// Its logs, including those of its earlier instances; `None` if their directory is missing or cannot be read.
+    /// Its logs, including logs of its earlier instances; `None` if their directory is missing or cannot be read.
     pub logs: Option<SpaceUsage>,
 }
 
@@ -71,11 +71,11 @@ pub struct DiskUsage {
     pub at: Timestamp,
     /// The filesystem of the daemon's directory.
     pub root: FilesystemUsage,
-    /// That of the images.
+    /// What images take, and the filesystem that has them.
     pub images: ImageUsage,
     /// Each running container.
     pub containers: BTreeMap<ContainerId, ContainerDisk>,
-    /// The files of pods themselves, without those of their containers: in their log directories, and their hosts files.
+    /// The files of pods themselves, without files of their containers: in their log directories, and their hosts files.
     pub pods: BTreeMap<PodUid, SpaceUsage>,
 }
 

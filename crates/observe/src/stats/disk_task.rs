@@ -43,7 +43,7 @@ pub struct DiskStats {
     asked: Arc<Notify>,
 }
 
-/// The task.
+/// Measures disks periodically, and on request.
 pub struct DiskStatsTask {
     settings: Arc<DiskSettings>,
     latest: watch::Sender<Option<Latest>>,

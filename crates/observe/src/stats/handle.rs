@@ -51,7 +51,7 @@ pub struct UsageSettings {
 pub struct SystemPaths {
     /// The runtime's (`--runtime-cgroups`).
     pub runtime: Option<String>,
-    /// That of other processes of the host (`systemCgroups`).
+    /// The cgroup of other processes of the host (`systemCgroups`).
     pub misc: Option<String>,
 }
 

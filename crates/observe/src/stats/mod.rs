@@ -44,6 +44,6 @@ pub use places::{PodPlaces, VolumePlace};
 pub use storage::{ContainerStorage, ContainersStorage, PodStorage, VolumeUsage};
 pub use task::{StorageSettings, StorageStats, StorageStatsTask};
 pub use usage::{
-    CgroupUsage, CpuUsage, Detail, Device, DeviceIo, DiskActivity, IoUsage, MemoryUsage, NetworkDevice,
-    OtherBytes, Pressure, PressureAverages, ProcessUsage, UsageLimits,
+    BlockDevice, CgroupProcesses, CgroupUsage, CpuUsage, Detail, DeviceIo, DiskActivity, IoUsage,
+    MemoryUsage, NetworkDevice, OtherBytes, PressureAverages, PressureStall, UsageLimits,
 };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::usage::{CgroupUsage, Device, DiskActivity, NetworkDevice};
+use super::usage::{BlockDevice, CgroupUsage, DiskActivity, NetworkDevice};
 use hostlet_base::{ContainerId, PodRef, SandboxId};
 use hostlet_host::FilesystemUsage;
 
@@ -56,7 +56,7 @@ pub struct PodUsage {
     pub sandbox: SandboxUsage,
     /// Its cgroup, if pods have any.
     pub unit: Option<UnitUsage>,
-    /// The devices of its network namespace, those of the host with the host's network; `None` if unknown.
+    /// The devices of its network namespace, the host's devices with the host's network; `None` if unknown.
     pub network: Option<Vec<NetworkDevice>>,
     /// Its running containers, sorted by name.
     pub containers: Vec<ContainerUsage>,
@@ -77,7 +77,7 @@ impl PodUsage {
 /// The processes and threads of the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaskCount {
-    /// Those that exist.
+    /// How many exist; `None` if unknown.
     pub current: Option<u64>,
     /// How many there can be.
     pub max: Option<u64>,
@@ -114,7 +114,7 @@ pub struct NodeUsage {
     /// The pods that the runtime has, sorted by namespace and name.
     pub pods: Vec<PodUsage>,
     /// The names of block devices.
-    pub devices: BTreeMap<Device, String>,
+    pub devices: BTreeMap<BlockDevice, String>,
     /// The processes and threads of the host.
     pub tasks: TaskCount,
     /// The filesystem of the daemon's directory.

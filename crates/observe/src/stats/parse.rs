@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::usage::{Device, DeviceIo, DiskActivity, NetworkDevice, OtherBytes, Pressure, PressureAverages};
+use super::usage::{
+    BlockDevice, DeviceIo, DiskActivity, NetworkDevice, OtherBytes, PressureAverages, PressureStall,
+};
 
 /// The number in a file that has nothing else; `max` is the largest one.
 pub fn number(text: &str) -> Option<u64> {
@@ -22,7 +24,7 @@ pub fn flat(text: &str) -> impl Iterator<Item = (&str, u64)> {
 }
 
 /// Pressure stall information (Documentation/accounting/psi.rst); `None` if the file has no such line.
-pub fn pressure(text: &str) -> Option<Pressure> {
+pub fn pressure(text: &str) -> Option<PressureStall> {
     let mut found = None;
     for line in text.lines() {
         let (kind, fields) = line.split_once(' ').unwrap_or((line, ""));
@@ -37,8 +39,8 @@ pub fn pressure(text: &str) -> Option<Pressure> {
             }
         }
         match kind {
-            "some" => found.get_or_insert_with(Pressure::default).some = averages,
-            "full" => found.get_or_insert_with(Pressure::default).full = averages,
+            "some" => found.get_or_insert_with(PressureStall::default).some = averages,
+            "full" => found.get_or_insert_with(PressureStall::default).full = averages,
             _ => {}
         }
     }
@@ -50,9 +52,9 @@ fn share(text: &str) -> f64 {
     text.parse().ok().filter(|share: &f64| share.is_finite()).unwrap_or_default()
 }
 
-fn device(text: &str) -> Option<Device> {
+fn device(text: &str) -> Option<BlockDevice> {
     let (major, minor) = text.split_once(':')?;
-    Some(Device { major: major.parse().ok()?, minor: minor.parse().ok()? })
+    Some(BlockDevice { major: major.parse().ok()?, minor: minor.parse().ok()? })
 }
 
 /// `io.stat` of cgroup v2: `8:0 rbytes=1 wbytes=2 rios=3 wios=4 …`.
@@ -80,7 +82,7 @@ type Field = for<'a> fn(&'a mut DeviceIo, &str) -> Option<&'a mut u64>;
 
 /// A file of bytes and one of operations of cgroup v1's `blkio`, both `8:0 Read 1`.
 pub fn blkio(bytes: &str, operations: &str) -> Vec<DeviceIo> {
-    let mut all: BTreeMap<Device, DeviceIo> = BTreeMap::new();
+    let mut all: BTreeMap<BlockDevice, DeviceIo> = BTreeMap::new();
     let mut add = |text: &str, field: Field| {
         for line in text.lines() {
             let mut words = line.split_whitespace();
@@ -116,7 +118,7 @@ pub fn blkio(bytes: &str, operations: &str) -> Vec<DeviceIo> {
 }
 
 /// Whether a file of cgroup v1's `blkio` is about any device: without one it has a total at most.
-pub fn has_devices(text: &str) -> bool {
+pub(super) fn has_devices(text: &str) -> bool {
     text.lines().any(|line| line.split_once(' ').is_some_and(|(name, _)| device(name).is_some()))
 }
 
@@ -169,10 +171,10 @@ pub fn network_devices(text: &str) -> Vec<NetworkDevice> {
 }
 
 /// The block devices in `/proc/diskstats` with their names and what they did (Documentation/admin-guide/iostats.rst).
-pub fn disks(text: &str) -> impl Iterator<Item = (Device, &str, DiskActivity)> {
+pub fn disks(text: &str) -> impl Iterator<Item = (BlockDevice, &str, DiskActivity)> {
     text.lines().filter_map(|line| {
         let mut words = line.split_whitespace();
-        let device = Device { major: words.next()?.parse().ok()?, minor: words.next()?.parse().ok()? };
+        let device = BlockDevice { major: words.next()?.parse().ok()?, minor: words.next()?.parse().ok()? };
         let name = words.next()?;
         let mut next = || words.next().and_then(|word| word.parse().ok()).unwrap_or_default();
         // In the order of the columns.

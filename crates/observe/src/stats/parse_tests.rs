@@ -1,9 +1,9 @@
 //! Texts as kernels write them, and broken ones.
 
 use super::parse::*;
-use super::usage::{Device, DeviceIo, DiskActivity, OtherBytes, Pressure};
+use super::usage::{BlockDevice, DeviceIo, DiskActivity, OtherBytes, PressureStall};
 
-const DISK: Device = Device { major: 8, minor: 0 };
+const DISK: BlockDevice = BlockDevice { major: 8, minor: 0 };
 
 #[test]
 fn numbers() {
@@ -25,16 +25,16 @@ fn pressure_with_and_without_full_lines() {
     // Kernels before 5.13 have no line `full` for the CPU.
     let some = pressure("some avg10=0.50 avg60=1.25 avg300=99.00 total=12\n").unwrap();
     assert_eq!((some.some.avg10, some.some.avg60, some.some.avg300, some.some.total), (0.5, 1.25, 99.0, 12));
-    assert_eq!(some.full, Pressure::default().full);
+    assert_eq!(some.full, PressureStall::default().full);
     assert_eq!(pressure(""), None);
-    assert_eq!(pressure("some avg10=NaN avg60=inf total=-1\n"), Some(Pressure::default()));
+    assert_eq!(pressure("some avg10=NaN avg60=inf total=-1\n"), Some(PressureStall::default()));
 }
 
 #[test]
 fn devices_of_v2() {
     let io = DeviceIo { read_bytes: 1, written_bytes: 2, reads: 3, writes: 4, ..DeviceIo::of(DISK) };
     let text = "8:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=5 dios=6\n254:1 \n7:0\nx:0 rbytes=1\n";
-    let none = DeviceIo { device: Device { major: 254, minor: 1 }, ..DeviceIo::of(DISK) };
+    let none = DeviceIo { device: BlockDevice { major: 254, minor: 1 }, ..DeviceIo::of(DISK) };
     assert_eq!(io_stat(text), [io, none]);
 }
 
@@ -43,7 +43,7 @@ fn devices_of_v1() {
     let bytes = "8:0 Read 1\n8:0 Write 2\n8:0 Sync 4\n8:0 Async 5\n8:0 Discard 6\n8:0 Total 3\n8:16 Write 7\nTotal 10\n";
     let operations = "8:0 Read 3\n8:0 Write 4\nbroken\n8:0 Read\n";
     let io = DeviceIo { read_bytes: 1, written_bytes: 2, reads: 3, writes: 4, ..DeviceIo::of(DISK) };
-    let other = DeviceIo { written_bytes: 7, ..DeviceIo::of(Device { major: 8, minor: 16 }) };
+    let other = DeviceIo { written_bytes: 7, ..DeviceIo::of(BlockDevice { major: 8, minor: 16 }) };
     let others = Some(OtherBytes { sync: 4, r#async: 5, discard: 6, total: 3 });
     assert_eq!(blkio(bytes, operations), [DeviceIo { others, ..io }, other]);
     assert!(has_devices(bytes) && !has_devices("Total 0\n") && !has_devices(""));
@@ -82,7 +82,7 @@ fn facts_of_the_host() {
         weighted: 11,
     };
     let partition = DiskActivity { reads: 1, ..DiskActivity::default() };
-    assert_eq!(found, [(DISK, "sda", activity), (Device { major: 8, minor: 1 }, "sda1", partition)]);
+    assert_eq!(found, [(DISK, "sda", activity), (BlockDevice { major: 8, minor: 1 }, "sda1", partition)]);
     assert_eq!(running_tasks("0.00 0.01 0.05 3/226 9999\n"), Some(226));
     assert_eq!(running_tasks("0.00 0.01\n"), None);
     let limits =

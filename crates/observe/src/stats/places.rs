@@ -46,19 +46,18 @@ impl VolumePlace {
     }
 }
 
-/// The places by pod.
 pub(super) type Places = BTreeMap<PodUid, Arc<PodPlaces>>;
 
 /// What is measured, by who needs it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Wanted {
+pub(super) struct DesiredPlaces {
     /// What has limits.
     pub(super) limited: Places,
     /// What somebody asked for, and when last.
     pub(super) asked: Option<(Places, Instant)>,
 }
 
-impl Wanted {
+impl DesiredPlaces {
     /// When what was asked for is forgotten.
     pub(super) fn forgotten_at(&self) -> Option<Instant> {
         self.asked.as_ref().map(|(_, at)| *at + LEASE)

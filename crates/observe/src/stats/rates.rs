@@ -31,7 +31,7 @@ struct Samples {
 #[derive(Debug, Default)]
 pub(super) struct Rates {
     samples: BTreeMap<String, Samples>,
-    /// Those of the measurement that is being made.
+    /// Samples of the measurement that is being made.
     next: BTreeMap<String, Samples>,
 }
 

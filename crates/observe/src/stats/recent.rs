@@ -147,7 +147,7 @@ mod tests {
             ask().await
         };
         assert_eq!(tokio::join!(ask(), later), (0, 0));
-        // Its result is too old for others, and so is that of one whose only waiter left.
+        // Its result is too old for others, and so is the result of one whose only waiter left.
         assert!(tokio::time::timeout(SECOND * 2, ask()).await.is_err());
         assert_eq!(ask().await, 2);
     }

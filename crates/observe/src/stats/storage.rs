@@ -43,6 +43,6 @@ pub struct ContainerStorage {
     pub writable_layer: u64,
     /// Whether the writable layer is on another filesystem than the daemon's directory.
     pub is_layer_elsewhere: bool,
-    /// Bytes in its logs, including those of its earlier instances.
+    /// Bytes in its logs, including logs of its earlier instances.
     pub logs: u64,
 }

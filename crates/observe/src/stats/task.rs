@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::containers;
 use super::error::MeasureError;
-use super::places::{PACE_OF_LIMITS, Places, PodPlaces, VolumePlace, Wanted, add_external};
+use super::places::{DesiredPlaces, PACE_OF_LIMITS, Places, PodPlaces, VolumePlace, add_external};
 use super::schedule::{Part, PartKind, Schedule};
 use super::storage::{ContainersStorage, PodStorage, VolumeUsage};
 use crate::log::LogLayout;
@@ -53,40 +53,40 @@ type PodsStorage = BTreeMap<PodUid, PodStorage>;
 /// The handle of the measurements. Clones share them.
 #[derive(Clone)]
 pub struct StorageStats {
-    wanted: watch::Sender<Wanted>,
+    desired: watch::Sender<DesiredPlaces>,
     storage: watch::Receiver<PodsStorage>,
 }
 
 impl StorageStats {
     /// The task and its handle.
     pub fn new(settings: StorageSettings) -> (StorageStatsTask, Self) {
-        let (wanted, measured) = watch::channel(Wanted::default());
+        let (desired, measured) = watch::channel(DesiredPlaces::default());
         let (found, storage) = watch::channel(PodsStorage::new());
         let task = StorageStatsTask {
             external: settings.external.clone(),
             settings: Arc::new(settings),
             paths: PathWork::default(),
-            wanted: measured,
+            desired: measured,
             places: Places::new(),
             forget_at: None,
             storage: found,
             schedule: Schedule::default(),
             failing: BTreeSet::new(),
         };
-        (task, Self { wanted, storage })
+        (task, Self { desired, storage })
     }
 
     /// Replaces what is measured because of limits.
     pub fn measure(&self, places: BTreeMap<PodUid, PodPlaces>) {
-        self.wanted.send_if_modified(|wanted| replace(&mut wanted.limited, places));
+        self.desired.send_if_modified(|desired| replace(&mut desired.limited, places));
     }
 
-    /// Says that somebody wants to know what these volumes take. They are measured for some time from now on.
+    /// Says that somebody needs to know the size of these volumes. They are measured for some time from now on.
     pub fn ask(&self, places: BTreeMap<PodUid, PodPlaces>) {
-        self.wanted.send_if_modified(|wanted| {
+        self.desired.send_if_modified(|desired| {
             let now = Instant::now();
-            let is_forgotten = wanted.forgotten_at().is_none_or(|at| at <= now);
-            let (known, at) = wanted.asked.get_or_insert_with(|| (Places::new(), now));
+            let is_forgotten = desired.forgotten_at().is_none_or(|at| at <= now);
+            let (known, at) = desired.asked.get_or_insert_with(|| (Places::new(), now));
             *at = now;
             replace(known, places) || is_forgotten
         });
@@ -103,11 +103,11 @@ pub struct StorageStatsTask {
     settings: Arc<StorageSettings>,
     /// The threads for volumes that outlive their pods.
     paths: PathWork,
-    wanted: watch::Receiver<Wanted>,
+    desired: watch::Receiver<DesiredPlaces>,
     external: watch::Receiver<ExternalVolumes>,
     /// What is measured now.
     places: Places,
-    /// When some of that is no longer wanted.
+    /// When some of the places is no longer desired.
     forget_at: Option<Instant>,
     storage: watch::Sender<PodsStorage>,
     schedule: Schedule,
@@ -149,7 +149,7 @@ impl StorageStatsTask {
                 // Cancel-safe: waits for a token.
                 () = cancel.cancelled() => return,
                 // Cancel-safe: a watch marks its value seen only when `changed` returns.
-                Ok(()) = self.wanted.changed() => self.follow(),
+                Ok(()) = self.desired.changed() => self.follow(),
                 // Cancel-safe: see above.
                 Ok(()) = self.external.changed() => self.follow(),
                 // These are cancel-safe: a finished measurement leaves its set only when returned.
@@ -182,10 +182,10 @@ impl StorageStatsTask {
     /// Adopts what is to be measured.
     fn follow(&mut self) {
         let now = Instant::now();
-        let wanted = self.wanted.borrow_and_update();
-        self.places = wanted.places(now);
-        self.forget_at = wanted.forgotten_at().filter(|at| *at > now);
-        drop(wanted);
+        let desired = self.desired.borrow_and_update();
+        self.places = desired.places(now);
+        self.forget_at = desired.forgotten_at().filter(|at| *at > now);
+        drop(desired);
         let external = self.external.borrow_and_update();
         if self.settings.external_pace.is_some() {
             add_external(&mut self.places, &external);

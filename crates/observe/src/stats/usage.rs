@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 /// A block device by its numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Device {
+pub struct BlockDevice {
     /// Major number.
     pub major: u32,
     /// Minor number.
@@ -15,7 +15,7 @@ pub struct Device {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it: bytes, and numbers of operations")]
 pub struct DeviceIo {
-    pub device: Device,
+    pub device: BlockDevice,
     pub read_bytes: u64,
     pub written_bytes: u64,
     pub reads: u64,
@@ -26,7 +26,7 @@ pub struct DeviceIo {
 
 impl DeviceIo {
     /// Nothing of this device.
-    pub(super) fn of(device: Device) -> Self {
+    pub(super) fn of(device: BlockDevice) -> Self {
         Self { device, read_bytes: 0, written_bytes: 0, reads: 0, writes: 0, others: None }
     }
 }
@@ -78,7 +78,7 @@ pub struct NetworkDevice {
 
 /// How long tasks waited for a resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Pressure {
+pub struct PressureStall {
     /// While some of them waited.
     pub some: PressureAverages,
     /// While all of them waited.
@@ -111,7 +111,7 @@ pub struct CpuUsage {
     pub system: u64,
     /// Elapsed periods of the quota.
     pub periods: u64,
-    /// Those in which it was throttled.
+    /// Periods in which it was throttled.
     pub throttled_periods: u64,
     /// Time for which it was throttled.
     pub throttled: u64,
@@ -120,7 +120,7 @@ pub struct CpuUsage {
     /// Time beyond the quota.
     pub burst: u64,
     /// Waiting for the CPU; zero without the kernel's support.
-    pub pressure: Pressure,
+    pub pressure: PressureStall,
 }
 
 /// Use of memory, in bytes unless said otherwise.
@@ -134,11 +134,11 @@ pub struct MemoryUsage {
     pub rss: u64,
     /// The page cache.
     pub cache: u64,
-    /// Mapped files.
+    /// Mapped files, part of the page cache.
     pub mapped_file: u64,
-    /// Swap.
+    /// Anonymous memory in swap space.
     pub swap: u64,
-    /// Memory of the kernel.
+    /// Memory that the kernel uses for it: stacks, page tables, slabs.
     pub kernel: u64,
     /// The highest `usage`; 0 if the kernel does not record it.
     pub max_usage: u64,
@@ -171,7 +171,7 @@ pub struct MemoryUsage {
     /// Processes that the OOM killer ended.
     pub oom_kills: u64,
     /// Waiting for memory; zero without the kernel's support.
-    pub pressure: Pressure,
+    pub pressure: PressureStall,
 }
 
 /// The limits of a cgroup.
@@ -194,18 +194,18 @@ pub struct UsageLimits {
 /// Input and output of block devices.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct IoUsage {
-    /// By device.
+    /// One entry per device with any input or output.
     pub devices: Vec<DeviceIo>,
     /// Waiting for devices; zero without the kernel's support.
-    pub pressure: Pressure,
+    pub pressure: PressureStall,
 }
 
-/// The processes of a cgroup itself, without those of cgroups below it.
+/// The processes of a cgroup itself, without processes of cgroups below it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ProcessUsage {
+pub struct CgroupProcesses {
     /// Number of processes.
     pub processes: u64,
-    /// The first of them.
+    /// PID of the first of them.
     pub first: Option<u32>,
     /// Its soft limit of open files, -1 without limit.
     pub open_files_limit: Option<i64>,
@@ -226,16 +226,16 @@ pub struct CgroupUsage {
     pub at: Timestamp,
     /// When the cgroup was created.
     pub created_at: Timestamp,
-    /// CPU.
+    /// Total and rate of CPU time; more with [`Detail::All`].
     pub cpu: CpuUsage,
-    /// Memory.
+    /// With the page cache; what can be freed of it is not in the working set.
     pub memory: MemoryUsage,
-    /// Its limits.
+    /// Limits of the cgroup itself.
     pub limits: UsageLimits,
     /// Block devices; with [`Detail::Summary`] only waiting for them, with [`Detail::CpuAndMemory`] empty.
     pub io: IoUsage,
     /// Processes; with [`Detail::Summary`] without limits, threads and open files, with [`Detail::CpuAndMemory`] empty.
-    pub processes: ProcessUsage,
+    pub processes: CgroupProcesses,
 }
 
 impl CgroupUsage {
@@ -279,6 +279,6 @@ pub enum Detail {
     CpuAndMemory,
     /// The same with what else a summary of the node has: processes, networks, and waiting for block devices.
     Summary,
-    /// All.
+    /// Everything that the kernel reports.
     All,
 }

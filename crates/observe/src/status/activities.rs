@@ -7,13 +7,13 @@ use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::timeline::Timeline;
-use super::{Activity, ContainerKill, Doing, ImagePull};
+use super::{Activity, ContainerKill, ImagePull, WorkerActivity};
 use hostlet_base::{PodRef, PodUid};
 
 /// The activities of all pods. Cheap to clone; clones share them.
 #[derive(Clone)]
 pub struct PodActivities {
-    doing: Arc<Mutex<HashMap<PodUid, Doing>>>,
+    doing: Arc<Mutex<HashMap<PodUid, WorkerActivity>>>,
     /// Where steps and pulls are recorded too.
     timeline: Timeline,
 }
@@ -24,7 +24,7 @@ impl PodActivities {
         Self { doing: Arc::default(), timeline }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<PodUid, Doing>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<PodUid, WorkerActivity>> {
         // Every statement under the lock leaves the map valid.
         self.doing.lock()
     }
@@ -32,7 +32,7 @@ impl PodActivities {
     /// Records that a pod's worker begins a step. Notifies no watcher: steps are queried, not watched.
     pub fn begin(&self, pod: &PodRef, activity: Activity, now: Timestamp) {
         let mut all = self.lock();
-        let doing = all.entry(pod.uid.clone()).or_insert_with(|| Doing::nothing(now));
+        let doing = all.entry(pod.uid.clone()).or_insert_with(|| WorkerActivity::nothing(now));
         doing.next_work = None;
         if doing.activity == activity {
             return;
@@ -45,7 +45,7 @@ impl PodActivities {
     /// Records that an image begins to be pulled for a pod, beside the worker's step.
     pub fn pull_begins(&self, pod: &PodRef, pull: &ImagePull, now: Timestamp) {
         let mut all = self.lock();
-        let doing = all.entry(pod.uid.clone()).or_insert_with(|| Doing::nothing(now));
+        let doing = all.entry(pod.uid.clone()).or_insert_with(|| WorkerActivity::nothing(now));
         doing.pulling.insert(pull.clone());
         self.timeline.pull_begins(pod, pull, now);
     }
@@ -62,7 +62,7 @@ impl PodActivities {
     /// Records that a container of a pod begins to be stopped.
     pub fn killed(&self, pod: &PodUid, kill: ContainerKill) {
         let mut all = self.lock();
-        all.entry(pod.clone()).or_insert_with(|| Doing::nothing(kill.at)).killed(kill);
+        all.entry(pod.clone()).or_insert_with(|| WorkerActivity::nothing(kill.at)).killed(kill);
     }
 
     /// Sets the earliest retry of each failed container of a pod.
@@ -87,7 +87,7 @@ impl PodActivities {
     }
 
     /// The current activity of a pod; `None` before its first step.
-    pub fn of(&self, pod: &PodUid) -> Option<Doing> {
+    pub fn of(&self, pod: &PodUid) -> Option<WorkerActivity> {
         self.lock().get(pod).cloned()
     }
 

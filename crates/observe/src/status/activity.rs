@@ -31,7 +31,7 @@ impl fmt::Display for ImageOwner {
 /// An image that a pod needs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ImagePull {
-    /// What it is for.
+    /// The container or image volume that needs it.
     pub owner: ImageOwner,
     /// The image as the spec names it.
     pub image: String,
@@ -44,19 +44,19 @@ pub enum Activity {
     #[default]
     Idle,
     /// Waits at the start gate.
-    WaitingForTurn,
+    QueuedStart,
     /// Sets up the volumes.
     SettingUpVolumes,
     /// Creates the sandbox and its network.
     MakingSandbox,
     /// Waits for an image that is being pulled, for a container that it starts or for a volume of that container.
     PullingImage(ImagePull),
-    /// Creates a container.
+    /// The runtime is creating a container.
     CreatingContainer {
         /// Its name.
         container: String,
     },
-    /// Starts a container.
+    /// The runtime is starting a container.
     StartingContainer {
         /// Its name.
         container: String,
@@ -90,7 +90,7 @@ impl Activity {
         match self {
             Self::PullingImage(pull) => Some(&pull.image),
             Self::Idle
-            | Self::WaitingForTurn
+            | Self::QueuedStart
             | Self::SettingUpVolumes
             | Self::MakingSandbox
             | Self::CreatingContainer { .. }
@@ -118,9 +118,9 @@ pub struct ContainerKill {
     pub why: String,
 }
 
-/// A worker's activity.
+/// What a pod's worker does at the moment, and what it does next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Doing {
+pub struct WorkerActivity {
     /// The step.
     pub activity: Activity,
     /// Its start.
@@ -137,7 +137,7 @@ pub struct Doing {
     pub kills: Vec<ContainerKill>,
 }
 
-impl Doing {
+impl WorkerActivity {
     /// Nothing yet.
     pub(super) fn nothing(now: Timestamp) -> Self {
         Self {
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn stops_of_the_instances_that_a_status_shows_are_recorded() {
-        let mut doing = Doing::nothing(Timestamp::UNIX_EPOCH);
+        let mut doing = WorkerActivity::nothing(Timestamp::UNIX_EPOCH);
         let mut kill = |container: &str, id: &str, why: &str| {
             doing.killed(ContainerKill {
                 container: container.to_owned(),

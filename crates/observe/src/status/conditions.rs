@@ -25,7 +25,6 @@ pub const DISRUPTION_TARGET: &str = "DisruptionTarget";
 pub const TERMINATION_BY_KUBELET: &str = "TerminationByKubelet";
 /// A requested resize is pending.
 pub const RESIZE_PENDING: &str = "PodResizePending";
-/// A resize is in progress.
 pub(super) const RESIZE_IN_PROGRESS: &str = "PodResizeInProgress";
 /// The conditions of resizes (KEP-1287), which exist while they are true.
 const RESIZE: [&str; 2] = [RESIZE_PENDING, RESIZE_IN_PROGRESS];
@@ -44,7 +43,7 @@ pub(super) const GENERATED: [&str; 6] =
     [READY_TO_START, INITIALIZED, READY, CONTAINERS_READY, SCHEDULED, ALL_RESTARTING];
 
 /// Whether the kubelet owns conditions of this type (upstream `PodConditionByKubelet`). `DisruptionTarget` is shared: ours is
-/// written, that of others is preserved.
+/// written, conditions of others are preserved.
 pub fn is_owned_condition(type_: &str) -> bool {
     GENERATED.contains(&type_) || RESIZE.contains(&type_)
 }
@@ -61,16 +60,16 @@ impl Verdict {
     const TRUE: Self = Self { holds: true, reason: None, message: None };
     const FALSE: Self = Self { holds: false, reason: None, message: None };
 
-    fn because(self, reason: &str) -> Self {
+    fn with_reason(self, reason: &str) -> Self {
         Self { reason: Some(reason.to_owned()), ..self }
     }
 
-    fn saying(self, message: String) -> Self {
+    fn with_message(self, message: String) -> Self {
         Self { message: Some(message), ..self }
     }
 }
 
-/// All conditions of the pod: those of others, then the kubelet's. `statuses` are those of the init and the regular
+/// All conditions of the pod: conditions of others, then the kubelet's. `statuses` are of the init and the regular
 /// containers.
 pub(super) fn conditions(
     input: &StatusInput<'_>,
@@ -115,7 +114,7 @@ pub(super) fn conditions(
         });
     }
     if let Some(message) = input.status_override.and_then(|status| status.disruption.as_deref()) {
-        // That of another component may be over.
+        // The condition of another component may be over.
         let before = conditions.extract_if(.., |condition| condition.type_ == DISRUPTION_TARGET).next();
         let since = before.filter(|before| before.status == "True").and_then(|it| it.last_transition_time);
         conditions.push(PodCondition {
@@ -139,7 +138,7 @@ fn resize_pending(pod: &AdmittedPod) -> Option<PodCondition> {
         last_transition_time: since,
         message: Some(pending.message.clone()),
         observed_generation: pending.generation,
-        reason: Some(pending.refusal.as_str().to_owned()),
+        reason: Some(pending.reason.as_str().to_owned()),
         status: "True".to_owned(),
         type_: RESIZE_PENDING.to_owned(),
     })
@@ -173,14 +172,14 @@ fn ready_to_start(input: &StatusInput<'_>, statuses: &[ContainerStatus]) -> Verd
     match (sandbox_problem(input), error) {
         (Some(problem), Some(error)) => not_ready_to_start(format!("{problem}: {error}")),
         (Some(problem), None) => not_ready_to_start(problem.to_owned()),
-        (None, Some(error)) => Verdict::TRUE.saying(error.to_owned()),
+        (None, Some(error)) => Verdict::TRUE.with_message(error.to_owned()),
         (None, None) if is_active => Verdict { message: pull_under_way(input, statuses), ..Verdict::TRUE },
         (None, None) => Verdict::TRUE,
     }
 }
 
 fn not_ready_to_start(message: String) -> Verdict {
-    Verdict::FALSE.because("PodSandboxNotReady").saying(message)
+    Verdict::FALSE.with_reason("PodSandboxNotReady").with_message(message)
 }
 
 /// What the pod's containers wait for, from the message of `PodReadyToStartContainers`.
@@ -227,7 +226,7 @@ fn initialized(input: &StatusInput<'_>, statuses: &[ContainerStatus], phase: Pod
         ContainerKind::Init | ContainerKind::Main | ContainerKind::Ephemeral => status.ready,
     });
     if phase == PodPhase::Succeeded && unknown.is_empty() {
-        return Verdict::TRUE.because("PodCompleted");
+        return Verdict::TRUE.with_reason("PodCompleted");
     }
     // Later restarts of sidecars do not reset it.
     let started = |container: &Container| {
@@ -241,18 +240,18 @@ fn initialized(input: &StatusInput<'_>, statuses: &[ContainerStatus], phase: Pod
         None => Verdict::TRUE,
         // Not taken back, e.g. when all containers restart, as upstream.
         Some(_) if held(input, INITIALIZED) => Verdict::TRUE,
-        Some(message) => Verdict::FALSE.because("ContainersNotInitialized").saying(message),
+        Some(message) => Verdict::FALSE.with_reason("ContainersNotInitialized").with_message(message),
     }
 }
 
 /// Whether a container's exit demands a restart of all, and its instance is still there.
 fn all_restarting(input: &StatusInput<'_>, phase: PodPhase) -> Verdict {
     match phase {
-        PodPhase::Succeeded => Verdict::FALSE.because("PodCompleted"),
-        PodPhase::Failed => Verdict::FALSE.because("PodFailed"),
+        PodPhase::Succeeded => Verdict::FALSE.with_reason("PodCompleted"),
+        PodPhase::Failed => Verdict::FALSE.with_reason("PodFailed"),
         PodPhase::Pending | PodPhase::Running if is_restart_of_all_demanded(input) => Verdict::TRUE
-            .because("RestartAllContainersStarted")
-            .saying("container exited with restart policy rule".to_owned()),
+            .with_reason("RestartAllContainersStarted")
+            .with_message("container exited with restart policy rule".to_owned()),
         PodPhase::Pending | PodPhase::Running => Verdict::FALSE,
     }
 }
@@ -281,13 +280,13 @@ fn containers_ready(pod: &AdmittedPod, statuses: &[ContainerStatus], phase: PodP
     let lasting = pod.containers().filter(|container| container.kind != ContainerKind::Init);
     let (unknown, unready) = split(lasting, statuses, |_, status| status.ready);
     match phase {
-        PodPhase::Succeeded if unknown.is_empty() => return Verdict::FALSE.because("PodCompleted"),
-        PodPhase::Failed => return Verdict::FALSE.because("PodFailed"),
+        PodPhase::Succeeded if unknown.is_empty() => return Verdict::FALSE.with_reason("PodCompleted"),
+        PodPhase::Failed => return Verdict::FALSE.with_reason("PodFailed"),
         PodPhase::Pending | PodPhase::Running | PodPhase::Succeeded => {}
     }
     match message(&unknown, &unready, "unready") {
         None => Verdict::TRUE,
-        Some(message) => Verdict::FALSE.because("ContainersNotReady").saying(message),
+        Some(message) => Verdict::FALSE.with_reason("ContainersNotReady").with_message(message),
     }
 }
 
@@ -309,7 +308,7 @@ fn ready(pod: &AdmittedPod, containers_ready: &Verdict, others: &[PodCondition])
     if closed.is_empty() {
         Verdict::TRUE
     } else {
-        Verdict::FALSE.because(reasons::READINESS_GATES_NOT_READY).saying(closed.join(", "))
+        Verdict::FALSE.with_reason(reasons::READINESS_GATES_NOT_READY).with_message(closed.join(", "))
     }
 }
 

@@ -9,7 +9,7 @@ use crate::status::testing::Scene;
 use crate::status::{ImageOwner, LifecycleSummary};
 use hostlet_pod::resources::{Actuated, ResizeUnderWay};
 use hostlet_pod::testing::{container, exited, sandbox};
-use hostlet_pod::{PendingResize, ResizeRefusal, ResizeState};
+use hostlet_pod::{PendingResize, PendingResizeReason, ResizeState};
 use hostlet_runtime::cri::ContainerState;
 
 type Shown = (String, String, Option<String>, Option<String>);
@@ -47,7 +47,7 @@ fn a_running_pod() {
 fn resizes_are_shown_while_they_are_pending_or_in_progress() {
     let mut scene = Scene::of("Always", vec![running("c")]);
     let pending = PendingResize {
-        refusal: ResizeRefusal::Deferred,
+        reason: PendingResizeReason::Deferred,
         message: "later".to_owned(),
         generation: Some(3),
         since: Timestamp::from_second(9_000).unwrap(),
@@ -153,7 +153,6 @@ fn what_containers_wait_for_follows_upstreams_message() {
     assert_eq!(one(&scene, READY_TO_START), lacks("pod sandbox is not ready"));
 }
 
-/// The pull of the image of this container.
 fn pulls(container: &str) -> ImagePull {
     ImagePull { owner: ImageOwner::Container(container.into()), image: "web:1".into() }
 }

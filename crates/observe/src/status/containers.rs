@@ -103,7 +103,7 @@ impl OneContainer<'_> {
         status
     }
 
-    /// The actual mounts, those of images with the image of the newest instance.
+    /// The actual mounts; mounts of images with the image of the newest instance.
     fn volume_mounts(&self, newest: Option<&ContainerStatus>) -> Option<Vec<VolumeMountStatus>> {
         let images = newest.map(|newest| &newest.image_mounts).filter(|_| self.input.gates.image_volumes);
         let image = |mount: &VolumeMount| {

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::status::generate;
+use crate::status::generate::generate;
 use crate::status::testing::Scene;
 use hostlet_base::ContainerId;
 use hostlet_pod::testing::{container, exited};

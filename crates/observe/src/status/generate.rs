@@ -17,7 +17,7 @@ use hostlet_pod::{ContainerKind, PodPhase, whole_seconds};
 use hostlet_runtime::cri::SandboxState;
 
 /// The pod's status as of now.
-pub fn generate(input: &StatusInput<'_>) -> ApiPodStatus {
+pub(super) fn generate(input: &StatusInput<'_>) -> ApiPodStatus {
     let pod = input.pod;
     let mut init_statuses = init_container_statuses(input);
     let mut statuses = main_container_statuses(input);

@@ -12,7 +12,6 @@ use hostlet_pod::AdmittedPod;
 /// A change of an input of a pod's status.
 #[derive(Debug)]
 pub(super) enum StatusUpdate {
-    /// The pod as it is desired.
     Desired(Arc<AdmittedPod>),
     /// The pod changed in the runtime.
     Observed,

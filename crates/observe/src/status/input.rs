@@ -34,39 +34,39 @@ pub struct StatusGates {
 
 /// Everything that a pod's status depends on.
 #[derive(Clone, Copy, Debug)]
-pub struct StatusInput<'a> {
+pub(super) struct StatusInput<'a> {
     /// The pod: its metadata and spec; its status is not read.
-    pub pod: &'a AdmittedPod,
+    pub(super) pod: &'a AdmittedPod,
     /// Its observed state.
-    pub observed: &'a PodStatus,
+    pub(super) observed: &'a PodStatus,
     /// Waiting reasons from the last sync, by container name; removed once the container started.
-    pub reasons: &'a BTreeMap<String, WaitingReason>,
+    pub(super) reasons: &'a BTreeMap<String, WaitingReason>,
     /// Names of the containers that are being started.
-    pub starting: &'a BTreeSet<String>,
+    pub(super) starting: &'a BTreeSet<String>,
     /// Termination messages (or last log lines, under `FallbackToLogsOnError`).
-    pub termination_messages: &'a BTreeMap<ContainerId, String>,
+    pub(super) termination_messages: &'a BTreeMap<ContainerId, String>,
     /// What its probes have found.
-    pub probes: &'a PodProbes,
+    pub(super) probes: &'a PodProbes,
     /// Why the last sync could not set up the volumes or the sandbox.
-    pub setup_error: Option<&'a str>,
+    pub(super) setup_error: Option<&'a str>,
     /// By the container that waits for it: an image that is being pulled.
-    pub pulling: &'a BTreeMap<String, ImagePull>,
+    pub(super) pulling: &'a BTreeMap<String, ImagePull>,
     /// What is enforced of its resources while a resize is under way; otherwise, what is allocated.
-    pub actuated: Option<&'a Actuated>,
+    pub(super) actuated: Option<&'a Actuated>,
     /// Whether its runtime handler supports recursive read-only mounts.
-    pub recursive_read_only: bool,
+    pub(super) recursive_read_only: bool,
     /// The phase of its lifecycle.
-    pub lifecycle: LifecycleSummary,
+    pub(super) lifecycle: LifecycleSummary,
     /// The final status that a kill, e.g. an eviction, sets.
-    pub status_override: Option<&'a StatusOverride>,
+    pub(super) status_override: Option<&'a StatusOverride>,
     /// The status generated before in this lifecycle.
-    pub previous: Option<&'a ApiPodStatus>,
+    pub(super) previous: Option<&'a ApiPodStatus>,
     /// The time of transitions that happen now.
-    pub now: Timestamp,
+    pub(super) now: Timestamp,
     /// Scheme of container IDs, e.g. `containerd`.
-    pub runtime_name: &'a str,
+    pub(super) runtime_name: &'a str,
     /// Addresses of the node, primary first.
-    pub host_ips: &'a [IpAddr],
+    pub(super) host_ips: &'a [IpAddr],
     /// What it shows only with a feature gate.
-    pub gates: StatusGates,
+    pub(super) gates: StatusGates,
 }

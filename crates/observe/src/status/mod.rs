@@ -22,7 +22,7 @@ mod recent_events;
 mod restart;
 mod starts;
 mod step_times;
-pub mod summary;
+mod summary;
 mod task;
 mod terminations;
 #[cfg(test)]
@@ -30,7 +30,7 @@ mod testing;
 pub mod timeline;
 
 pub use activities::PodActivities;
-pub use activity::{Activity, ContainerKill, Doing, ImageOwner, ImagePull};
+pub use activity::{Activity, ContainerKill, ImageOwner, ImagePull, WorkerActivity};
 pub use cache::{PodStatusEntry, StatusCache};
 pub use conditions::{
     DISRUPTION_TARGET, READY_TO_START, RESIZE_PENDING, TERMINATION_BY_KUBELET, cause_in, is_owned_condition,
@@ -39,12 +39,10 @@ pub use containers::is_default_reason;
 pub use cut_short::{is_unclear, with_actual_outcomes};
 pub use directory::{DirectoryChanges, DirectoryEntry, PodDirectory};
 pub use facts::{PodFacts, PodProgress};
-pub use generate::generate;
 pub use handle::StatusHandle;
-pub use input::{LifecycleSummary, StatusGates, StatusInput};
+pub use input::{LifecycleSummary, StatusGates};
 pub use metrics::register_resizes;
-pub use newest::newest;
 pub use publish_progress::PublishProgress;
 pub use recent_events::{RecentEvent, RecentEvents};
 pub use summary::{PodSummary, summary};
-pub use task::{StatusSources, StatusTask};
+pub use task::{PodStatusDeps, PodStatusTask};

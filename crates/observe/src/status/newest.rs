@@ -7,7 +7,7 @@ use hostlet_pod::has_ended;
 
 /// The status to continue from. For a daemon that started without the API server, `own` knows what happened since, `api` what
 /// earlier daemons saw; conditions that others write are newest in `api`.
-pub fn newest(own: &PodStatus, api: &PodStatus) -> PodStatus {
+pub(super) fn newest(own: &PodStatus, api: &PodStatus) -> PodStatus {
     let mut status = api.clone();
     status.container_statuses = containers(own.container_statuses.as_ref(), api.container_statuses.as_ref());
     status.init_container_statuses =

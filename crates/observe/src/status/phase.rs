@@ -58,7 +58,7 @@ struct Counts {
     pending_sidecars: usize,
 }
 
-/// The phase. `statuses` are those of the main and init containers; `initialized` says whether a main container was
+/// The phase. `statuses` are of the main and init containers; `initialized` says whether a main container was
 /// created in the present sandbox. A terminated static pod does not count as finished: its source may name it again.
 pub(super) fn phase(
     restarts: Restarts<'_>,

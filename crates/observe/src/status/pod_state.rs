@@ -7,10 +7,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodStatus as ApiStatus;
 
-use super::{
-    LifecycleSummary, PodFacts, PodStatusEntry, StatusGates, StatusInput, generate, newest,
-    with_actual_outcomes,
-};
+use super::generate::generate;
+use super::input::StatusInput;
+use super::newest::newest;
+use super::{LifecycleSummary, PodFacts, PodStatusEntry, StatusGates, with_actual_outcomes};
 use crate::pleg::{Cache, PodStatus};
 use hostlet_base::ContainerId;
 use hostlet_pod::{AdmittedPod, ProbeResults};
@@ -33,7 +33,6 @@ pub(super) struct PodState {
     resized: Option<Arc<AdmittedPod>>,
     /// None before its worker's first sync: nothing is reported until then.
     facts: Option<PodFacts>,
-    /// Termination messages of its containers.
     pub(super) termination_messages: BTreeMap<ContainerId, String>,
     /// The object whose status was merged last.
     merged: Option<Arc<AdmittedPod>>,

@@ -17,7 +17,7 @@ pub(super) struct StepTimes(Family<Label, Histogram, fn() -> Histogram>);
 
 impl Default for StepTimes {
     fn default() -> Self {
-        // Those of runtime calls, which most steps are.
+        // The buckets of runtime calls, which most steps are.
         Self(Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.005, 2.5, 14))))
     }
 }
@@ -42,7 +42,7 @@ impl StepTimes {
 /// The name of a step that is work; waits for a restart and instantaneous steps are none.
 pub(super) fn label(step: TimelineStep) -> Option<&'static str> {
     match step {
-        TimelineStep::Turn => Some("turn"),
+        TimelineStep::QueuedStart => Some("turn"),
         TimelineStep::Volumes => Some("volumes"),
         TimelineStep::Sandbox => Some("sandbox"),
         TimelineStep::Pull => Some("pull"),

@@ -10,9 +10,9 @@ use hostlet_pod::{ContainerKind, PodPhase, has_ended};
 /// The cells of a pod's line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodSummary {
-    /// Namespace.
+    /// `metadata.namespace`.
     pub namespace: String,
-    /// Name.
+    /// `metadata.name`.
     pub name: String,
     /// The ready containers and their total, e.g. `1/2`.
     pub ready: String,

@@ -32,14 +32,14 @@ use hostlet_telemetry::{Heartbeat, Metrics};
 const HOLD: Duration = Duration::from_millis(50);
 
 /// The inputs of all statuses.
-pub struct StatusSources {
+pub struct PodStatusDeps {
     /// Receives updates.
     pub handle: StatusHandle,
     /// The PLEG cache.
     pub observed: Cache,
     /// What the probes of containers have found.
     pub probes: ProbeResults,
-    /// Addresses of the node.
+    /// Addresses of the node, for `hostIPs` and pods on the host's network.
     pub addresses: NodeAddresses,
     /// Name of the runtime, the scheme of container IDs.
     pub runtime_name: String,
@@ -67,8 +67,8 @@ struct Entry {
 }
 
 /// Computes and writes all statuses, to be run by the app.
-pub struct StatusTask {
-    sources: StatusSources,
+pub struct PodStatusTask {
+    deps: PodStatusDeps,
     status_cache: StatusCache,
     pods: HashMap<PodUid, Entry>,
     /// Pods whose status is due, in order. One that was recomputed meanwhile is skipped.
@@ -79,11 +79,11 @@ pub struct StatusTask {
     starts: StartTimes,
 }
 
-impl StatusTask {
+impl PodStatusTask {
     /// The only writer of the statuses in `status_cache`.
-    pub fn new(sources: StatusSources, status_cache: StatusCache) -> Self {
+    pub fn new(deps: PodStatusDeps, status_cache: StatusCache) -> Self {
         Self {
-            sources,
+            deps,
             status_cache,
             pods: HashMap::new(),
             due: VecDeque::new(),
@@ -98,7 +98,7 @@ impl StatusTask {
     pub fn register(&self, metrics: &Metrics) {
         self.terminations.register(metrics);
         self.starts.register(metrics);
-        self.sources.timeline.register(metrics);
+        self.deps.timeline.register(metrics);
     }
 
     /// Answers as this heartbeat.
@@ -109,7 +109,7 @@ impl StatusTask {
 
     /// Runs until cancelled.
     pub async fn run(mut self, cancel: CancellationToken) {
-        let handle = self.sources.handle.clone();
+        let handle = self.deps.handle.clone();
         loop {
             let due = self.due.front().map(|(due, _)| *due);
             tokio::select! {
@@ -180,7 +180,7 @@ impl StatusTask {
     fn compute(&mut self, uid: &PodUid) {
         let Some(entry) = self.pods.get_mut(uid).filter(|entry| !entry.is_reading) else { return };
         entry.due = None;
-        let Some(observed) = entry.state.observed(&self.sources.observed) else {
+        let Some(observed) = entry.state.observed(&self.deps.observed) else {
             // While it cannot be inspected, termination messages may be unread: whoever waits removes their containers. An
             // inspection that succeeds again is no change, so nobody reports it.
             match entry.state.is_known() {
@@ -196,13 +196,13 @@ impl StatusTask {
             self.start_reading(uid, &observed.pod, unread);
             return;
         }
-        let host_ips = self.sources.addresses.now();
+        let host_ips = self.deps.addresses.now();
         let node = NodeInputs {
-            now: self.sources.clock.now(),
-            runtime_name: &self.sources.runtime_name,
-            probes: &self.sources.probes,
+            now: self.deps.clock.now(),
+            runtime_name: &self.deps.runtime_name,
+            probes: &self.deps.probes,
             host_ips: &host_ips,
-            gates: self.sources.gates,
+            gates: self.deps.gates,
         };
         if let Some(report) = entry.state.report(&observed, &node) {
             let (pod, now) = (report.pod.clone(), report.status.clone());
@@ -245,7 +245,7 @@ impl StatusTask {
             reason => format!(", {reason}"),
         };
         let detail = format!("{}: exit code {}{reason}", ended.name, ended.exit_code);
-        self.sources.timeline.mark(pod, TimelineStep::Ended, detail, self.sources.clock.now());
+        self.deps.timeline.mark(pod, TimelineStep::Ended, detail, self.deps.clock.now());
     }
 }
 

@@ -23,7 +23,7 @@ async fn who_waits_for_termination_messages_waits_until_the_pod_can_be_inspected
     let uid = &pod.reference.uid;
     let id = testing::run(&fake, &pod.reference, None).await;
     let (pleg, pleg_handle) = Pleg::new(Arc::new(fake.clone()), StdRng::seed_from_u64(1));
-    let sources = StatusSources {
+    let deps = PodStatusDeps {
         handle: StatusHandle::default(),
         observed: pleg_handle.cache().clone(),
         probes: ProbeResults::default(),
@@ -33,10 +33,10 @@ async fn who_waits_for_termination_messages_waits_until_the_pod_can_be_inspected
         gates: StatusGates::default(),
         clock: WallClock::system(),
     };
-    let (handle, status_cache) = (sources.handle.clone(), StatusCache::default());
+    let (handle, status_cache) = (deps.handle.clone(), StatusCache::default());
     let (mut tasks, cancel) = (JoinSet::new(), CancellationToken::new());
     tasks.spawn(pleg.run(cancel.clone()));
-    tasks.spawn(StatusTask::new(sources, status_cache.clone()).run(cancel.clone()));
+    tasks.spawn(PodStatusTask::new(deps, status_cache.clone()).run(cancel.clone()));
     handle.desired(&pod);
     handle.facts(uid, PodFacts::default());
     timeout(MINUTE, handle.settled(uid)).await.unwrap();

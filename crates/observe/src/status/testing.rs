@@ -7,7 +7,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus as ApiPodStatus};
 
-use super::{ImagePull, LifecycleSummary, StatusGates, StatusInput, generate};
+use super::generate::generate;
+use super::input::StatusInput;
+use super::{ImagePull, LifecycleSummary, StatusGates};
 use crate::pleg::PodStatus;
 use hostlet_base::ContainerId;
 use hostlet_pod::resources::Actuated;

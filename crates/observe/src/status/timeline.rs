@@ -33,7 +33,8 @@ pub enum TimelineStep {
     /// It was rejected.
     Rejected,
     /// It waited at the start gate.
-    Turn,
+    #[serde(rename = "turn")]
+    QueuedStart,
     /// The volumes were set up.
     Volumes,
     /// The sandbox was created.
@@ -88,7 +89,7 @@ pub enum TimelineStep {
 pub struct Entry {
     /// When it began.
     pub at: Timestamp,
-    /// Which one.
+    /// What was done, or happened.
     pub step: TimelineStep,
     /// Duration, milliseconds; none for instantaneous and for unfinished steps.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -111,7 +112,8 @@ pub struct Track {
     /// Its UID.
     pub uid: String,
     /// Whether the pod was deleted.
-    pub gone: bool,
+    #[serde(rename = "gone")]
+    pub is_deleted: bool,
     /// Its steps, oldest first.
     pub entries: VecDeque<Entry>,
 }
@@ -185,7 +187,7 @@ impl Timeline {
         let started = match activity {
             // Pulls are recorded by themselves, because they go on beside other steps.
             Activity::Idle | Activity::PullingImage(_) | Activity::Retrying { .. } => None,
-            Activity::WaitingForTurn => Some((TimelineStep::Turn, String::new())),
+            Activity::QueuedStart => Some((TimelineStep::QueuedStart, String::new())),
             Activity::SettingUpVolumes => Some((TimelineStep::Volumes, String::new())),
             Activity::MakingSandbox => Some((TimelineStep::Sandbox, String::new())),
             Activity::CreatingContainer { container } => Some((TimelineStep::Create, container.clone())),
@@ -291,7 +293,7 @@ impl Timeline {
         }
     }
 
-    /// The timelines of the pods that `selected` picks, those of deleted pods first, then by their first entry.
+    /// The timelines of the pods that `selected` picks, timelines of deleted pods first, then by their first entry.
     pub fn tracks(&self, selected: impl Fn(&PodRef) -> bool) -> Vec<Track> {
         let state = self.lock();
         let picked = state.pods.values().filter(|record| selected(&record.pod));
@@ -300,11 +302,11 @@ impl Timeline {
                 namespace: record.pod.namespace.to_string(),
                 name: record.pod.name.to_string(),
                 uid: record.pod.uid.to_string(),
-                gone: state.deleted.contains(&record.pod.uid),
+                is_deleted: state.deleted.contains(&record.pod.uid),
                 entries: record.entries.clone(),
             })
             .collect();
-        tracks.sort_by_key(|track| (!track.gone, track.entries.front().map(|entry| entry.at)));
+        tracks.sort_by_key(|track| (!track.is_deleted, track.entries.front().map(|entry| entry.at)));
         tracks
     }
 
@@ -353,7 +355,7 @@ impl Record {
         let index = self.entries.iter().rposition(is_step)?;
         let entry = self.entries.get_mut(index)?;
         let (step, took) = (entry.step, entry.took(now));
-        if step == TimelineStep::Turn && took < SHORTEST_WAIT {
+        if step == TimelineStep::QueuedStart && took < SHORTEST_WAIT {
             self.entries.remove(index);
         } else {
             entry.took_ms = Some(milliseconds(took));
@@ -366,7 +368,7 @@ impl Record {
 impl Entry {
     /// Adds the step, which has ended, to the trace of the work that it is a part of.
     fn trace(&self, now: Timestamp) {
-        // The beginning of a repeated step is that of the first time.
+        // A repeated step began when it occurred first.
         if let (Some(name), 1) = (label(self.step), self.times) {
             record_span(name, self.at, now, || match &*self.detail {
                 "" => Vec::new(),
@@ -401,7 +403,7 @@ fn is_bare(message: &str) -> bool {
 /// Whether a step lasts until the worker begins the next one.
 fn lasts_until_next(step: TimelineStep) -> bool {
     match step {
-        TimelineStep::Turn
+        TimelineStep::QueuedStart
         | TimelineStep::Volumes
         | TimelineStep::Sandbox
         | TimelineStep::Create

@@ -28,10 +28,10 @@ fn a_step_ends_where_the_next_begins() {
     let (timeline, pod) = (Timeline::default(), pod("a"));
     timeline.admitted(&manifest(0), at(5));
     timeline.admitted(&manifest(0), at(6));
-    timeline.step(&pod, &Activity::WaitingForTurn, at(10));
+    timeline.step(&pod, &Activity::QueuedStart, at(10));
     timeline.step(&pod, &Activity::MakingSandbox, at(12));
     timeline.mark(&pod, TimelineStep::Network, "10.0.0.1".to_owned(), at(30));
-    timeline.step(&pod, &Activity::WaitingForTurn, at(40));
+    timeline.step(&pod, &Activity::QueuedStart, at(40));
     timeline.step(&pod, &Activity::StartingContainer { container: "c".to_owned() }, at(90));
     timeline.event(&pod, Some("c"), &PodEvent::normal("Started", "Container started"), at(95));
     timeline.step(&pod, &Activity::Idle, at(100));
@@ -40,7 +40,7 @@ fn a_step_ends_where_the_next_begins() {
         (TimelineStep::Admitted, None, 1),
         (TimelineStep::Sandbox, Some(28), 1),
         (TimelineStep::Network, None, 1),
-        (TimelineStep::Turn, Some(50), 1),
+        (TimelineStep::QueuedStart, Some(50), 1),
         (TimelineStep::Start, Some(10), 1),
         (TimelineStep::Running, None, 1),
     ];
@@ -88,7 +88,7 @@ fn steps_are_measured_over_all_pods() {
     let (timeline, metrics) = (Timeline::default(), Metrics::default());
     timeline.register(&metrics);
     for name in ["a", "b"] {
-        timeline.step(&pod(name), &Activity::WaitingForTurn, at(0));
+        timeline.step(&pod(name), &Activity::QueuedStart, at(0));
         timeline.step(&pod(name), &Activity::MakingSandbox, at(1));
         timeline.step(&pod(name), &Activity::BackingOff, at(501));
         timeline.step(&pod(name), &Activity::Idle, at(9000));
@@ -145,9 +145,9 @@ fn deleted_pods_are_bounded_and_return_with_all_entries() {
     }
     assert_eq!(timeline.pods().len(), MAX_DELETED);
     assert!(steps(&timeline, "p9").is_empty());
-    assert!(timeline.tracks(|pod| &*pod.name == "p10")[0].gone);
+    assert!(timeline.tracks(|pod| &*pod.name == "p10")[0].is_deleted);
     timeline.step(&pod("p10"), &Activity::MakingSandbox, at(1));
-    assert!(!timeline.tracks(|pod| &*pod.name == "p10")[0].gone);
+    assert!(!timeline.tracks(|pod| &*pod.name == "p10")[0].is_deleted);
     timeline.mark(&pod("new"), TimelineStep::Removed, String::new(), at(2));
     timeline.retain(&[pod("p10").uid].into());
     assert_eq!(steps(&timeline, "p10").len(), 2);

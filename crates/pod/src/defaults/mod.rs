@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec};
 const TERMINATION_GRACE_SECONDS: i64 = 30;
 
 /// The built-in priority classes and their priorities. Without an API server there are no others.
-pub const SYSTEM_PRIORITY_CLASSES: [(&str, i32); 2] =
+pub(crate) const SYSTEM_PRIORITY_CLASSES: [(&str, i32); 2] =
     [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
 
 /// Sets the defaults of all unset fields.

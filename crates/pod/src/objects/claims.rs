@@ -23,7 +23,7 @@ pub struct ClaimRef {
     pub name: String,
 }
 
-/// The state of a claim.
+/// What is known of a claim at the moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum ClaimState {
     /// Requested, not yet known.
@@ -37,6 +37,7 @@ pub enum ClaimState {
 
 /// Why a claim cannot be used. The wording is upstream's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum ClaimError {
     /// The claim could not be read.
     #[error("failed to fetch PVC from API server: {0}")]
@@ -61,7 +62,6 @@ pub enum ClaimError {
     /// The volume could not be read.
     #[error("failed to fetch PV {name} from API server: {error}")]
     FetchVolume {
-        /// Its name.
         name: String,
         /// Why.
         error: ObjectError,
@@ -76,7 +76,6 @@ pub enum ClaimError {
         "found PV object {name} but its pv.Spec.ClaimRef.UID {found} does not point to claim.UID {expected}"
     )]
     OtherClaim {
-        /// Its name.
         name: String,
         /// The UID of the claim that it belongs to.
         found: String,
@@ -86,7 +85,6 @@ pub enum ClaimError {
     /// On a host without an API server, the volume belongs to another claim.
     #[error("found PV object {name} but it belongs to the claim {claim}")]
     ClaimedBy {
-        /// Its name.
         name: String,
         /// The namespace and name of that claim.
         claim: String,

@@ -19,4 +19,4 @@ pub use source::{
     TokenRequest,
 };
 pub use standalone::{FileObject, Standalone};
-pub use watched::{Objects, Watched};
+pub use watched::{ObjectStates, Watched};

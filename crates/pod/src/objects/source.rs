@@ -14,9 +14,9 @@ use super::{ClaimRef, ClaimState};
 /// A kind of object that pods refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ObjectKind {
-    /// A ConfigMap.
+    /// A ConfigMap, which may have text and binary data.
     ConfigMap,
-    /// A Secret.
+    /// A Secret, whose data must never be logged.
     Secret,
 }
 
@@ -122,7 +122,7 @@ impl ObjectError {
     }
 }
 
-/// The state of an object.
+/// What is known of an object at the moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ObjectState {
     /// Requested, not yet known.
@@ -139,7 +139,7 @@ pub enum ObjectState {
 pub struct TokenRequest {
     /// Namespace of the pod and of its service account.
     pub namespace: String,
-    /// The service account.
+    /// Name of the service account.
     pub service_account: String,
     /// Its UID, if the token must not be one of its successor.
     pub service_account_uid: Option<String>,
@@ -162,7 +162,7 @@ pub struct ServiceAccountInfo {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// A token.
+/// A service account token that the API server issued.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token {
     /// The token itself.

@@ -68,7 +68,7 @@ struct Files {
 }
 
 impl Standalone {
-    /// Replaces the objects by those of all files. Receivers see changes at once.
+    /// Replaces all objects by the contents of all files. Receivers see changes at once.
     pub fn set(&self, objects: impl IntoIterator<Item = FileObject>) {
         let mut files = Files::default();
         for object in objects {

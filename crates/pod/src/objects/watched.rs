@@ -1,4 +1,4 @@
-//! A set of watched objects or claims, e.g. those of one pod's volumes. Does not know what they are for.
+//! A set of watched objects or claims, e.g. all that one pod's volumes need. Does not know what they are for.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use hostlet_base::watching;
 const FIRST_ANSWER: Duration = Duration::from_secs(10);
 
 /// The state of each object.
-pub type Objects = BTreeMap<ObjectRef, ObjectState>;
+pub type ObjectStates = BTreeMap<ObjectRef, ObjectState>;
 
 #[derive(Clone, Debug)]
 struct One<S> {
@@ -34,10 +34,10 @@ impl<K, S> Default for Watched<K, S> {
 }
 
 impl<K: Ord + Clone, S: Clone + Default + PartialEq + Send + Sync> Watched<K, S> {
-    /// Watches exactly the objects in `wanted`. `watch` starts to watch one.
-    pub fn follow(&mut self, wanted: &[K], watch: impl Fn(&K) -> watch::Receiver<S>) {
-        self.0.retain(|object, _| wanted.contains(object));
-        for object in wanted {
+    /// Watches exactly the objects in `desired`. `watch` starts to watch one.
+    pub fn follow(&mut self, desired: &[K], watch: impl Fn(&K) -> watch::Receiver<S>) {
+        self.0.retain(|object, _| desired.contains(object));
+        for object in desired {
             if !self.0.contains_key(object) {
                 let one = One { known: watch(object), deadline: Instant::now() + FIRST_ANSWER };
                 self.0.insert(object.clone(), one);

@@ -20,7 +20,7 @@ pub struct Amounts {
 }
 
 impl Amounts {
-    /// The amounts in a resource list.
+    /// Reads a resource list. Amounts that it lacks are `None`.
     pub fn of(list: Option<&ResourceList>) -> Self {
         let quantity = |name: &str| Quantity::parse(&list?.get(name)?.0).ok();
         Self {
@@ -47,7 +47,7 @@ impl Amounts {
         Self { milli_cpu: both(self.milli_cpu, other.milli_cpu), memory: both(self.memory, other.memory) }
     }
 
-    /// These amounts, with missing ones taken from `other`.
+    /// A copy whose missing amounts are taken from `other`.
     fn or(self, other: Self) -> Self {
         Self { milli_cpu: self.milli_cpu.or(other.milli_cpu), memory: self.memory.or(other.memory) }
     }
@@ -71,7 +71,7 @@ impl Together for Amounts {
     }
 }
 
-/// The pod's requests without overhead: pod-level requests, or those of its containers combined.
+/// The pod's requests without overhead: pod-level requests, or the combined requests of its containers.
 pub fn pod_requests(pod: &Pod) -> Amounts {
     let own = Amounts::requested(PodView::from(pod).spec.resources.as_ref());
     own.or(containers_request(pod))

@@ -16,22 +16,22 @@ use hostlet_base::resources::{CPU, MEMORY};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Enforced {
-    /// Requested CPU.
+    /// Requested CPU, millicores.
     pub cpu_request: i64,
-    /// Limit of CPU.
+    /// Limit of CPU, millicores.
     pub cpu_limit: i64,
-    /// Requested memory.
+    /// Requested memory, bytes.
     pub memory_request: i64,
-    /// Limit of memory.
+    /// Limit of memory, bytes.
     pub memory_limit: i64,
 }
 
 /// CPU or memory: they are resized one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resizable {
-    /// CPU.
+    /// Request and limit of CPU.
     Cpu,
-    /// Memory.
+    /// Request and limit of memory.
     Memory,
 }
 
@@ -46,7 +46,7 @@ impl Resizable {
 }
 
 impl Enforced {
-    /// Those of a container. The pod's limits apply where it has none of its own.
+    /// Requests and limits of a container. The pod's limits apply where it has none of its own.
     pub fn of(pod: &Pod, container: &Container) -> Self {
         let own = container.resources.as_ref();
         let (requests, limits) = (Amounts::requested(own), Amounts::limited(own));
@@ -60,12 +60,12 @@ impl Enforced {
         }
     }
 
-    /// Those of a pod as a whole, with its overhead.
+    /// Requests and limits of a pod as a whole, with its overhead.
     pub fn of_pod(pod: &Pod) -> Self {
         whole_pod(pod)
     }
 
-    /// These, with the amounts of one resource from `other`.
+    /// A copy that has the amounts of one resource from `other`.
     pub fn with(self, resource: Resizable, other: Self) -> Self {
         match resource {
             Resizable::Cpu => Self { cpu_request: other.cpu_request, cpu_limit: other.cpu_limit, ..self },
@@ -114,7 +114,7 @@ fn set(mut list: BTreeMap<String, ApiQuantity>, cpu: i64, memory: i64) -> BTreeM
     list
 }
 
-/// What was last enforced for a pod: for its containers by name, and for the pod as a whole. Those of a container apply to its
+/// What was last enforced for a pod: for its containers by name, and for the pod as a whole. Amounts of a container apply to its
 /// instance while it runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

@@ -20,7 +20,7 @@ impl Together for ResourceList {
     }
 }
 
-/// The pod's requests: those of its containers combined, replaced by pod-level ones where these are supported, plus overhead
+/// The pod's requests: the combined requests of its containers, replaced by pod-level ones where these are supported, plus overhead
 /// (upstream `PodRequests` of k8s.io/component-helpers).
 pub fn requested_resources(pod: &Pod) -> ResourceList {
     let spec = PodView::from(pod).spec;

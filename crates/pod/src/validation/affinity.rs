@@ -30,7 +30,7 @@ pub(super) fn check(affinity: &NodeAffinity, path: &FieldPath, errors: &mut Erro
     }
 }
 
-/// Whether values have to be those that a label can have. Upstream never demanded that of preferred terms.
+/// Whether values must be valid values of a label. Upstream never demanded that of preferred terms.
 #[derive(Clone, Copy, PartialEq)]
 enum Values {
     Checked,

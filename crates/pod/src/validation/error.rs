@@ -63,7 +63,7 @@ pub enum FieldErrorKind {
 pub struct FieldError {
     /// The path of the field: `spec.containers[0].image`.
     pub path: String,
-    /// The kind of error.
+    /// Decides how the message begins, as upstream.
     pub kind: FieldErrorKind,
     /// The message after the path: `Required value`, `Invalid value: 70000: must be between 1 and 65535`.
     pub message: String,
@@ -111,7 +111,7 @@ impl FieldError {
     }
 
     /// The field is valid, but hostlet does not support it. `sentence` says what does not happen.
-    pub fn not_served(path: &FieldPath, sentence: impl fmt::Display) -> Self {
+    pub(crate) fn not_served(path: &FieldPath, sentence: impl fmt::Display) -> Self {
         Self::new(path, FieldErrorKind::NotServed, format!("Not supported by hostlet yet: {sentence}"))
     }
 
@@ -122,7 +122,7 @@ impl FieldError {
     }
 
     /// The list has `count` items, more than `most`.
-    pub fn too_many(path: &FieldPath, count: usize, most: usize) -> Self {
+    pub(crate) fn too_many(path: &FieldPath, count: usize, most: usize) -> Self {
         let message = format!("Too many: {count}: must have at most {most} items");
         Self::new(path, FieldErrorKind::TooLong, message)
     }

@@ -40,7 +40,7 @@ fn check_labels(metadata: &ObjectMeta, path: &FieldPath, errors: &mut Errors) {
 fn check_annotations(metadata: &ObjectMeta, path: &FieldPath, errors: &mut Errors) {
     let mut size = 0;
     for (key, value) in metadata.annotations.iter().flatten() {
-        // Unlike that of a label, the prefix of an annotation's key may be upper case.
+        // The prefix of an annotation's key may be upper case, unlike the prefix of a label's.
         each_invalid(errors, path, key, names::qualified_name(&key.to_lowercase()));
         size += key.len() + value.len();
         if key == CONFIG_MIRROR_ANNOTATION {

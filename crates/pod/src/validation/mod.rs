@@ -14,7 +14,7 @@ mod security;
 mod spec;
 #[cfg(test)]
 mod tests;
-pub mod unsupported;
+mod unsupported;
 mod volume_files;
 mod volumes;
 
@@ -24,7 +24,7 @@ pub use error::{FieldError, FieldErrorKind, FieldPath};
 pub use references::ObjectReferences;
 pub use unsupported::{unsupported, unsupported_ephemeral};
 
-pub use hostlet_base::names;
+use hostlet_base::names;
 
 /// All errors that the API server would report for `pod`, which must have its defaults; empty if it is valid.
 pub fn validate(pod: &Pod) -> Vec<FieldError> {
@@ -38,7 +38,7 @@ pub fn validate(pod: &Pod) -> Vec<FieldError> {
     errors
 }
 
-/// All errors of a static pod: those of [`validate`], and references to API objects that there are not.
+/// All errors of a static pod: everything that [`validate`] reports, and references to API objects that there are not.
 pub fn validate_static(pod: &Pod, objects: ObjectReferences) -> Vec<FieldError> {
     let mut errors = validate(pod);
     if let Some(spec) = &pod.spec {

@@ -76,7 +76,7 @@ pub(super) fn check_resize_policy(
     }
 }
 
-/// Checks the resources of a pod as a whole (KEP-2837) against those of its containers.
+/// Checks the resources of a pod as a whole (KEP-2837) against its containers.
 pub(super) fn check_whole(spec: &PodSpec, path: &FieldPath, errors: &mut Errors) {
     let Some(whole) = &spec.resources else { return };
     if whole.claims.is_some() {

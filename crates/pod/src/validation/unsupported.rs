@@ -66,7 +66,7 @@ fn check_pod(spec: &PodSpec, path: &FieldPath, found: &mut Found) {
 }
 
 /// Rejects a pod whose extended resources the scheduler allocated from ResourceSlices. Only its status says so: in its spec they
-/// look like those of a device plugin, and the node does not list them.
+/// look like the resources of a device plugin, and the node does not list them.
 fn check_allocated(pod: &Pod, found: &mut Found) {
     let claim = pod.status.as_ref().and_then(|status| status.extended_resource_claim_status.as_ref());
     if let Some(claim) = claim {

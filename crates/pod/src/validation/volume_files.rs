@@ -91,7 +91,7 @@ fn check_source(source: &VolumeProjection, path: &FieldPath, errors: &mut Errors
     }
 }
 
-/// The paths of a source's files that may not be those of another source.
+/// The paths of a source's files, which no other source may have.
 fn paths(source: &VolumeProjection) -> Vec<&str> {
     let secret = source.secret.iter().flat_map(|secret| list(&secret.items));
     let config_map = source.config_map.iter().flat_map(|config_map| list(&config_map.items));

@@ -13,18 +13,18 @@ use super::metrics::CallMetrics;
 use hostlet_base::{ContainerId, PodRef, QuietPeriod, SandboxId};
 use hostlet_telemetry::Metrics;
 
-/// The subject of a call.
+/// What a call is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallSubject {
     /// The runtime as a whole.
     Node,
-    /// A pod.
+    /// One pod, before it has a sandbox.
     Pod(PodRef),
-    /// A sandbox.
+    /// One sandbox, by the runtime's ID.
     Sandbox(SandboxId),
-    /// A container.
+    /// One container, by the runtime's ID.
     Container(ContainerId),
-    /// An image.
+    /// One image, as the caller names it.
     Image(String),
 }
 
@@ -45,9 +45,9 @@ impl fmt::Display for CallSubject {
 pub struct Call {
     /// The method.
     pub operation: Operation,
-    /// Its subject.
+    /// What the call is about.
     pub subject: CallSubject,
-    /// Its start.
+    /// When the call began.
     pub since: Instant,
     /// Duration after which it counts as hung.
     pub patience: Duration,

@@ -104,43 +104,32 @@ impl fmt::Display for Operation {
 
 /// A failed CRI call. `Display` of a runtime's error is only its status message, as upstream.
 #[derive(Clone, Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum CriError {
     /// Nothing listens on the socket, or the connection was lost.
     #[error("{operation}: the container runtime does not answer at {endpoint}: {message}")]
     Unreachable {
-        /// The call.
         operation: Operation,
-        /// The socket.
         endpoint: String,
         /// The transport error.
         message: String,
     },
     /// The call timed out. It may still take effect.
     #[error("{operation}: no answer within {}s", deadline.as_secs())]
-    TimedOut {
-        /// The call.
-        operation: Operation,
-        /// The deadline.
-        deadline: Duration,
-    },
+    TimedOut { operation: Operation, deadline: Duration },
     /// The object does not exist.
     #[error("{message}")]
     NotFound {
-        /// The call.
         operation: Operation,
         /// The runtime's message.
         message: String,
     },
     /// The runtime does not implement this call.
     #[error("{operation}: not implemented by this container runtime")]
-    Unimplemented {
-        /// The call.
-        operation: Operation,
-    },
+    Unimplemented { operation: Operation },
     /// The runtime returned an error.
     #[error("{message}")]
     Failed {
-        /// The call.
         operation: Operation,
         /// The runtime's message.
         message: String,
@@ -148,19 +137,13 @@ pub enum CriError {
     /// The response exceeds the message size limit of the runtime or the client.
     #[error("{operation}: the answer does not fit into one message: {message}")]
     TooLarge {
-        /// The call.
         operation: Operation,
         /// The error with the sizes.
         message: String,
     },
     /// The response is malformed, e.g. without the pod's labels.
     #[error("{operation}: the container runtime's answer is malformed: {message}")]
-    Malformed {
-        /// The call.
-        operation: Operation,
-        /// The problem.
-        message: String,
-    },
+    Malformed { operation: Operation, message: String },
 }
 
 impl CriError {

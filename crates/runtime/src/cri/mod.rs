@@ -8,13 +8,12 @@ mod error;
 pub mod fake;
 mod features;
 mod metrics;
-pub mod monitor;
+mod monitor;
 mod runtime;
 mod types;
 
 pub use calls::{Call, CallSubject, Calls};
 pub use client::{CriClient, Stored, StoredTask, containerd_settings};
-pub use containerd::NAMESPACE as CRI_NAMESPACE;
 pub use error::{CriError, Operation};
 pub use monitor::monitor;
 pub use runtime::{EventStream, ImageService, RuntimeHint, RuntimeService};

@@ -56,8 +56,8 @@ pub trait RuntimeService: Send + Sync + 'static {
     /// Removes a stopped sandbox and its containers. Idempotent; an unknown sandbox is success.
     async fn remove_sandbox(&self, id: &SandboxId) -> Result<(), CriError>;
 
-    /// Tells the runtime the resources of a sandbox's pod before they change: those of its containers together, and its overhead.
-    /// A runtime may refuse them; many do not have this call. Idempotent.
+    /// Announces new resources of a sandbox's pod to the runtime: the sum of its containers, and its overhead.
+    /// A runtime may reject them; many do not have this call. Idempotent.
     async fn update_sandbox(
         &self,
         id: &SandboxId,
@@ -131,7 +131,7 @@ pub trait RuntimeService: Send + Sync + 'static {
     /// Returns the URL where the streams of a running container's own process are served. Nothing happens before a client connects.
     async fn attach(&self, id: &ContainerId, streams: StdStreams) -> Result<String, CriError>;
 
-    /// Returns the URL where connections to ports of a sandbox are served. `ports` are those of a client that names them in
+    /// Returns the URL where connections to ports of a sandbox are served. `ports` are the ones that a client names in
     /// advance. Nothing happens before a client connects.
     async fn port_forward(&self, id: &SandboxId, ports: &[u16]) -> Result<String, CriError>;
 
@@ -141,7 +141,7 @@ pub trait RuntimeService: Send + Sync + 'static {
     /// The use of resources of all containers; of one pod's if given. Those that do not run may be among them.
     async fn container_stats(&self, pod: Option<&PodUid>) -> Result<Vec<ContainerStats>, CriError>;
 
-    /// The image that a sandbox was made from, which runtimes other than containerd may not tell.
+    /// The image that a sandbox was made from, which runtimes other than containerd may not report.
     async fn sandbox_image(&self, id: &SandboxId) -> Result<Option<String>, CriError>;
 
     /// The pods with a sandbox or container in the runtime, used when lists of these are too large. With runtimes other than
@@ -173,7 +173,7 @@ pub trait ImageService: Send + Sync + 'static {
     /// All images.
     async fn list_images(&self) -> Result<Vec<ImageInfo>, CriError>;
 
-    /// The filesystems of the images.
+    /// What images take on each filesystem that the runtime stores them on.
     async fn image_filesystems(&self) -> Result<Vec<ImageFilesystem>, CriError>;
 }
 

@@ -31,7 +31,7 @@ pub struct RuntimeCondition {
     pub message: String,
 }
 
-/// Status of the runtime.
+/// What the runtime reports about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct RuntimeStatus {
     /// `RuntimeReady`: the runtime accepts pods.
@@ -62,7 +62,7 @@ pub struct RuntimeFeatures {
     pub supplemental_groups_policy: bool,
 }
 
-/// State of a sandbox.
+/// Whether a sandbox can have containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SandboxState {
     /// Its network and pause process are up.
@@ -104,7 +104,7 @@ pub struct SandboxStatus {
 }
 
 impl SandboxStatus {
-    /// The sandbox as listed.
+    /// From a list, which reports neither addresses nor the network namespace.
     pub fn as_listed(listed: &Sandbox) -> Self {
         Self {
             id: listed.id.clone(),
@@ -117,14 +117,14 @@ impl SandboxStatus {
     }
 }
 
-/// State of a container.
+/// Where a container is in its life, as the runtime sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContainerState {
     /// Created, not started.
     Created,
-    /// Running.
+    /// Its process runs.
     Running,
-    /// Exited.
+    /// Its process has exited.
     Exited,
     /// Unknown to the runtime.
     Unknown,
@@ -175,7 +175,7 @@ pub struct WritableLayer {
     pub filesystem: Option<PathBuf>,
 }
 
-/// The filesystem of the images.
+/// A filesystem that the runtime stores images on, and what they take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageFilesystem {
     /// When the runtime measured it.
@@ -238,7 +238,7 @@ pub struct ContainerStatus {
 }
 
 impl ContainerStatus {
-    /// The container as listed.
+    /// From a list, which reports no times except creation, no exit and no image.
     pub fn as_listed(listed: &Container) -> Self {
         Self {
             id: listed.id.clone(),
@@ -279,7 +279,7 @@ pub struct StoredPreStop {
 /// The identity of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinuxUser {
-    /// UID.
+    /// UID of the process.
     pub uid: i64,
     /// Primary GID.
     pub gid: i64,
@@ -294,11 +294,11 @@ pub struct ExecOutput {
     pub stdout: Vec<u8>,
     /// Its standard error, likewise.
     pub stderr: Vec<u8>,
-    /// Its exit code.
+    /// Its exit code; of a process that a signal ended, 128 and the signal's number.
     pub exit_code: i32,
 }
 
-/// Which standard streams of a process a client wants.
+/// Which standard streams of a process a client asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StdStreams {
     /// Its input.

@@ -99,7 +99,7 @@ impl Stream {
         self.commands.send(command).await.map_err(|_| SpdyError::Ended)
     }
 
-    /// Says that no more bytes follow. Those of the server still arrive.
+    /// Says that no more bytes follow. Bytes of the server still arrive.
     ///
     /// # Errors
     /// The connection has ended.
@@ -233,7 +233,7 @@ async fn pass_on<T: AsyncRead>(
         left -= read;
         chunk.truncate(read);
         if let Some(receiver) = &receiver {
-            // A dropped receiver wants none of it.
+            // Nobody reads a stream whose receiver was dropped.
             let _ = receiver.send(chunk.freeze()).await;
         }
     }

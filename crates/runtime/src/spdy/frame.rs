@@ -62,7 +62,7 @@ pub enum Control {
         /// Why, as a number of the protocol.
         status: u32,
     },
-    /// The server wants its number back.
+    /// A ping, which the server expects to be answered with the same number.
     Ping(u32),
     /// The server accepts no more streams.
     GoAway,

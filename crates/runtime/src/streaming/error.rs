@@ -37,7 +37,7 @@ pub enum StreamingError {
     Late(Duration),
     /// The answer is no upgrade; this is its text. The wording is the stock kubelet's.
     #[error("unable to upgrade connection: {0}")]
-    Refused(String),
+    Rejected(String),
     /// A stream could not be opened.
     #[error("cannot open a stream at the container runtime's streaming server")]
     Open(#[source] SpdyError),

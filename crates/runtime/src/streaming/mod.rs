@@ -5,10 +5,10 @@ mod ending;
 mod error;
 #[cfg(any(test, feature = "fakes"))]
 pub mod fake;
-pub mod remote_command;
+mod remote_command;
 #[cfg(test)]
 mod tests;
-pub mod upgrade;
+mod upgrade;
 mod url;
 
 pub use ending::Ended;

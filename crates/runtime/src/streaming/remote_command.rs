@@ -62,10 +62,10 @@ pub async fn remote_command(
 ) -> Result<Ended, StreamingError> {
     let io = match upgrade(url, Method::POST, spdy_headers(PROTOCOL)).await? {
         Answer::Switched { io, .. } => io,
-        Answer::Refused(response) => {
+        Answer::Rejected(response) => {
             let text = String::from_utf8_lossy(response.body()).trim().to_owned();
             let text = if text.is_empty() { response.status().to_string() } else { text };
-            return Err(StreamingError::Refused(text));
+            return Err(StreamingError::Rejected(text));
         }
     };
     let (connection, driver) = Connection::new(io);
@@ -81,7 +81,7 @@ pub async fn remote_command(
     }
 }
 
-/// The streams of a session. The order is that of client-go.
+/// The streams of a session, in the order of client-go.
 struct Streams {
     error: Stream,
     stdin: Option<Stream>,
@@ -91,37 +91,37 @@ struct Streams {
 }
 
 impl Streams {
-    async fn open(connection: &Connection, wanted: StdStreams) -> Result<Self, StreamingError> {
+    async fn open(connection: &Connection, requested: StdStreams) -> Result<Self, StreamingError> {
         let open = async |kind: &str| {
             let headers = vec![("streamtype", kind.to_owned())];
             connection.open(headers).await.map_err(StreamingError::Open)
         };
-        let open_if = async |is_wanted, kind| match is_wanted {
+        let open_if = async |is_requested, kind| match is_requested {
             true => open(kind).await.map(Some),
             false => Ok(None),
         };
         Ok(Self {
             error: open("error").await?,
-            stdin: open_if(wanted.stdin, "stdin").await?,
-            stdout: open_if(wanted.stdout, "stdout").await?,
-            stderr: open_if(wanted.stderr && !wanted.tty, "stderr").await?,
-            resize: open_if(wanted.tty, "resize").await?,
+            stdin: open_if(requested.stdin, "stdin").await?,
+            stdout: open_if(requested.stdout, "stdout").await?,
+            stderr: open_if(requested.stderr && !requested.tty, "stderr").await?,
+            resize: open_if(requested.tty, "resize").await?,
         })
     }
 }
 
 async fn session(
     connection: Connection,
-    wanted: StdStreams,
+    requested: StdStreams,
     input: impl Inputs<Item = Input>,
     output: impl Sink<Output>,
 ) -> Result<Ended, StreamingError> {
-    let opened = timeout(PATIENCE, Streams::open(&connection, wanted)).await;
+    let opened = timeout(PATIENCE, Streams::open(&connection, requested)).await;
     let Streams { error, stdin, stdout, stderr, resize } =
         opened.unwrap_or(Err(StreamingError::Late(PATIENCE)))?;
     let (input, output) = (pin!(input), pin!(output));
     tokio::select! {
-        // The end of the process comes before that of the input, which may be its effect.
+        // The end of the process comes before the end of the input, which may be its effect.
         biased;
         // Cancel-safe, both: the session ends with either.
         ended = receive(error, stdout, stderr, output) => ended,

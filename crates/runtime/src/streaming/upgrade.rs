@@ -26,7 +26,7 @@ pub const PROTOCOL_VERSION: &str = "x-stream-protocol-version";
 /// How long the server, on this host, may take to answer: as long as it gives a client for opening the streams.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Limit for a refusal's text, in bytes.
+/// Limit for a rejection's text, in bytes.
 const MOST_REFUSAL: usize = 64 << 10;
 
 /// A connection whose server has agreed to another protocol. What came with its answer is read first.
@@ -37,13 +37,13 @@ pub type StreamIo = Join<Chain<Cursor<Bytes>, OwnedReadHalf>, OwnedWriteHalf>;
 pub enum Answer {
     /// It has agreed.
     Switched {
-        /// The headers of its answer.
+        /// Headers of the 101 response, among them the protocol that the server chose.
         headers: HeaderMap,
         /// The connection.
         io: Box<StreamIo>,
     },
     /// It has not.
-    Refused(Response<Bytes>),
+    Rejected(Response<Bytes>),
 }
 
 /// Connects to a URL of the runtime, and asks for the protocol in `headers`.
@@ -84,7 +84,7 @@ async fn ask(url: &StreamUrl, method: Method, headers: HeaderMap) -> Result<Answ
     let (answer, ended) = join(answered, connection.without_shutdown()).await;
     let (head, text) = answer?;
     if head.status != StatusCode::SWITCHING_PROTOCOLS {
-        return Ok(Answer::Refused(Response::from_parts(head, text)));
+        return Ok(Answer::Rejected(Response::from_parts(head, text)));
     }
     let parts = ended.map_err(StreamingError::Send)?;
     let (reader, writer) = parts.io.into_inner().into_split();

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
 
 use hostlet_base::reasons;
-use hostlet_observe::status::{Activity, ContainerKill, Doing, ImagePull};
+use hostlet_observe::status::{Activity, ContainerKill, ImagePull, WorkerActivity};
 use hostlet_pod::view::PodView;
 use hostlet_pod::{ContainerKind, FailingProbe, ManifestOrigin, ManifestProblem, PodContainer};
 
@@ -83,7 +83,7 @@ pub struct ExplainInput<'a> {
     /// When it began to terminate.
     pub terminating_since: Option<Timestamp>,
     /// The current activity of its worker.
-    pub doing: Option<&'a Doing>,
+    pub doing: Option<&'a WorkerActivity>,
     /// Its running containers, as last observed in the runtime.
     pub running: Vec<String>,
     /// A hung call for it.

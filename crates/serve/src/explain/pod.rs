@@ -203,7 +203,7 @@ fn terminating(case: &ExplainInput<'_>) -> Option<Explanation> {
             )
         }
         Activity::Idle
-        | Activity::WaitingForTurn
+        | Activity::QueuedStart
         | Activity::SettingUpVolumes
         | Activity::MakingSandbox
         | Activity::PullingImage(_)
@@ -283,7 +283,7 @@ fn sandbox(case: &ExplainInput<'_>) -> Option<Explanation> {
         | Activity::PostStartHook { .. }
         | Activity::BackingOff => true,
         Activity::Idle
-        | Activity::WaitingForTurn
+        | Activity::QueuedStart
         | Activity::SettingUpVolumes
         | Activity::MakingSandbox
         | Activity::StoppingContainers { .. }
@@ -318,7 +318,7 @@ pub(super) fn failed_step(case: &ExplainInput<'_>, error: Option<&str>) -> Expla
 /// A pod that is starting.
 pub(super) fn starting(case: &ExplainInput<'_>, activity: &Activity) -> Explanation {
     let sentence = match activity {
-        Activity::WaitingForTurn => {
+        Activity::QueuedStart => {
             "The pod waits behind starts of other pods: only a few start at a time (maxConcurrentStarts), those \
              of higher \
              priority and those seen first before others"
@@ -371,7 +371,7 @@ pub(super) fn with_pull(case: &ExplainInput<'_>, mut explanation: Explanation) -
 pub(super) fn step(activity: &Activity) -> String {
     match activity {
         Activity::Idle => "syncing the pod".to_owned(),
-        Activity::WaitingForTurn => "waiting for its turn to start".to_owned(),
+        Activity::QueuedStart => "waiting for its turn to start".to_owned(),
         Activity::SettingUpVolumes => "setting up the volumes".to_owned(),
         Activity::MakingSandbox => "creating the sandbox".to_owned(),
         Activity::PullingImage(ImagePull { image, .. }) => {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Disposition, ExplainInput, Explanation, HungCall, NodeProblem, PullSoFar, Verdict, explain};
 pub(super) use hostlet_base::testing::at;
-use hostlet_observe::status::{Activity, Doing};
+use hostlet_observe::status::{Activity, WorkerActivity};
 use hostlet_pod::{FailingProbe, ManifestOrigin, ManifestProblem, testing};
 
 pub(super) const NOW: i64 = 1000;
@@ -22,7 +22,7 @@ pub(super) struct Facts {
     pub(super) pod: Pod,
     pub(super) disposition: Disposition,
     pub(super) status: Option<PodStatus>,
-    pub(super) doing: Doing,
+    pub(super) doing: WorkerActivity,
     pub(super) terminating_since: Option<Timestamp>,
     pub(super) running: Vec<String>,
     pub(super) hung: Option<HungCall>,
@@ -44,7 +44,7 @@ impl Facts {
             pod: testing::pod("web-n", "u", "Always", &["c"]),
             disposition: Disposition::Desired,
             status: None,
-            doing: Doing {
+            doing: WorkerActivity {
                 activity: Activity::Idle,
                 since: at(990),
                 pulling: BTreeSet::new(),

@@ -414,7 +414,7 @@ fn a_pod_without_a_sandbox_says_why() {
     );
     let fresh = "No sandbox for pod can be found. Need to start a new one";
     Facts::new().no_sandbox(fresh).says(Verdict::UnderWay, "The pod is being started", "");
-    let waits = Facts::new().no_sandbox(fresh).doing(Activity::WaitingForTurn);
+    let waits = Facts::new().no_sandbox(fresh).doing(Activity::QueuedStart);
     assert_eq!(waits.says(Verdict::UnderWay, "waits behind starts of other pods", "").since, Some(at(990)));
     let volume =
         "MountVolume.SetUp failed for volume \"v\" : hostPath type check failed: /x is not a directory";

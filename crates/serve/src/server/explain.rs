@@ -20,7 +20,7 @@ use crate::explain::{
 use hostlet_base::{PodRef, PodUid, one_line};
 use hostlet_host::file_work;
 use hostlet_observe::log::log_end;
-use hostlet_observe::status::{DirectoryEntry, Doing, PodStatusEntry};
+use hostlet_observe::status::{DirectoryEntry, PodStatusEntry, WorkerActivity};
 use hostlet_pod::view::PodView;
 use hostlet_pod::{ManifestOrigin, ManifestProblem, pod_ref, pod_uid};
 use hostlet_runtime::cri::{Call, CallSubject, ContainerState};
@@ -211,7 +211,7 @@ impl ControlServer {
     }
 
     /// The longest hung call of a pod, else one that may block all pods.
-    fn hung_call(&self, pod: &PodRef, doing: Option<&Doing>) -> Option<HungCall> {
+    fn hung_call(&self, pod: &PodRef, doing: Option<&WorkerActivity>) -> Option<HungCall> {
         let now = Instant::now();
         let is_about = |call: &&Call| match &call.subject {
             CallSubject::Image(pulled) => {

@@ -35,7 +35,7 @@ use hostlet_engine::container_logs::ContainerLogs;
 use hostlet_engine::shutdown::ShutdownView;
 use hostlet_engine::source::{SourceState, StaticPod};
 use hostlet_engine::worker::RestartRequests;
-use hostlet_image::credentials::{Credentials, NoSecrets};
+use hostlet_image::credentials::{NoSecrets, RegistryCredentials};
 use hostlet_image::{Arrivals, ImageRequest, Images, PullLimits, PullPolicy};
 use hostlet_observe::log::LogWatches;
 use hostlet_observe::pleg::{Pleg, PlegHandle};
@@ -103,7 +103,7 @@ impl Bench {
         let (status_cache, timeline) = (StatusCache::default(), Timeline::default());
         let activities = PodActivities::new(timeline.clone());
         let limits = PullLimits { serialize: true, max_parallel: None, qps: 0, burst: 0 };
-        let (clock, credentials) = (WallClock::system(), Credentials::default());
+        let (clock, credentials) = (WallClock::system(), RegistryCredentials::default());
         let images = Images::new(
             runtime.clone(),
             limits,

@@ -2,7 +2,7 @@
 
 use super::super::facts::Facts;
 use super::super::report::Finding;
-use hostlet_engine::ownership::{Foreign, History, Refusal, about_remains, first_start_refusal};
+use hostlet_engine::ownership::{Foreign, History, StartRejection, about_remains, first_start_rejection};
 
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     vec![kubelets(facts), pods(facts)]
@@ -65,7 +65,7 @@ fn pods(facts: &Facts) -> Finding {
         },
         History::FirstStart => {
             let socket = &facts.config.runtime.runtime_socket;
-            match first_start_refusal(socket, foreign) {
+            match first_start_rejection(socket, foreign) {
                 None => Finding::ok(CHECK, format!("{count}; ready for the first start")),
                 Some(_) if facts.config.adopt_foreign_pods => match &ownership.unrunnable {
                     Err(why) => Finding::unknown(CHECK, why.to_string()),
@@ -74,17 +74,17 @@ fn pods(facts: &Facts) -> Finding {
                         format!("{count}; the first start takes them over (adoptForeignPods)"),
                     ),
                     Ok(unrunnable) => {
-                        let refusal = Refusal::Unrunnable { pods: unrunnable.clone() };
-                        let text = format!("{count}; the first start would be refused. {refusal}");
+                        let rejection = StartRejection::Unrunnable { pods: unrunnable.clone() };
+                        let text = format!("{count}; the first start would be refused. {rejection}");
                         Finding::wrong(CHECK, text, DRAIN)
                     }
                 },
-                Some(refusal) => {
-                    let text = format!("{count}; the first start would be refused. {refusal}");
+                Some(rejection) => {
+                    let text = format!("{count}; the first start would be refused. {rejection}");
                     match &ownership.unrunnable {
                         Ok(unrunnable) if unrunnable.is_empty() => Finding::wrong(CHECK, text, ADOPT),
                         Ok(unrunnable) => {
-                            let takeover = Refusal::Unrunnable { pods: unrunnable.clone() };
+                            let takeover = StartRejection::Unrunnable { pods: unrunnable.clone() };
                             Finding::wrong(
                                 CHECK,
                                 format!("{text} That would be refused, too. {takeover}"),

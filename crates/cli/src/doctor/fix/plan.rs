@@ -167,7 +167,7 @@ mod tests {
             },
             |facts| {
                 facts.network.configurations = Ok(Vec::new());
-                facts.config.cluster = Some(hostlet_config::Cluster {
+                facts.config.cluster = Some(hostlet_config::ClusterConfig {
                     kubeconfig: "/kubeconfig".into(),
                     bootstrap_kubeconfig: None,
                     cert_dir: "/pki".into(),

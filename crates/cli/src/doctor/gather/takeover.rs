@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::super::facts::{Seen, Unseen};
 use super::Place;
 use hostlet_base::{PodRef, PodUid, RescanRequester, architecture, error_chain};
-use hostlet_cluster::api::{Connection, Connections, Credentials, CredentialsSource, Purpose, connect};
+use hostlet_cluster::api::{ClientOptions, Connections, Credentials, CredentialsSource, Purpose, connect};
 use hostlet_cluster::api_pods;
 use hostlet_config::Config;
 use hostlet_engine::admission::{NodeView, unrunnable};
@@ -72,7 +72,7 @@ async fn read_sources(config: &Config) -> Seen<(SourceState, ApiState)> {
                     .with_proxies(ProxyEnvironment::of_process())
                     .with_store(CertificateStore::of_client(&joined.cert_dir));
                 let (keeper, credentials) = Credentials::new(source);
-                let connection = Connection {
+                let connection = ClientOptions {
                     user_agent: format!("hostlet/v{} (linux/{})", env!("CARGO_PKG_VERSION"), architecture()),
                     limit: None,
                     purpose: Purpose::Pods,

@@ -1,4 +1,4 @@
-//! Metrics of the client certificate and of that of the node's API. The names are upstream's.
+//! Metrics of the client certificate and of the certificate of the node's API. The names are upstream's.
 
 use std::sync::Arc;
 

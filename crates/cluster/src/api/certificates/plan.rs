@@ -23,7 +23,7 @@ pub(super) struct Observed {
     /// The node's credentials.
     pub(super) login: LoginState,
     /// How long the API server has rejected every request.
-    pub(super) refused_for: Option<Duration>,
+    pub(super) rejected_for: Option<Duration>,
     /// Whether there is a bootstrap kubeconfig.
     pub(super) can_bootstrap: bool,
 }
@@ -35,7 +35,7 @@ pub(super) enum LoginState {
     Unknown,
     /// There are none.
     Missing,
-    /// They are no client certificate.
+    /// The credentials are no client certificate.
     Other,
     /// A client certificate.
     Certificate(CertificateInfo),
@@ -72,7 +72,7 @@ pub(super) fn plan(observed: &Observed, rotates: bool, draw: f64, now: Timestamp
         LoginState::Missing if observed.can_bootstrap => Step::Bootstrap(Cause::Missing),
         LoginState::Missing => look_again(),
         LoginState::Certificate(certificate) => {
-            let is_rejected = observed.refused_for.is_some_and(|refused| refused >= REVOKED_AFTER);
+            let is_rejected = observed.rejected_for.is_some_and(|rejected| rejected >= REVOKED_AFTER);
             let due = renewal(certificate, draw);
             match certificate.is_expired(now) {
                 true if observed.can_bootstrap => Step::Bootstrap(Cause::Expired),
@@ -109,8 +109,8 @@ mod tests {
         CertificateInfo::of_times(start(), start() + 10 * HOUR)
     }
 
-    fn observed(login: LoginState, refused: Option<u64>, can_bootstrap: bool) -> Observed {
-        Observed { login, refused_for: refused.map(Duration::from_secs), can_bootstrap }
+    fn observed(login: LoginState, rejected: Option<u64>, can_bootstrap: bool) -> Observed {
+        Observed { login, rejected_for: rejected.map(Duration::from_secs), can_bootstrap }
     }
 
     #[test]
@@ -119,7 +119,7 @@ mod tests {
         let (early, late, expired) = (start() + HOUR, start() + 9 * HOUR, start() + 11 * HOUR);
         let due = Step::Wait(Some(start() + 8 * HOUR));
         let again = |now| Step::Wait(Some(now + LOOK_AGAIN));
-        for (login, refused, can_bootstrap, rotates, now, expected) in [
+        for (login, rejected, can_bootstrap, rotates, now, expected) in [
             (LoginState::Unknown, None, true, true, early, Step::Wait(None)),
             (LoginState::Other, Some(900), true, true, early, Step::Wait(None)),
             (LoginState::Missing, None, true, false, early, Step::Bootstrap(Cause::Missing)),
@@ -141,7 +141,7 @@ mod tests {
                 Step::Wait(Some(start() + 10 * HOUR + SignedDuration::from_secs(1))),
             ),
         ] {
-            let state = observed(login, refused, can_bootstrap);
+            let state = observed(login, rejected, can_bootstrap);
             assert_eq!(plan(&state, rotates, 0.5, now), expected, "{state:?} {rotates} {now}");
         }
     }

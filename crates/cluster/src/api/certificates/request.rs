@@ -10,12 +10,12 @@ use kube::runtime::watcher::{Config, Event};
 use kube::{Api, Client};
 
 use super::name::bootstrap_name;
-use crate::api::{ApiErrorKind, FollowError, Objects, Wire, error_kind, follow, message};
+use crate::api::{ApiErrorKind, FollowError, TypedApi, Wire, error_kind, follow, message};
 use hostlet_net::tls::{
     AlternativeNames, CertificateInfo, PrivateKey, TlsError, certificate_request, serving_certificate_request,
 };
 
-/// The signers of nodes' client certificates and of those of their APIs.
+/// The signers of nodes' client certificates and of the certificates of their APIs.
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 const SERVING_SIGNER: &str = "kubernetes.io/kubelet-serving";
 
@@ -108,7 +108,7 @@ pub(super) async fn obtain(
     purpose: &Purpose,
     waiting: impl FnOnce(&str),
 ) -> Result<String, RequestError> {
-    let requests: Objects<CertificateSigningRequest> = Api::all(client.clone());
+    let requests: TypedApi<CertificateSigningRequest> = Api::all(client.clone());
     let request = request(key, node, purpose)?;
     let created = match requests.create(&PostParams::default(), &Wire(request.clone())).await {
         Ok(created) => created.0,
@@ -164,7 +164,7 @@ fn request(
 
 /// The earlier request of the same name, which the hash in it makes one of the same key and subject.
 async fn find(
-    requests: &Objects<CertificateSigningRequest>,
+    requests: &TypedApi<CertificateSigningRequest>,
     request: &CertificateSigningRequest,
 ) -> Result<CertificateSigningRequest, RequestError> {
     let name = request.metadata.name.clone().unwrap_or_default();
@@ -177,7 +177,7 @@ async fn find(
 
 /// Waits until the request is decided.
 async fn wait(
-    requests: Objects<CertificateSigningRequest>,
+    requests: TypedApi<CertificateSigningRequest>,
     name: &str,
     purpose: &Purpose,
 ) -> Result<String, RequestError> {

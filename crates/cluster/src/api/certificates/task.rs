@@ -123,7 +123,7 @@ impl ClientCertificateTask {
         let (mut announced, mut trouble) = (Changed::new(), Changed::new());
         let mut state = State {
             access: self.credentials.access(),
-            refused: self.credentials.refused_since(),
+            rejected: self.credentials.rejected_since(),
             draw: None,
         };
         loop {
@@ -179,10 +179,10 @@ impl ClientCertificateTask {
                 None => LoginState::Other,
             },
         };
-        let refused_for = state.refused.borrow_and_update().map(|since| since.elapsed());
+        let rejected_for = state.rejected.borrow_and_update().map(|since| since.elapsed());
         let bootstrap = self.settings.bootstrap.clone();
         let can_bootstrap = file_work(move || bootstrap.is_some_and(|source| source.path().exists())).await;
-        let observed = Observed { login, refused_for, can_bootstrap: can_bootstrap.unwrap_or_default() };
+        let observed = Observed { login, rejected_for, can_bootstrap: can_bootstrap.unwrap_or_default() };
         let draw = match &observed.login {
             LoginState::Certificate(certificate) => state.draw(certificate, &mut self.chance.lock()),
             LoginState::Unknown | LoginState::Missing | LoginState::Other => 0.0,
@@ -197,14 +197,14 @@ impl ClientCertificateTask {
         let now = self.settings.clock.now();
         let left = until.map(|until| until.duration_since(now).max(SignedDuration::ZERO).unsigned_abs());
         let due = left.map(|left| Instant::now() + left.min(LONGEST_SLEEP));
-        let rejected = state.refused.borrow().map(|since| since + REVOKED_AFTER);
+        let rejected = state.rejected.borrow().map(|since| since + REVOKED_AFTER);
         let moments = due.into_iter().chain(rejected.filter(|at| *at > Instant::now()));
         tokio::select! {
             // Cancel-safe: a sleep.
             () = sleep_until(moments.min()) => {}
             // Cancel-safe, both: a watch marks its value seen only when `changed` returns.
             () = watching::changed(&mut state.access) => {}
-            () = watching::changed(&mut state.refused) => {}
+            () = watching::changed(&mut state.rejected) => {}
         }
     }
 
@@ -362,7 +362,7 @@ impl ClientCertificateTask {
                 return;
             }
         };
-        let is_rejected = observed.refused_for.is_some_and(|refused| refused >= REVOKED_AFTER);
+        let is_rejected = observed.rejected_for.is_some_and(|rejected| rejected >= REVOKED_AFTER);
         let missing = self.settings.bootstrap.as_ref().filter(|_| !observed.can_bootstrap);
         let missing = missing.filter(|_| observed.login == LoginState::Missing);
         self.note(|report| {
@@ -388,7 +388,7 @@ impl ClientCertificateTask {
 /// What the task has seen.
 struct State {
     access: watch::Receiver<Access>,
-    refused: watch::Receiver<Option<Instant>>,
+    rejected: watch::Receiver<Option<Instant>>,
     /// The random number of the current certificate.
     draw: Option<(CertificateInfo, f64)>,
 }

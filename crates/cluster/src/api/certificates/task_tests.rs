@@ -234,7 +234,7 @@ async fn an_api_server_that_is_away_is_waited_for() {
     let node = Node::with_bootstrap();
     for fault in [
         ApiFault::Reset,
-        ApiFault::Refuse { code: 401, reason: "Unauthorized", retry_after: 0 },
+        ApiFault::Reject { code: 401, reason: "Unauthorized", retry_after: 0 },
         ApiFault::LostAnswer,
     ] {
         node.api.fail(ApiRule { times: 3, ..ApiRule::always("", "certificates", fault) });
@@ -303,8 +303,8 @@ async fn a_certificate_that_expired_while_the_daemon_was_down_is_replaced() {
     node.certify(HOUR);
     sleep(5 * HOUR).await;
     // Without a bootstrap kubeconfig it retries, and says so.
-    let refuse = ApiFault::Refuse { code: 401, reason: "Unauthorized", retry_after: 0 };
-    node.api.fail(ApiRule::always("", "certificates", refuse));
+    let reject = ApiFault::Reject { code: 401, reason: "Unauthorized", retry_after: 0 };
+    node.api.fail(ApiRule::always("", "certificates", reject));
     let mut running = node.run();
     let report = running.until(|report| report.problem.is_some()).await;
     let sentences = report.sentences(node.clock.now());

@@ -13,7 +13,7 @@ use crate::api::kubeconfig;
 use hostlet_host::file_work;
 use hostlet_telemetry::Changed;
 
-/// Interval of the check, the same as that of re-reading files.
+/// Interval of the check, the same as for re-reading files.
 const PERIOD: Duration = Duration::from_secs(60);
 
 /// Checks the kubeconfig at `path` and its files periodically, and publishes in `exposed` who can read them, as a sentence.

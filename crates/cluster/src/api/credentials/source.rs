@@ -10,7 +10,6 @@ use hostlet_net::tls::CertificateStore;
 /// The sources of credentials for the API server.
 #[derive(Clone, Debug)]
 pub struct CredentialsSource {
-    /// The kubeconfig.
     pub(super) file: KubeconfigFile,
     /// Where newer client certificates than the kubeconfig's are.
     pub(super) store: Option<CertificateStore>,
@@ -53,7 +52,8 @@ impl CredentialsSource {
     }
 
     /// Uses this clock.
-    pub fn with_clock(mut self, clock: WallClock) -> Self {
+    #[cfg(test)]
+    pub(crate) fn with_clock(mut self, clock: WallClock) -> Self {
         self.clock = clock;
         self
     }

@@ -38,9 +38,9 @@ pub(in crate::api) enum Access {
     /// The first attempt is in progress.
     #[default]
     Pending,
-    /// They are available.
+    /// Credentials are available.
     Ready(Ready),
-    /// They are not available.
+    /// No credentials are available.
     Failed {
         /// The error.
         problem: Arc<str>,
@@ -52,7 +52,6 @@ pub(in crate::api) enum Access {
 /// Available credentials.
 #[derive(Clone, Debug)]
 pub(in crate::api) struct Ready {
-    /// The login.
     pub(in crate::api) login: Arc<Login>,
     /// Their unique number.
     number: u64,
@@ -78,7 +77,7 @@ pub struct Credentials {
     access: watch::Receiver<Access>,
     rejected: watch::Sender<u64>,
     /// Since when the API server rejects requests, without accepting one in between.
-    refused_since: watch::Sender<Option<Instant>>,
+    rejected_since: watch::Sender<Option<Instant>>,
     reload: Arc<Notify>,
     exposure: watch::Receiver<Option<String>>,
 }
@@ -94,7 +93,7 @@ impl Credentials {
             path: Arc::new(source.file.path.clone()),
             access: receiver,
             rejected,
-            refused_since: watch::Sender::new(None),
+            rejected_since: watch::Sender::new(None),
             reload: reload.clone(),
             exposure,
         };
@@ -124,7 +123,7 @@ impl Credentials {
 
     /// Reports that the API server rejected these credentials.
     pub(in crate::api) fn rejected(&self, ready: &Ready) {
-        self.refused_since.send_if_modified(|since| {
+        self.rejected_since.send_if_modified(|since| {
             let is_news = since.is_none();
             since.get_or_insert_with(Instant::now);
             is_news
@@ -136,12 +135,12 @@ impl Credentials {
 
     /// Reports that the API server accepted the credentials.
     pub(in crate::api) fn accepted(&self) {
-        self.refused_since.send_if_modified(|since| since.take().is_some());
+        self.rejected_since.send_if_modified(|since| since.take().is_some());
     }
 
     /// Since when the API server rejects requests.
-    pub(in crate::api) fn refused_since(&self) -> watch::Receiver<Option<Instant>> {
-        self.refused_since.subscribe()
+    pub(in crate::api) fn rejected_since(&self) -> watch::Receiver<Option<Instant>> {
+        self.rejected_since.subscribe()
     }
 
     /// The state of the credentials.

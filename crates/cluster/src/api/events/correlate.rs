@@ -58,7 +58,7 @@ pub(super) struct Key {
     message: String,
 }
 
-/// Key of similar events: those of all containers of a pod are.
+/// Key of similar events: events of all containers of a pod are similar.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Similar {
     limited: Limited,

@@ -1,5 +1,5 @@
 //! Events on the API server, as shown by `kubectl describe`. Best effort by upstream's rules: repeated events are aggregated,
-//! those of a noisy object are rate-limited, and events that the server does not accept are dropped.
+//! events of a noisy object are rate-limited, and events that the server does not accept are dropped.
 
 mod correlate;
 #[cfg(test)]

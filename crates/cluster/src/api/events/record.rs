@@ -16,10 +16,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::correlate::{Correlator, EventContent, EventRecord};
-use crate::api::{ApiErrorKind, Objects, Wire, error_kind, retry_after};
+use crate::api::{ApiErrorKind, TypedApi, Wire, error_kind, retry_after};
 use hostlet_base::{EventKind, QuietPeriod, WallClock, error_chain};
 
-/// Queue length for each kind. Each starting container has three events; those of a full node fit while all of its pods start
+/// Queue length for each kind. Each starting container has three events; all events of a full node fit while all of its pods start
 /// and nothing is written before a quiet period.
 const QUEUE: usize = 4000;
 
@@ -36,7 +36,6 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// Maximum length of an object's name (RFC 1123 subdomain).
 const MAX_NAME: usize = 253;
 
-/// Timeout of an attempt.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A recorded event with its time.
@@ -190,7 +189,7 @@ impl EventSink {
     ) -> Result<String, kube::Error> {
         // Events of cluster-scoped objects are in this namespace.
         let namespace = record.object.namespace.as_deref().unwrap_or("default");
-        let events = Objects::<Event>::namespaced(self.client.clone(), namespace);
+        let events = TypedApi::<Event>::namespaced(self.client.clone(), namespace);
         if let Some(name) = &content.name {
             let change =
                 json!({"count": content.count, "lastTimestamp": Time(at), "message": content.message});

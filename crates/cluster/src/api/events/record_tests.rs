@@ -63,8 +63,8 @@ async fn transient_failures_are_retried_and_permanent_ones_dropped() {
     recorder.record(event_record("late"));
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(events(&api).len(), 1);
-    let refuse = ApiFault::Refuse { code: 403, reason: "Forbidden", retry_after: 0 };
-    api.fail(ApiRule::once("POST", "/events", refuse));
+    let reject = ApiFault::Reject { code: 403, reason: "Forbidden", retry_after: 0 };
+    api.fail(ApiRule::once("POST", "/events", reject));
     recorder.record(event_record("forbidden"));
     recorder.record(event_record("next"));
     tokio::time::sleep(Duration::from_secs(60)).await;
@@ -108,8 +108,8 @@ async fn beyond_the_queue_events_are_dropped_and_the_rest_is_written_once_the_se
 #[tokio::test(start_paused = true)]
 async fn an_event_that_the_server_fails_on_holds_up_no_other() {
     let (api, recorder, _running) = start();
-    let refuse = |retry_after| ApiFault::Refuse { code: 500, reason: "InternalError", retry_after };
-    api.fail(ApiRule::always("POST", "/namespaces/hooked/events", refuse(0)));
+    let reject = |retry_after| ApiFault::Reject { code: 500, reason: "InternalError", retry_after };
+    api.fail(ApiRule::always("POST", "/namespaces/hooked/events", reject(0)));
     let mut hooked = event_record("a webhook of this namespace is down");
     hooked.object.namespace = Some("hooked".to_owned());
     recorder.record_at_once(hooked);
@@ -118,7 +118,7 @@ async fn an_event_that_the_server_fails_on_holds_up_no_other() {
     let messages: Vec<_> = events(&api).into_iter().filter_map(|event| event.message).collect();
     assert_eq!(messages, ["next"]);
     // Unless it asks for it.
-    api.fail(ApiRule { times: 2, ..ApiRule::always("POST", "/default/events", refuse(3)) });
+    api.fail(ApiRule { times: 2, ..ApiRule::always("POST", "/default/events", reject(3)) });
     recorder.record_at_once(event_record("later"));
     tokio::time::sleep(Duration::from_secs(7)).await;
     assert_eq!(events(&api).len(), 2);

@@ -6,7 +6,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApiFault {
     /// It is rejected with this code and reason, without effect; `Retry-After` in seconds if more than 0.
-    Refuse {
+    Reject {
         /// HTTP status.
         code: u16,
         /// `Status.reason`.

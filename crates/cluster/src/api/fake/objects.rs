@@ -164,7 +164,7 @@ impl Objects {
             return Err((
                 409,
                 "Conflict",
-                format!("the UID in the precondition ({uid}) is not that of the object"),
+                format!("the UID in the precondition ({uid}) is not the object's"),
             ));
         }
         let requested = options["gracePeriodSeconds"].as_i64();
@@ -264,7 +264,7 @@ fn precondition(old: &Value, request: &Value) -> Result<(), RejectedRequest> {
     for field in ["uid", "resourceVersion"] {
         let named = &request["metadata"][field];
         if named.is_string() && *named != old["metadata"][field] {
-            let message = format!("the {field} in the precondition ({named}) is not that of the object");
+            let message = format!("the {field} in the precondition ({named}) is not the object's");
             return Err((409, "Conflict", message));
         }
     }

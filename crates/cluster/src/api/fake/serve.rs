@@ -61,7 +61,7 @@ impl FakeApi {
         let mut is_lost = false;
         match fault {
             None => {}
-            Some(ApiFault::Refuse { code, reason, retry_after }) => {
+            Some(ApiFault::Reject { code, reason, retry_after }) => {
                 self.lock().requests[number].code = code;
                 return Ok(reject((code, reason, "rejected by the script".to_owned()), retry_after));
             }

@@ -123,7 +123,7 @@ async fn faults_happen_as_scripted() {
     api.fail(ApiRule::once(
         "GET",
         "/pods/a",
-        ApiFault::Refuse { code: 429, reason: "TooManyRequests", retry_after: 3 },
+        ApiFault::Reject { code: 429, reason: "TooManyRequests", retry_after: 3 },
     ));
     let busy = pods.get("a").await.unwrap_err();
     assert_eq!(error_kind(&busy), ApiErrorKind::TooMany(Some(Duration::from_secs(3))));

@@ -11,7 +11,6 @@ use super::objects::{Change, kind_of};
 use super::path::{Selector, Target};
 use super::server::FakeApi;
 
-/// A fault of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WatchFault {
     None,

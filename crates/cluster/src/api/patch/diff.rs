@@ -13,7 +13,7 @@ use super::strategies::FIELDS;
 
 /// The kind of a patched object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// A Node.
     Node,
     /// The `status` of a Pod.
@@ -43,7 +43,6 @@ enum Strategy {
 }
 
 impl Strategy {
-    /// The strategy of a field of a type.
     fn of(type_name: &str, field: &str) -> Self {
         let row = FIELDS.iter().find(|(of, name, _, _)| *of == type_name && *name == field);
         match row {
@@ -56,7 +55,7 @@ impl Strategy {
 }
 
 /// The patch from `old` to `new`, two objects of this kind or the same part of them; `None` if they are equal.
-pub fn strategic(kind: Kind, old: &Value, new: &Value) -> Option<Value> {
+pub(crate) fn strategic(kind: Kind, old: &Value, new: &Value) -> Option<Value> {
     match (old, new) {
         (Value::Object(old), Value::Object(new)) => {
             let patch = objects(kind.type_name(), old, new);

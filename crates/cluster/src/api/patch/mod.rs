@@ -5,4 +5,4 @@ mod diff;
 mod diff_tests;
 mod strategies;
 
-pub use diff::{Kind, strategic};
+pub(crate) use diff::{Kind, strategic};

@@ -15,7 +15,7 @@ use super::connection::{Connection, StreamSlot};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LaneCounts {
-    /// The purpose.
+    /// The client's purpose, as the metric's label has it.
     pub purpose: String,
     /// Open connections.
     pub open: usize,
@@ -126,7 +126,6 @@ impl Lane {
         Some(free.slot(self))
     }
 
-    /// Adds a connection.
     pub(super) fn add(&self, connection: Connection) {
         self.connections().push(connection);
     }

@@ -114,7 +114,7 @@ impl Purpose {
         }
     }
 
-    /// The lane of watches; `None` if they share that of requests.
+    /// The lane of watches; `None` if they share the lane of requests.
     fn watches(self) -> Option<&'static str> {
         match self {
             Self::Pods => Some("watches"),

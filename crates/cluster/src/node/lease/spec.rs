@@ -7,7 +7,6 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference};
 
-/// The namespace of node leases.
 pub(super) const NAMESPACE: &str = "kube-node-lease";
 
 /// The fraction of its duration after which a lease is renewed; upstream's constant.

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::spec::{NAMESPACE, pause, renewed};
-use crate::api::{ApiErrorKind, Objects, Wire};
+use crate::api::{ApiErrorKind, TypedApi, Wire};
 use crate::node::NodeSettings;
 use crate::node::request::{RequestError, within};
 use hostlet_base::{Backoff, BackoffPolicy, WallClock, error_chain};
@@ -31,7 +31,7 @@ const BACKOFF: BackoffPolicy = BackoffPolicy {
 /// Renews the lease of this node.
 pub struct LeaseTask {
     settings: Arc<NodeSettings>,
-    leases: Objects<Lease>,
+    leases: TypedApi<Lease>,
     node: watch::Receiver<Option<Arc<Node>>>,
     clock: WallClock,
     /// The lease as last written here. Normally no other client writes it, so it is renewed without
@@ -50,7 +50,7 @@ impl LeaseTask {
         node: watch::Receiver<Option<Arc<Node>>>,
         clock: WallClock,
     ) -> Self {
-        let leases = Objects::namespaced(client, NAMESPACE);
+        let leases = TypedApi::namespaced(client, NAMESPACE);
         Self {
             settings,
             leases,

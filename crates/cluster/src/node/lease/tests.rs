@@ -146,12 +146,12 @@ async fn a_deleted_lease_is_created_again() {
 
 #[tokio::test(start_paused = true)]
 async fn no_single_fault_lets_a_lease_expire() {
-    let refuse = |code, reason, retry_after| ApiFault::Refuse { code, reason, retry_after };
+    let reject = |code, reason, retry_after| ApiFault::Reject { code, reason, retry_after };
     let faults = [
-        refuse(409, "Conflict", 0),
-        refuse(429, "TooManyRequests", 3),
-        refuse(500, "InternalError", 0),
-        refuse(403, "Forbidden", 0),
+        reject(409, "Conflict", 0),
+        reject(429, "TooManyRequests", 3),
+        reject(500, "InternalError", 0),
+        reject(403, "Forbidden", 0),
         ApiFault::Reset,
         ApiFault::LostAnswer,
         ApiFault::Delay(Duration::from_secs(3)),

@@ -8,7 +8,6 @@ pub(super) enum AddressError {
     /// A configured address cannot be used.
     #[error("--node-ip {ip} {what}; give an address of a network interface of this host")]
     Unfit {
-        /// The address.
         ip: IpAddr,
         /// What is wrong with it.
         what: &'static str,

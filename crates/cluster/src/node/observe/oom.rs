@@ -24,7 +24,7 @@ impl OomObserver {
             // Cancel-safe: it only reads.
             error = self.observe() => {
                 let log = self.log.display();
-                tracing::warn!(%error, "cannot read {log}; no event will tell that the host has no memory left");
+                tracing::warn!(%error, "cannot read {log}; no event will report that the host is out of memory");
             }
         }
         cancel.cancelled().await;
@@ -61,7 +61,7 @@ fn oom_event(kill: &OomKill) -> NodeEvent {
 pub struct OomKill {
     /// Its name.
     pub process: String,
-    /// Its pid.
+    /// PID of the killed process, in the initial namespace.
     pub pid: u32,
     /// The cgroup that reached its limit; `None` if the host did.
     pub limited: Option<String>,
@@ -69,7 +69,7 @@ pub struct OomKill {
 
 impl OomKill {
     /// Whether the host had no memory left.
-    pub fn is_for_host(&self) -> bool {
+    fn is_for_host(&self) -> bool {
         self.limited.as_deref().is_none_or(|group| group == "/")
     }
 }
@@ -109,7 +109,7 @@ impl OomReports {
     }
 }
 
-/// Reads the summary of a kill because of a cgroup's limit. That of one because of the host has `global_oom` instead of the cgroup.
+/// Reads the summary of a kill because of a cgroup's limit. The summary of a kill because of the host has `global_oom` instead of the cgroup.
 fn summary(line: &str) -> Option<OomKill> {
     let (_, line) = line.split_once("oom-kill:constraint=")?;
     let (_, line) = line.split_once(",oom_memcg=")?;

@@ -7,7 +7,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 
 use super::adopt::{adopt, without_devices};
 use super::former_devices::FormerDevices;
-use crate::api::{ApiErrorKind, Objects, Wire};
+use crate::api::{ApiErrorKind, TypedApi, Wire};
 use crate::node::request::{RequestError, within};
 
 /// The outcome of a successful attempt.
@@ -21,7 +21,7 @@ pub(in crate::node) enum Registered {
 /// Creates or adopts the Node. May be repeated after any failure: a Node created by a request whose response was lost is
 /// adopted by the next attempt.
 pub(in crate::node) async fn attempt(
-    nodes: &Objects<Node>,
+    nodes: &TypedApi<Node>,
     initial: &Node,
     limit: Duration,
     former_devices: &FormerDevices,

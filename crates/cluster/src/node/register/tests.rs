@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::adopt::adopt;
 use super::{FormerDevices, Registered, attempt, initial};
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
-use crate::api::{ApiErrorKind, Objects, Wire};
+use crate::api::{ApiErrorKind, TypedApi, Wire};
 use crate::node::NodeSettings;
 use crate::node::testing::{facts, settings};
 use hostlet_base::WallClock;
@@ -120,9 +120,9 @@ fn none() -> FormerDevices {
     FormerDevices::default()
 }
 
-fn server() -> (FakeApi, Objects<Node>) {
+fn server() -> (FakeApi, TypedApi<Node>) {
     let api = FakeApi::new(WallClock::system());
-    let nodes = Objects::all(api.client());
+    let nodes = TypedApi::all(api.client());
     (api, nodes)
 }
 
@@ -144,7 +144,7 @@ async fn a_node_created_by_a_lost_request_is_adopted_by_the_next() {
 async fn without_permission_to_create_nodes_an_existing_one_is_adopted() {
     let (api, nodes) = server();
     let (settings, node) = (tainted(), made(&tainted()));
-    let forbidden = ApiFault::Refuse { code: 403, reason: "Forbidden", retry_after: 0 };
+    let forbidden = ApiFault::Reject { code: 403, reason: "Forbidden", retry_after: 0 };
     api.fail(ApiRule::always("POST", "/nodes", forbidden));
     let refused = attempt(&nodes, &node, settings.request_timeout(), &none()).await;
     assert!(refused.is_err_and(|error| error.error_kind() == ApiErrorKind::Forbidden));

@@ -6,4 +6,4 @@ mod task;
 #[cfg(test)]
 mod tests;
 
-pub use task::{MirrorSources, Mirrors};
+pub use task::{MirrorDeps, Mirrors};

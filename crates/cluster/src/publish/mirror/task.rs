@@ -12,14 +12,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::plan::{Action, Name, Owner, name_of, plan};
-use crate::api::{ApiErrorKind, Objects, Wire, error_kind};
+use crate::api::{ApiErrorKind, TypedApi, Wire, error_kind};
 use hostlet_base::{Backoff, BackoffPolicy, PodEvent, PodUid, WallClock, error_chain, sleep_until};
 use hostlet_observe::status::timeline::Timeline;
 use hostlet_observe::status::{LifecycleSummary, StatusCache};
 use hostlet_pod::{AdmittedPod, ApiState, DesiredPods, PodEvents};
 use hostlet_telemetry::Changed;
 
-/// Timeout of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long the watch may take to show a request's effect before the request is repeated.
@@ -35,7 +34,7 @@ const RETRY: BackoffPolicy = BackoffPolicy {
 const FAILED: &str = "FailedCreateMirrorPod";
 
 /// Inputs of the task.
-pub struct MirrorSources {
+pub struct MirrorDeps {
     /// The desired pods.
     pub desired_pods: watch::Receiver<DesiredPods>,
     /// The pods on the API server.
@@ -55,7 +54,7 @@ pub struct MirrorSources {
 /// The mirror pods of this node; run by the app.
 pub struct Mirrors {
     client: Client,
-    sources: MirrorSources,
+    deps: MirrorDeps,
     /// When the mirror of a name may be handled again.
     not_before: HashMap<Name, Instant>,
     failures: HashMap<Name, Failure>,
@@ -69,27 +68,27 @@ struct Failure {
 }
 
 impl Mirrors {
-    /// Creates the task for the static pods in `sources`.
-    pub fn new(client: Client, sources: MirrorSources) -> Self {
-        Self { client, sources, not_before: HashMap::new(), failures: HashMap::new() }
+    /// Creates the task for the static pods in `deps`.
+    pub fn new(client: Client, deps: MirrorDeps) -> Self {
+        Self { client, deps, not_before: HashMap::new(), failures: HashMap::new() }
     }
 
     /// Runs until cancelled. Mirror pods remain.
     pub async fn run(mut self, cancel: CancellationToken) {
-        let mut status_cache = self.sources.status_cache.changes();
+        let mut status_cache = self.deps.status_cache.changes();
         loop {
             status_cache.mark_unchanged();
             let Pass { due, waits_for_termination } = self.pass().await;
-            let sources = &mut self.sources;
+            let deps = &mut self.deps;
             tokio::select! {
                 // Cancel-safe: waits for a token.
                 () = cancel.cancelled() => return,
                 // Cancel-safe: a watch marks its value seen only when `changed` returns.
-                Ok(()) = sources.desired_pods.changed() => {}
+                Ok(()) = deps.desired_pods.changed() => {}
                 // Cancel-safe: as above.
-                Ok(()) = sources.api.changed() => {}
+                Ok(()) = deps.api.changed() => {}
                 // Cancel-safe: as above.
-                Ok(()) = sources.node.changed() => {}
+                Ok(()) = deps.node.changed() => {}
                 // Cancel-safe: as above. Statuses change often; that matters only to a mirror of a terminating pod.
                 Ok(()) = status_cache.changed(), if waits_for_termination => {}
                 // Cancel-safe: a sleep.
@@ -100,13 +99,13 @@ impl Mirrors {
 
     /// Carries out the actions that are due.
     async fn pass(&mut self) -> Pass {
-        let desired_pods = self.sources.desired_pods.borrow_and_update().clone();
-        let api = self.sources.api.borrow_and_update().clone();
-        let owner = self.sources.node.borrow_and_update().as_deref().map(Owner::of);
+        let desired_pods = self.deps.desired_pods.borrow_and_update().clone();
+        let api = self.deps.api.borrow_and_update().clone();
+        let owner = self.deps.node.borrow_and_update().as_deref().map(Owner::of);
         let Some(owner) = owner.filter(|_| api.ready) else { return Pass::default() };
         let statics: Vec<Arc<AdmittedPod>> =
             desired_pods.pods.iter().filter(|pod| pod.is_static).cloned().collect();
-        let reported = self.sources.status_cache.all().into_iter();
+        let reported = self.deps.status_cache.all().into_iter();
         let alive: HashSet<PodUid> = reported
             .filter(|pod| pod.lifecycle != LifecycleSummary::Terminated)
             .map(|pod| pod.pod.reference.uid.clone())
@@ -138,7 +137,7 @@ impl Mirrors {
         of: Option<&Arc<AdmittedPod>>,
         action: Action,
     ) -> Result<(), Duration> {
-        let pods = Objects::<Pod>::namespaced(self.client.clone(), &name.0);
+        let pods = TypedApi::<Pod>::namespaced(self.client.clone(), &name.0);
         let creates = matches!(action, Action::Create(_));
         let request = async {
             match action {
@@ -202,9 +201,9 @@ impl Mirrors {
         if let Some(of) = of {
             let event = PodEvent::warning(FAILED, format!("Failed to create the mirror pod: {error}"));
             let reference = &of.reference;
-            let sources = &self.sources;
-            sources.timeline.event(reference, None, &event, sources.clock.now());
-            (sources.events)(reference, None, &event);
+            let deps = &self.deps;
+            deps.timeline.event(reference, None, &event, deps.clock.now());
+            (deps.events)(reference, None, &event);
         }
         pause.unwrap_or(retry.delay)
     }

@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{MirrorSources, Mirrors};
+use super::{MirrorDeps, Mirrors};
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
 use crate::api_pods;
 use hostlet_base::WallClock;
@@ -37,7 +37,7 @@ impl Setup {
         let (node, node_out) = watch::channel(None);
         let (status_cache, reported) = (StatusCache::default(), Arc::new(Mutex::new(Vec::new())));
         let heard = reported.clone();
-        let sources = MirrorSources {
+        let deps = MirrorDeps {
             desired_pods: wanted_out,
             api: seen,
             node: node_out,
@@ -46,7 +46,7 @@ impl Setup {
             events: Arc::new(move |_, _, event| heard.lock().push(event.message.clone())),
             clock: WallClock::system(),
         };
-        let mirrors = Mirrors::new(api.client(), sources);
+        let mirrors = Mirrors::new(api.client(), deps);
         #[expect(clippy::disallowed_methods, reason = "tasks of a test")]
         {
             tokio::spawn(api_pods::run(api.client(), "n1".to_owned(), Vec::new(), tx, cancel.clone()));
@@ -167,8 +167,8 @@ async fn a_mirror_remains_until_its_pod_has_terminated() {
 #[tokio::test(start_paused = true)]
 async fn a_mirror_that_cannot_be_created_is_reported_with_the_error() {
     let setup = Setup::registered();
-    let refuse = ApiFault::Refuse { code: 403, reason: "Forbidden", retry_after: 0 };
-    setup.api.fail(ApiRule::always("POST", "/pods", refuse));
+    let reject = ApiFault::Reject { code: 403, reason: "Forbidden", retry_after: 0 };
+    setup.api.fail(ApiRule::always("POST", "/pods", reject));
     setup.manifest(Some("h1"));
     setup.shown().await;
     let reported = setup.reported.lock().clone();
@@ -197,14 +197,14 @@ async fn nothing_is_deleted_before_all_manifests_were_read() {
 
 #[tokio::test(start_paused = true)]
 async fn any_faults_converge_to_one_mirror() {
-    let refuse = |code, reason| ApiFault::Refuse { code, reason, retry_after: 3 };
+    let reject = |code, reason| ApiFault::Reject { code, reason, retry_after: 3 };
     let faults = [
         ApiFault::Reset,
         ApiFault::LostAnswer,
         ApiFault::Hang,
-        refuse(403, "Forbidden"),
-        refuse(429, "TooManyRequests"),
-        refuse(500, "InternalError"),
+        reject(403, "Forbidden"),
+        reject(429, "TooManyRequests"),
+        reject(500, "InternalError"),
     ];
     for fault in faults {
         let setup = Setup::registered();

@@ -10,4 +10,4 @@ mod task;
 #[cfg(test)]
 mod task_tests;
 
-pub use task::{StatusManager, StatusSources};
+pub use task::{StatusManager, StatusManagerDeps};

@@ -52,7 +52,7 @@ pub(super) enum Urgency {
 pub(super) enum Write {
     /// The status is up to date.
     Nothing,
-    /// This strategic merge patch of `status`.
+    /// A strategic merge patch of `status`.
     Patch(Value, Urgency),
     /// The pod has terminated and is marked for deletion: delete its object.
     Delete,
@@ -60,7 +60,6 @@ pub(super) enum Write {
     Impossible(String),
 }
 
-/// Plans the write for a pod.
 pub(super) fn plan(reported: ReportedPod<'_>, live: Live<'_>) -> Write {
     let is_same_life = !runs_again(reported.status, reported.lifecycle, live.status, live.is_mirror);
     if let Some(container) = revived(reported.status, live).filter(|_| is_same_life) {

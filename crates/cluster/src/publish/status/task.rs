@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::metrics::{PublishMetrics, StartWatch};
 use super::plan::{Live, ReportedPod, Urgency, Write, plan};
-use crate::api::{ApiErrorKind, Objects, Wire, error_kind};
+use crate::api::{ApiErrorKind, TypedApi, Wire, error_kind};
 use hostlet_base::{Backoff, BackoffPolicy, PodUid, QuietPeriod, WallClock, error_chain, sleep_until};
 use hostlet_observe::status::timeline::Timeline;
 use hostlet_observe::status::{LifecycleSummary, PodDirectory, PublishProgress};
@@ -56,7 +56,7 @@ const NOT_KEPT: BackoffPolicy = BackoffPolicy {
 
 /// Inputs of the task.
 #[derive(Clone)]
-pub struct StatusSources {
+pub struct StatusManagerDeps {
     /// The pods with their statuses, and the rejected ones with the status that says why.
     pub pods: PodDirectory,
     /// How long pods pulled images.
@@ -72,7 +72,7 @@ pub struct StatusSources {
 /// The status manager; run by the app.
 pub struct StatusManager {
     client: Client,
-    sources: StatusSources,
+    deps: StatusManagerDeps,
     entries: BTreeMap<PodUid, Entry>,
     writes: FuturesUnordered<BoxFuture<'static, (PodUid, String, Written)>>,
     /// The last error of a write: a server that is down is logged once, not once per pod.
@@ -163,10 +163,10 @@ enum Written {
 
 impl StatusManager {
     /// Creates a status manager that writes through `client`.
-    pub fn new(client: Client, sources: StatusSources) -> Self {
+    pub fn new(client: Client, deps: StatusManagerDeps) -> Self {
         Self {
             client,
-            sources,
+            deps,
             entries: BTreeMap::new(),
             writes: FuturesUnordered::new(),
             last_error: Changed::new(),
@@ -187,14 +187,14 @@ impl StatusManager {
 
     /// Runs until cancelled, which drops the writes in progress; the next daemon starts from their result.
     pub async fn run(mut self, cancel: CancellationToken) {
-        let mut pods = self.sources.pods.changes();
-        let mut api = self.sources.api.clone();
+        let mut pods = self.deps.pods.changes();
+        let mut api = self.deps.api.clone();
         loop {
             let version = pods.mark_seen();
             self.refresh(Instant::now());
             self.start(Instant::now());
             self.show_progress(version);
-            let due = self.next_due(self.sources.quiet_period.expected());
+            let due = self.next_due(self.deps.quiet_period.expected());
             let is_open = tokio::select! {
                 // Cancel-safe: waits for a token.
                 () = cancel.cancelled() => return,
@@ -211,7 +211,7 @@ impl StatusManager {
                 () = sleep_until(due) => true,
             };
             if !is_open {
-                // The sources close only at shutdown.
+                // The senders close only at shutdown.
                 return cancel.cancelled().await;
             }
         }
@@ -219,8 +219,8 @@ impl StatusManager {
 
     /// Reads the reported statuses and the objects, and plans again for every pod with a change.
     fn refresh(&mut self, now: Instant) {
-        let pods = self.sources.pods.all();
-        let api = self.sources.api.borrow().clone();
+        let pods = self.deps.pods.all();
+        let api = self.deps.api.borrow().clone();
         self.entries.retain(|uid, entry| pods.contains_key(uid) || entry.is_busy);
         for (uid, pod) in pods {
             let status = ReportedStatus {
@@ -233,8 +233,8 @@ impl StatusManager {
             if entry.update(status, api_object, now) {
                 entry.plan(&uid, now);
                 if let Some(started) = entry.has_started() {
-                    let pulling = self.sources.timeline.pulling_time(&uid);
-                    self.metrics.started(&started.pod, &started.status, pulling, self.sources.clock.now());
+                    let pulling = self.deps.timeline.pulling_time(&uid);
+                    self.metrics.started(&started.pod, &started.status, pulling, self.deps.clock.now());
                 }
             }
         }
@@ -242,7 +242,7 @@ impl StatusManager {
 
     /// Starts the writes that are due, up to the limit.
     fn start(&mut self, now: Instant) {
-        let quiet = self.sources.quiet_period.expected();
+        let quiet = self.deps.quiet_period.expected();
         for (uid, entry) in &mut self.entries {
             if self.writes.len() >= MAX_WRITES {
                 return;
@@ -256,7 +256,7 @@ impl StatusManager {
             entry.is_busy = true;
             entry.sent = entry.reported.as_ref().map(|status| status.status.clone());
             entry.sent_since = entry.behind_since.take();
-            let pods = Objects::<Pod>::namespaced(self.client.clone(), &object.namespace);
+            let pods = TypedApi::<Pod>::namespaced(self.client.clone(), &object.namespace);
             let (uid, name) = (uid.clone(), object.name.clone());
             let of = object.uid.clone();
             self.writes.push(Box::pin(async move {
@@ -545,7 +545,7 @@ impl Object {
     }
 }
 
-async fn perform(pods: Objects<Pod>, name: String, uid: String, request: Request) -> Written {
+async fn perform(pods: TypedApi<Pod>, name: String, uid: String, request: Request) -> Written {
     match request {
         Request::Patch(change) => {
             let patched = pods.patch_status(&name, &PatchParams::default(), &Patch::Strategic(change)).await;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{StatusManager, StatusSources};
+use super::{StatusManager, StatusManagerDeps};
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
 use crate::api_pods;
 use hostlet_base::{QuietPeriod, WallClock};
@@ -38,14 +38,14 @@ impl Setup {
         let rejected = watch::Sender::new(Vec::new());
         let status_cache = StatusCache::default();
         let quiet_period = QuietPeriod::default();
-        let sources = StatusSources {
+        let deps = StatusManagerDeps {
             pods: PodDirectory::new(status_cache.clone(), rejected.subscribe(), seen.clone()),
             timeline: Timeline::default(),
             api: seen,
             quiet_period: quiet_period.clone(),
             clock: WallClock::system(),
         };
-        let manager = StatusManager::new(api.client(), sources);
+        let manager = StatusManager::new(api.client(), deps);
         let metrics = Metrics::default();
         manager.register(&metrics);
         #[expect(clippy::disallowed_methods, reason = "tasks of a test")]
@@ -203,15 +203,15 @@ async fn a_terminating_pod_gets_its_final_status_and_is_deleted_once() {
 }
 
 fn faults() -> Vec<ApiFault> {
-    let refuse = |code, reason| ApiFault::Refuse { code, reason, retry_after: 0 };
+    let reject = |code, reason| ApiFault::Reject { code, reason, retry_after: 0 };
     vec![
         ApiFault::Reset,
         ApiFault::LostAnswer,
         ApiFault::Delay(Duration::from_secs(20)),
         ApiFault::Hang,
-        refuse(409, "Conflict"),
-        refuse(500, "InternalError"),
-        ApiFault::Refuse { code: 429, reason: "TooManyRequests", retry_after: 7 },
+        reject(409, "Conflict"),
+        reject(500, "InternalError"),
+        ApiFault::Reject { code: 429, reason: "TooManyRequests", retry_after: 7 },
     ]
 }
 
@@ -331,7 +331,7 @@ async fn a_stray_404_does_not_stop_a_pods_status() {
     for (method, path) in [("PATCH", "/pods/a/status"), ("DELETE", "/pods/a")] {
         let setup = Setup::new();
         let pod = setup.running_pod().await;
-        let stray = ApiFault::Refuse { code: 404, reason: "NotFound", retry_after: 0 };
+        let stray = ApiFault::Reject { code: 404, reason: "NotFound", retry_after: 0 };
         setup.api.fail(ApiRule::once(method, path, stray));
         setup.report(&pod, ready("False"), LifecycleSummary::Active);
         setup.settle().await;

@@ -1,4 +1,4 @@
-//! What a rotation does with the files of a log. Pure. The rules are those of upstream's container log manager.
+//! What a rotation does with the files of a log. Pure. The rules are upstream's (its container log manager).
 
 use jiff::civil::DateTime;
 

@@ -32,7 +32,7 @@ const REPORTED: u32 = 2;
 const FAILED: &str = "FailedLogRotation";
 
 /// What rotation works with, and where it reports.
-pub struct RotationSources {
+pub struct LogRotationDeps {
     /// Opens new logs.
     pub runtime: Arc<dyn RuntimeService>,
     /// The running containers and where their logs are.
@@ -46,7 +46,7 @@ pub struct RotationSources {
 /// The task, which the app runs.
 pub struct LogRotation {
     limits: LogLimits,
-    sources: RotationSources,
+    deps: LogRotationDeps,
     metrics: RotationMetrics,
     /// Consecutive failures by container.
     failing: HashMap<ContainerId, u32>,
@@ -78,10 +78,10 @@ struct Rotator {
 
 impl LogRotation {
     /// The task with these limits.
-    pub fn new(limits: LogLimits, sources: RotationSources, metrics: &Metrics) -> Self {
+    pub fn new(limits: LogLimits, deps: LogRotationDeps, metrics: &Metrics) -> Self {
         let rotation_metrics = RotationMetrics::default();
         rotation_metrics.register(metrics);
-        Self { limits, sources, metrics: rotation_metrics, failing: HashMap::new() }
+        Self { limits, deps, metrics: rotation_metrics, failing: HashMap::new() }
     }
 
     /// Runs until cancelled.
@@ -119,8 +119,8 @@ impl LogRotation {
     fn rotator(&self, cancel: &CancellationToken) -> Rotator {
         Rotator {
             limits: self.limits,
-            runtime: self.sources.runtime.clone(),
-            clock: self.sources.clock.clone(),
+            runtime: self.deps.runtime.clone(),
+            clock: self.deps.clock.clone(),
             cancel: cancel.clone(),
         }
     }
@@ -148,7 +148,7 @@ impl LogRotation {
 
     /// The logs of running containers. Others do not grow.
     fn running(&self) -> Vec<RunningLog> {
-        let cache = &self.sources.observed;
+        let cache = &self.deps.observed;
         let observed = cache.pods().into_iter().filter_map(|pod| cache.get(&pod).ok());
         let logs = observed.flat_map(|status| {
             let running = status.containers.iter().filter(|container| {
@@ -181,7 +181,7 @@ impl LogRotation {
         if *failures == REPORTED {
             tracing::warn!(%pod, container, error, "cannot rotate the log of a container");
             let message = format!("Failed to rotate the log of container {container:?}: {error}");
-            (self.sources.events)(pod, None, &PodEvent::warning(FAILED, message));
+            (self.deps.events)(pod, None, &PodEvent::warning(FAILED, message));
         } else {
             tracing::debug!(%pod, container, error, "cannot rotate the log of a container");
         }

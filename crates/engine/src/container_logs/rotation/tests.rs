@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::RotationError;
 use super::files::{prepare, rename, undo};
-use super::task::{LogRotation, RotationSources};
+use super::task::{LogRotation, LogRotationDeps};
 use crate::container_logs::testing::Running;
 use hostlet_base::WallClock;
 use hostlet_base::settings::LogLimits;
@@ -37,7 +37,7 @@ impl Bench {
         let (running, events, metrics) =
             (Running::new().await, Arc::<Mutex<Vec<String>>>::default(), Metrics::default());
         let sink = events.clone();
-        let sources = RotationSources {
+        let deps = LogRotationDeps {
             runtime: Arc::new(running.fake.clone()),
             observed: running.pleg.cache().clone(),
             events: Arc::new(move |pod, _, event| sink.lock().push(format!("{pod} {event}"))),
@@ -45,7 +45,7 @@ impl Bench {
         };
         let limits = LogLimits { max_size, max_files, workers: 1, interval: INTERVAL };
         let mut tasks = JoinSet::new();
-        tasks.spawn(LogRotation::new(limits, sources, &metrics).run(CancellationToken::new()));
+        tasks.spawn(LogRotation::new(limits, deps, &metrics).run(CancellationToken::new()));
         Self { running, events, metrics, _tasks: tasks }
     }
 

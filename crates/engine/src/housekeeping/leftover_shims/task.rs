@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::sightings::Sightings;
 use hostlet_base::error_chain;
 use hostlet_host::{Mounts, Shim, SysError, end_shim, file_work, shims};
-use hostlet_runtime::cri::{CRI_NAMESPACE, CriClient, CriError, Stored};
+use hostlet_runtime::cri::{CriClient, CriError, Stored, containerd};
 
 /// Interval between checks, the same as between sweeps of the host.
 const PERIOD: Duration = Duration::from_secs(60);
@@ -123,6 +123,6 @@ fn ours(proc: &Path, socket: &Path) -> Result<Vec<Shim>, SysError> {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let socket = real(socket);
     let mut shims = shims(proc)?;
-    shims.retain(|shim| shim.namespace == CRI_NAMESPACE && real(&shim.address) == socket);
+    shims.retain(|shim| shim.namespace == containerd::NAMESPACE && real(&shim.address) == socket);
     Ok(shims)
 }

@@ -17,14 +17,14 @@ pub(super) enum Idle {
 /// What earlier checks found of the containers and sandboxes that do not run.
 #[derive(Debug, Default)]
 pub(super) struct Suspects {
-    /// They have ended, and have no task.
+    /// Containers that have exited, and have no task.
     clean: HashSet<String>,
-    /// They had one.
+    /// Containers that have exited, but had a task at the last check.
     suspected: HashSet<String>,
 }
 
 impl Suspects {
-    /// Begins a check. Returns those of the `idle` ones about which containerd has to be asked.
+    /// Begins a check. Returns the `idle` containers about which containerd must be asked.
     pub(super) fn due(&mut self, idle: BTreeMap<String, Idle>) -> Vec<(String, Idle)> {
         self.clean.retain(|id| idle.contains_key(id));
         self.suspected.retain(|id| idle.contains_key(id));
@@ -71,7 +71,7 @@ mod tests {
         assert_eq!(asked(&mut suspects, ended, &ids), ["just-ended", "stuck"]);
         assert!(!suspects.answered("just-ended", ended, None));
         assert!(suspects.answered("stuck", ended, Some(StoredTask::Stopped)));
-        // Until it is gone.
+        // Until the task is deleted.
         assert_eq!(asked(&mut suspects, ended, &ids), ["stuck"]);
         assert!(suspects.answered("stuck", ended, alive));
     }

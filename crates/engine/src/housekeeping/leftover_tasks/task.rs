@@ -66,7 +66,7 @@ impl LeftoverTasks {
             match self.client.delete_task(&id).await {
                 Ok(()) => tracing::warn!(
                     container = id,
-                    "deleted a task that containerd kept of a container that had ended; the container can be removed now"
+                    "deleted the task of an exited container, which containerd had not deleted; the container can be removed now"
                 ),
                 Err(error) => {
                     tracing::warn!(

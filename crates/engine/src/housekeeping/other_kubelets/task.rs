@@ -130,7 +130,7 @@ mod tests {
         };
         let cancel = CancellationToken::new();
         let scenario = async {
-            // That of another runtime is not reported: what it has here is, by the sweep.
+            // A kubelet on another runtime is not reported; the sweep reports what it has here.
             sleep(PERIOD * 2).await;
             assert_eq!(*published.borrow_and_update(), None);
             process("8", &path("var-run/ours.sock"));

@@ -13,7 +13,7 @@ use crate::admission::AdoptedPod;
 use hostlet_observe::status::PodStatusEntry;
 use hostlet_pod::{AdmittedPod, ContainerKind, has_ended, pod_uid};
 use hostlet_runtime::cri::Operation;
-use hostlet_runtime::cri::fake::{Call, Happened, What};
+use hostlet_runtime::cri::fake::{Happened, RecordedCall, What};
 
 /// How long a start counts at the gate.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -187,8 +187,12 @@ impl Checker {
         node.reported().iter().try_for_each(|reported| self.reported(reported))
     }
 
-    fn gate<'c>(&self, call: &Call, get: impl Fn(usize) -> Option<&'c Call>) -> Result<(), String> {
-        let under_way = |other: &&Call| {
+    fn gate<'c>(
+        &self,
+        call: &RecordedCall,
+        get: impl Fn(usize) -> Option<&'c RecordedCall>,
+    ) -> Result<(), String> {
+        let under_way = |other: &&RecordedCall| {
             other.ended_at.is_none_or(|ended| ended > call.at) && call.at - other.at < PATIENCE
         };
         let count = self.open.iter().filter_map(|at| get(*at)).filter(under_way).count();
@@ -196,7 +200,7 @@ impl Checker {
         (count <= self.bound).then_some(()).ok_or_else(|| format!("{count} starts at once: {call:?}"))
     }
 
-    fn called(&mut self, call: &Call) -> Result<(), String> {
+    fn called(&mut self, call: &RecordedCall) -> Result<(), String> {
         let Some(uid) = call.pod.as_ref().map(|uid| uid.as_str()) else { return Ok(()) };
         let Some(known) = self.pods.get_mut(uid) else { return Ok(()) };
         if STARTS.contains(&call.operation) {
@@ -238,7 +242,7 @@ impl Checker {
 
     /// A static pod starts after its predecessor of the same name terminated, if the daemon can know that one: from its sources or
     /// its store.
-    fn predecessor(&self, uid: &str, call: &Call) -> Result<(), String> {
+    fn predecessor(&self, uid: &str, call: &RecordedCall) -> Result<(), String> {
         let Some(known) = self.pods.get(uid) else { return Ok(()) };
         let others = self.pods.iter().filter(|(other, k)| *other != uid && k.full_name == known.full_name);
         // Added and removed at the same moment, it was never known.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use tokio::time::Instant;
 
-use hostlet_runtime::cri::fake::{Call, Happened};
+use hostlet_runtime::cri::fake::{Happened, RecordedCall};
 
 /// Number of trace lines shown for a failed run.
 const SHOWN: usize = 120;
@@ -15,7 +15,7 @@ pub(super) enum Line {
     /// A step of the simulation.
     Step(String),
     /// A call to the runtime.
-    Call(Call),
+    Call(RecordedCall),
     /// A change of a container.
     Happened(Happened),
 }

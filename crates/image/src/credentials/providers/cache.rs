@@ -1,4 +1,4 @@
-//! The kept responses of one credential provider. Pure.
+//! The cached responses of one credential provider. Pure.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -15,7 +15,7 @@ const MAX_KEPT: Duration = Duration::from_secs(365 * 24 * 3600);
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct AccountKey {
     pub(super) identity: ObjectIdentity,
-    /// Those that the provider got.
+    /// The annotations that the provider received.
     pub(super) annotations: BTreeMap<String, String>,
     /// The UID of the pod, if the response is for its token only.
     pub(super) pod: Option<String>,

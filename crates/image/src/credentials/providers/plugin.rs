@@ -88,8 +88,8 @@ impl Plugin {
         self.inner.settings.match_images.iter().any(|location| location.covers(&image))
     }
 
-    /// Its logins for the image with this fully qualified name and a pod with this service account, and their source: kept ones, or
-    /// those of a run. Cancel-safe.
+    /// Its logins for the image with this fully qualified name and a pod with this service account, and their source: cached, or
+    /// from a run. Cancel-safe.
     pub(super) async fn provide(
         &self,
         image: &str,
@@ -101,19 +101,19 @@ impl Plugin {
             if settings.token.as_ref().is_some_and(|attributes| attributes.is_required) {
                 return Ok((DockerConfig::default(), LoginSource::Node));
             }
-            return Ok((self.kept_or_run(image, None).await?, LoginSource::Node));
+            return Ok((self.cached_or_run(image, None).await?, LoginSource::Node));
         };
         let described = account.describe().await.map_err(|error| Arc::new(PluginError::Account(error)))?;
         let source = LoginSource::ServiceAccount(described.identity.clone());
         let Some(annotations) = wanted_annotations(attributes, &described.annotations) else {
             return Ok((DockerConfig::default(), source));
         };
-        let pod = attributes.is_kept_by_token.then(|| account.pod_uid().to_owned());
+        let pod = attributes.is_cached_by_token.then(|| account.pod_uid().to_owned());
         let key = AccountKey { identity: described.identity, annotations, pod };
-        Ok((self.kept_or_run(image, Some((key, attributes, account))).await?, source))
+        Ok((self.cached_or_run(image, Some((key, attributes, account))).await?, source))
     }
 
-    async fn kept_or_run(
+    async fn cached_or_run(
         &self,
         image: &str,
         account: Option<(AccountKey, &TokenAttributes, &dyn PodAccount)>,

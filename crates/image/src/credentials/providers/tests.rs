@@ -1,4 +1,4 @@
-//! Responses, what they are kept for, and real programs as providers.
+//! Responses, what they are cached for, and real programs as providers.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -90,7 +90,7 @@ fn an_unusable_response_is_an_error_without_its_credentials() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_response_is_kept_for_what_it_applies_to() {
+async fn a_response_is_cached_for_what_it_applies_to() {
     let start = Instant::now();
     let hour = Duration::from_secs(3600);
     let images = ["r.io/a", "r.io/b", "r.io:5000/a", "other.io/a"];
@@ -175,14 +175,14 @@ async fn a_program_gets_its_request_arguments_and_variables() {
 case "$request" in *'"image":"r.io/team/a"'*) ;; *) exit 3 ;; esac"#;
     let plugins = programs.plugins(&[("p", &format!("{checks}\n{}", respond("me", "")))]);
     assert_eq!(users(&plugins, "r.io/team/a").await, ["me"]);
-    // Kept for the registry; no other is asked about.
+    // Cached for the registry; no other is asked about.
     assert_eq!(users(&plugins, "r.io/other").await, ["me"]);
     assert_eq!(users(&plugins, "r.example.com/a").await, Vec::<String>::new());
     assert_eq!(programs.runs("p"), 1);
 }
 
 #[tokio::test]
-async fn concurrent_requests_share_a_run_and_a_response_that_must_not_be_kept_is_not() {
+async fn concurrent_requests_share_a_run_and_a_response_that_must_not_be_cached_is_not() {
     let programs = Programs::new();
     let plugins =
         programs.plugins(&[("p", &format!("sleep 0.3\n{}", respond("me", r#", "cacheDuration": "0s""#)))]);
@@ -211,7 +211,7 @@ async fn one_that_fails_leaves_the_logins_of_the_others() {
     let names: Vec<&str> = failures.iter().map(|failure| failure.provider.as_str()).collect();
     assert_eq!((names, failures[0].error.as_str()), (vec!["bad", "odd"], "it failed (exit status: 3)"));
     assert_eq!(plugins.failures("other.io/a"), []);
-    // Failures are not kept.
+    // Failures are not cached.
     assert_eq!(users(&plugins, "r.io/a").await, ["one", "two"]);
     assert_eq!(["one", "bad", "odd", "two"].map(|name| programs.runs(name)), [1, 2, 2, 1]);
     let text = metrics.encode();
@@ -278,10 +278,10 @@ impl PodAccount for Account {
     }
 }
 
-fn token_attributes(is_kept_by_token: bool, is_required: bool) -> Option<TokenAttributes> {
+fn token_attributes(is_cached_by_token: bool, is_required: bool) -> Option<TokenAttributes> {
     Some(TokenAttributes {
         audience: "r.io".to_owned(),
-        is_kept_by_token,
+        is_cached_by_token,
         is_required,
         required_annotations: ["role".to_owned()].into(),
         optional_annotations: ["tenant".to_owned()].into(),
@@ -309,8 +309,12 @@ async fn a_response_for_a_service_account_is_for_all_of_its_pods() {
         (Account::of("p1", &[("role", "a")]), Account::of("p2", &[("role", "a"), ("x", "y")]));
     assert_eq!(found(&plugins, Some(&first), "r.io/a").await, expected);
     assert_eq!(found(&plugins, Some(&second), "r.io/b").await, expected);
-    assert_eq!((programs.runs("p"), *second.tokens.lock()), (1, 0), "no token is needed for a kept response");
-    // Another annotation that it gets: another request, which the script refuses.
+    assert_eq!(
+        (programs.runs("p"), *second.tokens.lock()),
+        (1, 0),
+        "no token is needed for a cached response"
+    );
+    // Another annotation that it gets: another request, which the script rejects.
     let other = Account::of("p3", &[("role", "a"), ("tenant", "t")]);
     assert_eq!(found(&plugins, Some(&other), "r.io/a").await, []);
     // Without a required annotation or an account it is not asked.
@@ -338,15 +342,15 @@ async fn a_response_for_a_token_is_for_its_pod_only() {
 async fn a_token_is_a_password_only_where_no_other_pod_gets_it() {
     let programs = Programs::new();
     let echo = respond("me", "").replace(r#""password": "p""#, r#""password": "r.io-p1-1""#);
-    for (is_kept_by_token, number) in [(false, 0), (true, 1)] {
-        let plugins = programs.plugins_with(&[("p", &echo)], token_attributes(is_kept_by_token, true));
+    for (is_cached_by_token, number) in [(false, 0), (true, 1)] {
+        let plugins = programs.plugins_with(&[("p", &echo)], token_attributes(is_cached_by_token, true));
         let account = Account::of("p1", &[("role", "a")]);
         assert_eq!(found(&plugins, Some(&account), "r.io/a").await.len(), number);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn responses_of_accounts_are_kept_apart() {
+async fn responses_of_accounts_are_cached_apart() {
     let start = Instant::now();
     let key = |pod: Option<&str>| AccountKey {
         identity: account_identity(),

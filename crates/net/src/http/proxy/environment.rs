@@ -15,7 +15,7 @@ pub struct ProxyEnvironment {
     pub https: String,
     /// `HTTP_PROXY`, for servers without.
     pub http: String,
-    /// `NO_PROXY`.
+    /// `NO_PROXY`: the servers that are reached directly, separated by commas.
     pub no_proxy: String,
 }
 
@@ -30,7 +30,7 @@ impl fmt::Debug for ProxyEnvironment {
 pub(super) type Variable = &'static str;
 
 impl ProxyEnvironment {
-    /// That of this process.
+    /// Reads the environment of this process. Empty values count as unset.
     pub fn of_process() -> Self {
         let read = |name: &str| {
             let value = |name: String| std::env::var(name).ok().filter(|value| !value.is_empty());

@@ -55,7 +55,7 @@ impl NoProxy {
     pub(super) fn matches(&self, host: &str, port: u16) -> bool {
         let host = host.trim_start_matches('[').trim_end_matches(']').to_lowercase();
         let port = port.to_string();
-        let has_port = |wanted: &Option<String>| wanted.as_ref().is_none_or(|wanted| *wanted == port);
+        let has_port = |listed: &Option<String>| listed.as_ref().is_none_or(|listed| *listed == port);
         if host == "localhost" || self.everything {
             return true;
         }

@@ -74,7 +74,7 @@ pub(super) struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder that skips the first `skip` lines, and those that are not wanted.
+    /// A decoder that skips the first `skip` lines, and all lines that nobody asked for.
     pub(super) fn new(skip: u64, options: &LogOptions) -> Self {
         Self {
             since: options.since,

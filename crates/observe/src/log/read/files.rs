@@ -19,7 +19,7 @@ use hostlet_host::{Links, open_regular};
 
 /// How long a runtime may still write to a rotated file: it finishes what it has read from the container after opening the new one.
 pub(super) const HAND_OVER: Duration = Duration::from_secs(1);
-/// The difference between the time of a line and that of its file, whose clock is coarser.
+/// The difference between the time of a line and the time of its file, whose clock is coarser.
 const COARSE: Duration = Duration::from_secs(1);
 /// What the kernel appends to the path of an open file that was removed.
 const REMOVED: &[u8] = b" (deleted)";

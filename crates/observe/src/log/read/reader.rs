@@ -19,7 +19,7 @@ const CHUNK: usize = 64 * 1024;
 /// Options of reading a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogOptions {
-    /// Only this many last lines. Unlike with the stock kubelet, those of rotated files count too.
+    /// Only this many last lines. Unlike with the stock kubelet, lines of rotated files count too.
     pub tail: Option<u64>,
     /// Only lines from this time on; applied to the last lines if both are given.
     pub since: Option<Timestamp>,

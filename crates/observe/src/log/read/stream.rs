@@ -28,7 +28,6 @@ pub enum Until {
 enum ReadingPhase {
     /// Reading up to the initial end.
     Once,
-    /// Following.
     Following(Follow),
     /// The container has exited; reading the rest of all files.
     Draining,

@@ -98,15 +98,15 @@ impl Drop for LogWatch {
         if is_last_of_all {
             notifier.watcher = None;
         } else if is_last && let Some(watcher) = &mut notifier.watcher {
-            // Already gone if the directory is.
+            // Already removed if the directory is.
             let _ = watcher.unwatch(&self.directory);
         }
     }
 }
 
-/// Tells the followers of what an event is about; all of them if events were lost.
+/// Notifies the followers of what an event is about; all of them if events were lost.
 fn report(followed: &Followed, event: notify::Result<Event>) {
-    let tell = |sender: &watch::Sender<()>| sender.send_replace(());
+    let notify = |sender: &watch::Sender<()>| sender.send_replace(());
     match event {
         Ok(event) if !event.need_rescan() => {
             // Our own reads open and close files.
@@ -119,9 +119,9 @@ fn report(followed: &Followed, event: notify::Result<Event>) {
                 | EventKind::Other => false,
             };
             let directories = event.paths.iter().filter(|_| !is_read).filter_map(|path| path.parent());
-            directories.filter_map(|directory| followed.get(directory)).for_each(tell);
+            directories.filter_map(|directory| followed.get(directory)).for_each(notify);
         }
-        Ok(_) | Err(_) => followed.values().for_each(tell),
+        Ok(_) | Err(_) => followed.values().for_each(notify),
     }
 }
 

@@ -1,5 +1,5 @@
 //! The files of cgroups: where each controller has them, and reading them with one buffer. A file that is missing, because the kernel
-//! has no such file or the cgroup is gone, is `None`.
+//! has no such file or the cgroup was removed, is `None`.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -12,7 +12,7 @@ use rustix::io::read;
 use super::open_files::open_files;
 use super::{v1, v2};
 use crate::stats::parse;
-use crate::stats::usage::{CgroupUsage, Detail, ProcessUsage};
+use crate::stats::usage::{CgroupProcesses, CgroupUsage, Detail};
 use hostlet_host::cgroup::{CgroupVersion, Cgroups};
 
 /// Larger than any of these files but the process list of a huge cgroup.
@@ -25,13 +25,11 @@ const READ: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC);
 /// Where the controllers that count have their cgroups. One that the host lacks is `None`.
 #[derive(Clone, Debug)]
 pub(crate) struct Accounting {
-    /// The version.
     pub(super) version: CgroupVersion,
     /// CPU time; with v2, as all others, the unified hierarchy.
     pub(super) cpu_time: Option<PathBuf>,
     /// Settings and throttling of the CPU.
     pub(super) cpu: Option<PathBuf>,
-    /// Memory.
     pub(super) memory: Option<PathBuf>,
     /// Block devices.
     pub(super) io: Option<PathBuf>,
@@ -40,7 +38,7 @@ pub(crate) struct Accounting {
 }
 
 impl Accounting {
-    /// Those of this host.
+    /// The mounts of this host's cgroup hierarchies.
     pub(crate) fn of(cgroups: &Cgroups) -> Self {
         let mount = |v1: &str, v2: &str| {
             let controller = match cgroups.version() {
@@ -130,7 +128,7 @@ impl<'a> Reader<'a> {
         // A process of another PID namespace has the number 0.
         let first = pids.first().copied().filter(|pid| *pid != 0);
         let processes = u64::try_from(pids.len()).unwrap_or(u64::MAX);
-        usage.processes = ProcessUsage { processes, first, ..ProcessUsage::default() };
+        usage.processes = CgroupProcesses { processes, first, ..CgroupProcesses::default() };
         if detail == Detail::All {
             let open = open_files(self.proc, &pids);
             (usage.processes.descriptors, usage.processes.sockets) = (open.descriptors, open.sockets);
@@ -158,7 +156,7 @@ impl<'a> Reader<'a> {
         self.load(&opened)
     }
 
-    /// The creation of the cgroup: nothing else changes the time of this file, which changes that of the directory.
+    /// The creation of the cgroup: nothing else changes the time of this file, which changes the time of the directory.
     fn created_at(&mut self) -> Option<Timestamp> {
         let directory = self.cgroup.directory(self.accounting.memory.as_deref()?)?;
         let file = match self.accounting.version {
@@ -198,7 +196,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The limit of open files of the cgroup's first process, and the cgroup's threads.
-    fn read_limits_of_processes(&mut self, usage: &mut ProcessUsage) {
+    fn read_limits_of_processes(&mut self, usage: &mut CgroupProcesses) {
         let limits = usage.first.and_then(|pid| self.proc_text(&format!("{pid}/limits")));
         usage.open_files_limit = limits.and_then(parse::open_files_limit);
         let pids = self.accounting.pids.as_deref();

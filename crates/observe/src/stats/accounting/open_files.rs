@@ -21,7 +21,7 @@ pub(super) struct OpenFiles {
     pub(super) sockets: Option<u64>,
 }
 
-/// Counts those of these processes. One that is gone has none.
+/// Counts the open files of processes. A process that has exited has none.
 pub(super) fn open_files(proc: &Path, pids: &[u32]) -> OpenFiles {
     let mut open = OpenFiles { descriptors: Some(0), sockets: Some(0) };
     let mut links = LINKS_MAX;

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::{Accounting, Reader};
 use crate::stats::testing::FakeHost;
-use crate::stats::{CgroupUsage, Detail, Device, DeviceIo, OtherBytes, ProcessUsage, UsageLimits};
+use crate::stats::{BlockDevice, CgroupProcesses, CgroupUsage, Detail, DeviceIo, OtherBytes, UsageLimits};
 use hostlet_host::cgroup::CgroupVersion;
 
 fn read(version: CgroupVersion, path: &str, detail: Detail) -> Option<CgroupUsage> {
@@ -31,7 +31,7 @@ fn both_versions_tell_the_same() {
         assert_eq!((memory.inactive_file, memory.active_file, memory.kernel), (2 << 20, 1 << 20, 1 << 20));
         assert_eq!((memory.page_faults, memory.major_page_faults, memory.oom_kills), (500, 7, 1));
         let io = DeviceIo {
-            device: Device { major: 254, minor: 0 },
+            device: BlockDevice { major: 254, minor: 0 },
             read_bytes: 4096,
             written_bytes: 8192,
             reads: 1,
@@ -116,7 +116,7 @@ fn less_detail_reads_less_and_nothing_is_read_of_what_is_gone() {
         );
         assert_eq!(usage.limits.memory, Some(64 << 20));
         let usage = read(version, "/kubepods", Detail::Summary).unwrap();
-        let processes = ProcessUsage { processes: 2, first: Some(4711), ..ProcessUsage::default() };
+        let processes = CgroupProcesses { processes: 2, first: Some(4711), ..CgroupProcesses::default() };
         assert_eq!((usage.memory.working_set, usage.processes), (6 << 20, processes));
         let waited = match version {
             CgroupVersion::V1 => 0,

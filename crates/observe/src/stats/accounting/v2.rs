@@ -2,7 +2,7 @@
 
 use super::files::Reader;
 use crate::stats::parse;
-use crate::stats::usage::{CgroupUsage, CpuUsage, MemoryUsage, Pressure};
+use crate::stats::usage::{CgroupUsage, CpuUsage, MemoryUsage, PressureStall};
 
 /// CPU shares of v1 for the lowest weight, and how many more there are for the highest (KEP-2254).
 const SHARES: (u64, u64) = (2, 262_142);
@@ -34,7 +34,7 @@ pub(super) fn read(reader: &mut Reader<'_>, usage: &mut CgroupUsage) {
 }
 
 /// Waiting for a resource; zero without the kernel's support.
-pub(super) fn pressure(reader: &mut Reader<'_>, file: &str) -> Pressure {
+pub(super) fn pressure(reader: &mut Reader<'_>, file: &str) -> PressureStall {
     let mount = reader.accounting().memory.as_deref();
     reader.text(mount, file).and_then(parse::pressure).unwrap_or_default()
 }

@@ -47,7 +47,7 @@ impl KnownService {
         Some(Self { address: address.into(), ports: ports.collect() })
     }
 
-    /// Upstream's `envvars.FromServices`: the Kubernetes names, then those of Docker links.
+    /// Upstream's `envvars.FromServices`: the Kubernetes names, then the names of Docker links.
     fn add_variables(&self, name: &str, variables: &mut ServiceVariables) {
         let prefix = variable_name(name);
         let mut set = |suffix: String, value: String| variables.insert(format!("{prefix}_{suffix}"), value);
@@ -129,7 +129,7 @@ impl KnownServices {
         })
     }
 
-    /// The variables for a pod in `namespace`: those of the API server's Service and, with `links`, of the Services in the
+    /// The variables for a pod in `namespace`: the API server's Service and, with `links`, of the Services in the
     /// pod's namespace, which take precedence.
     pub fn variables(&self, namespace: &str, links: bool) -> ServiceVariables {
         let mut variables = ServiceVariables::new();

@@ -1,4 +1,4 @@
-//! A connection whose calls are spans of the trace that they are a part of, as upstream's are, and that tells the runtime so.
+//! A connection whose calls are spans of the trace that they are a part of, as upstream's are. Passes the trace on to the runtime.
 
 use std::task::{Context, Poll};
 

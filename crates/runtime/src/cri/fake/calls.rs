@@ -8,7 +8,7 @@ use hostlet_base::PodUid;
 
 /// A received call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Call {
+pub struct RecordedCall {
     /// The call.
     pub operation: Operation,
     /// Its pod, if the runtime knows it.
@@ -23,25 +23,25 @@ pub struct Call {
 
 /// All calls so far, oldest first.
 #[derive(Debug, Default)]
-pub(super) struct CallLog(Mutex<Vec<Call>>);
+pub(super) struct CallLog(Mutex<Vec<RecordedCall>>);
 
 impl CallLog {
     pub(super) fn begin(&self, operation: Operation, pod: Option<PodUid>, target: String) -> CallGuard<'_> {
         let mut calls = self.calls();
-        calls.push(Call { operation, pod, target, at: Instant::now(), ended_at: None });
+        calls.push(RecordedCall { operation, pod, target, at: Instant::now(), ended_at: None });
         CallGuard { log: self, index: calls.len() - 1 }
     }
 
-    pub(super) fn snapshot(&self) -> Vec<Call> {
+    pub(super) fn snapshot(&self) -> Vec<RecordedCall> {
         self.calls().clone()
     }
 
-    pub(super) fn after(&self, first: usize) -> (Vec<Call>, usize) {
+    pub(super) fn after(&self, first: usize) -> (Vec<RecordedCall>, usize) {
         let calls = self.calls();
         (calls.get(first..).unwrap_or_default().to_vec(), calls.len())
     }
 
-    fn calls(&self) -> MutexGuard<'_, Vec<Call>> {
+    fn calls(&self) -> MutexGuard<'_, Vec<RecordedCall>> {
         self.0.lock()
     }
 }

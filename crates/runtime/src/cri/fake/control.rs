@@ -1,7 +1,7 @@
 //! Controls and queries for tests.
 
 use super::super::{Operation, RuntimeStatus, Version, wire};
-use super::calls::Call;
+use super::calls::RecordedCall;
 use super::containers::{Life, reason};
 use super::events::EventMode;
 use super::exec::Exec;
@@ -151,12 +151,12 @@ impl FakeRuntime {
 /// Recorded calls.
 impl FakeRuntime {
     /// All calls so far, oldest first.
-    pub fn calls(&self) -> Vec<Call> {
+    pub fn calls(&self) -> Vec<RecordedCall> {
         self.log().snapshot()
     }
 
     /// The calls after the first `seen`, oldest first, and their total number.
-    pub fn calls_after(&self, first: usize) -> (Vec<Call>, usize) {
+    pub fn calls_after(&self, first: usize) -> (Vec<RecordedCall>, usize) {
         self.log().after(first)
     }
 
@@ -166,13 +166,13 @@ impl FakeRuntime {
     }
 
     /// The calls of one kind so far, oldest first.
-    pub fn calls_of(&self, operation: Operation) -> Vec<Call> {
+    pub fn calls_of(&self, operation: Operation) -> Vec<RecordedCall> {
         self.calls().into_iter().filter(|call| call.operation == operation).collect()
     }
 
     /// Maximum number of parallel calls of these kinds. A call that ends when another starts does not overlap it.
     pub fn peak_in_flight(&self, operations: &[Operation]) -> usize {
-        let calls: Vec<Call> =
+        let calls: Vec<RecordedCall> =
             self.calls().into_iter().filter(|call| operations.contains(&call.operation)).collect();
         let overlap = |at| {
             calls.iter().filter(|call| call.at <= at && call.ended_at.is_none_or(|ended| ended > at)).count()

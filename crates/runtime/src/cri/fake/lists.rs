@@ -28,20 +28,20 @@ pub(super) fn selector_of(pod: Option<&PodUid>) -> Labels {
     pod.map(|uid| (POD_UID_LABEL.to_owned(), uid.to_string())).into_iter().collect()
 }
 
-fn sandbox_wanted(filter: &wire::PodSandboxFilter, sandbox: &wire::PodSandbox) -> bool {
+fn sandbox_matches(filter: &wire::PodSandboxFilter, sandbox: &wire::PodSandbox) -> bool {
     (filter.id.is_empty() || sandbox.id.starts_with(&filter.id))
-        && filter.state.as_ref().is_none_or(|wanted| wanted.state == sandbox.state)
+        && filter.state.as_ref().is_none_or(|filter| filter.state == sandbox.state)
         && selects(&filter.label_selector, &sandbox.labels)
 }
 
-fn container_wanted(filter: &wire::ContainerFilter, container: &wire::Container) -> bool {
+fn container_matches(filter: &wire::ContainerFilter, container: &wire::Container) -> bool {
     (filter.id.is_empty() || container.id.starts_with(&filter.id))
-        && filter.state.as_ref().is_none_or(|wanted| wanted.state == container.state)
+        && filter.state.as_ref().is_none_or(|filter| filter.state == container.state)
         && (filter.pod_sandbox_id.is_empty() || container.pod_sandbox_id == filter.pod_sandbox_id)
         && selects(&filter.label_selector, &container.labels)
 }
 
-fn stats_wanted(filter: &wire::ContainerStatsFilter, container: &wire::Container) -> bool {
+fn stats_matches(filter: &wire::ContainerStatsFilter, container: &wire::Container) -> bool {
     (filter.id.is_empty() || container.id.starts_with(&filter.id))
         && (filter.pod_sandbox_id.is_empty() || container.pod_sandbox_id == filter.pod_sandbox_id)
         && selects(&filter.label_selector, &container.labels)
@@ -67,7 +67,7 @@ impl FakeRuntime {
         let request = Request::new(operation, pod_of(&filter.label_selector), "");
         self.call(request, move |world, _| {
             let all = world.sandboxes.iter().map(|(id, record)| view::sandbox(id, record));
-            let items = all.filter(|sandbox| sandbox_wanted(&filter, sandbox)).collect();
+            let items = all.filter(|sandbox| sandbox_matches(&filter, sandbox)).collect();
             sent(operation, world.message_limit, wire::ListPodSandboxResponse { items })
         })
         .await
@@ -82,7 +82,7 @@ impl FakeRuntime {
         let request = Request::new(operation, pod_of(&filter.label_selector), "");
         self.call(request, move |world, _| {
             let all = world.containers.iter().map(|(id, record)| view::container(id, record));
-            let containers = all.filter(|container| container_wanted(&filter, container)).collect();
+            let containers = all.filter(|container| container_matches(&filter, container)).collect();
             sent(operation, world.message_limit, wire::ListContainersResponse { containers })
         })
         .await
@@ -97,8 +97,8 @@ impl FakeRuntime {
         let request = Request::new(operation, pod_of(&filter.label_selector), "");
         self.call(request, move |world, _| {
             let all = world.containers.iter();
-            let wanted = all.filter(|(id, record)| stats_wanted(&filter, &view::container(id, record)));
-            let stats = wanted.map(|(id, record)| view::container_stats(id, record, world)).collect();
+            let matching = all.filter(|(id, record)| stats_matches(&filter, &view::container(id, record)));
+            let stats = matching.map(|(id, record)| view::container_stats(id, record, world)).collect();
             sent(operation, world.message_limit, wire::ListContainerStatsResponse { stats })
         })
         .await

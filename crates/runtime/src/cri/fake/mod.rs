@@ -18,7 +18,7 @@ mod service;
 mod view;
 mod world;
 
-pub use calls::Call;
+pub use calls::RecordedCall;
 pub use events::EventMode;
 pub use exec::Exec;
 pub use faults::{Failure, Fault, FaultPlan, Rule};

@@ -178,7 +178,7 @@ impl FakeRuntime {
         effect: impl FnOnce(&mut World, Instant) -> Result<T, CriError> + Send + 'static,
     ) -> Result<T, CriError> {
         let operation = request.operation;
-        self.turn().await;
+        self.yield_if_set().await;
         self.with(|world, now| world.serves(operation, now))?;
         match fault {
             None => {}
@@ -196,7 +196,7 @@ impl FakeRuntime {
         }
         pause(latency).await;
         let answer = self.with(effect);
-        self.turn().await;
+        self.yield_if_set().await;
         answer
     }
 
@@ -205,7 +205,7 @@ impl FakeRuntime {
         self.inner.takes_turns.store(true, Ordering::Relaxed);
     }
 
-    async fn turn(&self) {
+    async fn yield_if_set(&self) {
         if self.inner.takes_turns.load(Ordering::Relaxed) {
             yield_now().await;
         }

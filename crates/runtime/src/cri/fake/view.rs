@@ -1,4 +1,4 @@
-//! The runtime's records as the CRI writes them. The same conversions as the client's turn them into our types.
+//! The runtime's records as the CRI writes them. The client's conversions make our types of them.
 
 use super::super::{SandboxState, wire};
 use super::containers::{ContainerRecord, Life};

@@ -11,7 +11,7 @@ use kube::api::{ObjectMeta, PostParams};
 use kube::core::response::StatusDetails;
 
 use super::User;
-use hostlet_cluster::api::{Objects, Wire};
+use hostlet_cluster::api::{TypedApi, Wire};
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -58,14 +58,14 @@ pub trait Reviews: Send + Sync {
 
 /// The API server's answers.
 pub struct ApiReviews {
-    tokens: Objects<TokenReview>,
-    accesses: Objects<SubjectAccessReview>,
+    tokens: TypedApi<TokenReview>,
+    accesses: TypedApi<SubjectAccessReview>,
 }
 
 impl ApiReviews {
     /// Asks with this client.
     pub fn new(client: Client) -> Self {
-        Self { tokens: Objects::all(client.clone()), accesses: Objects::all(client) }
+        Self { tokens: TypedApi::all(client.clone()), accesses: TypedApi::all(client) }
     }
 }
 

@@ -9,7 +9,7 @@ use super::cadvisor_families::{FAMILIES, Source};
 use super::exposition::{self, Family, FamilyOf, Kind, epoch, number};
 use hostlet_base::SandboxId;
 use hostlet_observe::stats::{
-    CgroupUsage, Device, DeviceIo, DiskActivity, NetworkDevice, NodeFilesystem, NodeUsage, OtherBytes,
+    BlockDevice, CgroupUsage, DeviceIo, DiskActivity, NetworkDevice, NodeFilesystem, NodeUsage, OtherBytes,
     PodUsage, UnitUsage,
 };
 
@@ -111,7 +111,7 @@ pub(super) const COUNT: usize = FAMILIES.len();
 pub(super) fn render(
     family: usize,
     units: &[Unit],
-    devices: &BTreeMap<Device, String>,
+    devices: &BTreeMap<BlockDevice, String>,
     now: Timestamp,
 ) -> String {
     let mut text = String::new();
@@ -188,7 +188,7 @@ pub(super) fn render(
 }
 
 /// The path of a device; empty if it is unknown.
-fn path_of(device: Device, devices: &BTreeMap<Device, String>) -> String {
+fn path_of(device: BlockDevice, devices: &BTreeMap<BlockDevice, String>) -> String {
     devices.get(&device).map(|name| format!("/dev/{name}")).unwrap_or_default()
 }
 

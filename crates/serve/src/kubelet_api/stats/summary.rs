@@ -15,7 +15,7 @@ use hostlet_base::{PodRef, PodUid};
 use hostlet_host::{FilesystemUsage, SpaceUsage};
 use hostlet_observe::stats::{
     CgroupUsage, ContainerDisk, ContainerUsage, DiskUsage, NetworkDevice, NodeUsage, PodStorage, PodUsage,
-    Pressure, PressureAverages, UnitUsage, VolumeUsage,
+    PressureAverages, PressureStall, UnitUsage, VolumeUsage,
 };
 
 /// The network device whose counters upstream considers the pod's or the node's.
@@ -183,7 +183,7 @@ fn io(usage: &CgroupUsage) -> IoStats {
     IoStats { time: Time(usage.at), psi: psi(&usage.io.pressure) }
 }
 
-fn psi(pressure: &Pressure) -> Psi {
+fn psi(pressure: &PressureStall) -> Psi {
     let data = |averages: &PressureAverages| {
         let PressureAverages { avg10, avg60, avg300, total } = *averages;
         PsiData { total, avg10, avg60, avg300 }

@@ -233,7 +233,7 @@ impl Streams {
         let headers = client.upgrade_headers();
         let (headers, io) = match upgrade(url, client.method, headers).await? {
             Answer::Switched { headers, io } => (headers, io),
-            Answer::Refused(response) => return refusal(response),
+            Answer::Rejected(response) => return refusal(response),
         };
         let idle = self.idle;
         self.sessions.start(async move {
@@ -257,7 +257,7 @@ impl Streams {
         }
         let (headers, io) = match upgrade(url, Method::POST, headers).await? {
             Answer::Switched { headers, io } => (headers, io),
-            Answer::Refused(response) => return refusal(response),
+            Answer::Rejected(response) => return refusal(response),
         };
         let chosen = headers.get(PROTOCOL_VERSION).and_then(|chosen| chosen.to_str().ok());
         let chosen = chosen.and_then(|chosen| HeaderValue::try_from(tunnel_of(chosen.trim())).ok());
