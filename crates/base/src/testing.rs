@@ -1,4 +1,4 @@
-//! Test fixtures for all rooms.
+//! Test fixtures for all crates.
 
 #![allow(
     clippy::unwrap_used,

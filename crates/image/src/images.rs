@@ -1,4 +1,4 @@
-//! The room's handle: ensures that an image is present before its container is created.
+//! The crate's handle: ensures that an image is present before its container is created.
 
 use std::path::Path;
 use std::sync::Arc;

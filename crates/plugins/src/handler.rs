@@ -1,4 +1,4 @@
-//! The seam between registration and the rooms that use plugins of one type. Owns no behavior.
+//! The seam between registration and the crates that use plugins of one type. Owns no behavior.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! A handler that records what it is given, for the tests of this room.
+//! A handler that records what it is given, for the tests of this crate.
 
 use std::path::Path;
 

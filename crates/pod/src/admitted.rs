@@ -1,4 +1,4 @@
-//! An admitted pod, with the fields that every room needs parsed once. Immutable: an updated pod is a new value. Its resources
+//! An admitted pod, with the fields that everybody needs parsed once. Immutable: an updated pod is a new value. Its resources
 //! are the allocated ones.
 
 use std::ops::Deref;

@@ -1,4 +1,4 @@
-//! The probes that fail, with their last answers, for explanations. Probes nothing: the room `probe` writes these values.
+//! The probes that fail, with their last answers, for explanations. Probes nothing: `engine::probe` writes these values.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 //! The vocabulary of pods: identity, the meaning of fields, defaults and validation of the API server, resources, and the
-//! values that several rooms share. Pure: never does I/O, and never decides whether a pod runs.
+//! values that several crates share. Pure: never does I/O, and never decides whether a pod runs.
 
 mod admitted;
 mod api_state;

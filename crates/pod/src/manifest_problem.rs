@@ -1,4 +1,4 @@
-//! Problems with manifests, and what they are in. Plain values: the room `source` finds them.
+//! Problems with manifests, and what they are in. Plain values: `engine::source` finds them.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What the probes of pods' containers have found, as plan and status read it. Probes nothing: the room `probe` writes these values.
+//! What the probes of pods' containers have found, as plan and status read it. Probes nothing: `engine::probe` writes these values.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -84,7 +84,7 @@ impl PodProbes {
     }
 }
 
-/// The findings for all pods. Cheap to clone; clones share them. The room `probe` writes them, workers and statuses read them.
+/// The findings for all pods. Cheap to clone; clones share them. `engine::probe` writes them, workers and statuses read them.
 #[derive(Clone, Debug, Default)]
 pub struct ProbeResults {
     pods: Arc<Mutex<HashMap<PodUid, Arc<PodProbes>>>>,

@@ -103,11 +103,11 @@ impl StorageBackend for Disk {
 enum Luck {
     /// All are lost, as in a power failure.
     Lost,
-    /// All are kept, as when only the daemon is killed.
-    Kept,
-    /// All are kept, except that the last write is truncated.
+    /// All survive, as when only the daemon is killed.
+    Survives,
+    /// All survive, except that the last write is truncated.
     LastTorn,
-    /// Each is lost, kept, or kept in part, by sector.
+    /// Each survives, in part or not at all, by sector.
     Any(u64),
 }
 
@@ -123,7 +123,7 @@ fn survived(steps: &[Step], luck: Luck) -> Vec<u8> {
     let mut rng = StdRng::seed_from_u64(if let Luck::Any(seed) = luck { seed } else { 0 });
     let mut left = Contents::default();
     for (at, step) in steps.iter().enumerate() {
-        if at < synced || matches!(luck, Luck::Kept) {
+        if at < synced || matches!(luck, Luck::Survives) {
             left.perform(step.clone());
             continue;
         }
@@ -131,25 +131,25 @@ fn survived(steps: &[Step], luck: Luck) -> Vec<u8> {
             Step::Write(place, bytes) => {
                 for (number, sector) in bytes.chunks(SECTOR).enumerate() {
                     let place = place + number * SECTOR;
-                    let is_kept = match luck {
+                    let survives = match luck {
                         Luck::Lost => false,
-                        Luck::Kept => true,
+                        Luck::Survives => true,
                         Luck::LastTorn => Some(at) != last_write || number < bytes.len() / SECTOR / 2,
                         Luck::Any(_) => rng.random_ratio(1, 2),
                     };
                     // The change of length that the write needs may have been lost.
-                    if is_kept && place + sector.len() <= left.bytes.len() {
+                    if survives && place + sector.len() <= left.bytes.len() {
                         left.perform(Step::Write(place, sector.to_owned()));
                     }
                 }
             }
             Step::Length(_) => {
-                let is_kept = match luck {
+                let survives = match luck {
                     Luck::Lost => false,
-                    Luck::Kept | Luck::LastTorn => true,
+                    Luck::Survives | Luck::LastTorn => true,
                     Luck::Any(_) => rng.random_ratio(1, 2),
                 };
-                if is_kept {
+                if survives {
                     left.perform(step.clone());
                 }
             }
@@ -224,7 +224,7 @@ proptest! {
                 _ => None,
             });
             let Some(committed) = committed else { continue };
-            let lucks = [Luck::Kept, Luck::Lost, Luck::LastTorn, Luck::Any(seed), Luck::Any(seed ^ point as u64)];
+            let lucks = [Luck::Survives, Luck::Lost, Luck::LastTorn, Luck::Any(seed), Luck::Any(seed ^ point as u64)];
             // Synced operations always survive.
             let unsynced = &steps[synced(&steps[..point])..point];
             let is_synced = unsynced.iter().all(|step| matches!(step, Step::Committed(_)));

@@ -1,5 +1,5 @@
 //! The tables, and how soon a change of each must be on the disk. A new table is a new variant here; the meaning of its rows
-//! belongs to the room that writes them.
+//! belongs to the module that writes them.
 
 /// A table of JSON rows, keyed by pod UID, by name or by ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

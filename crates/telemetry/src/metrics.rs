@@ -1,4 +1,4 @@
-//! The metrics registry: every room registers its own metrics, and the server encodes all. Counts nothing itself.
+//! The metrics registry: every crate registers its own metrics, and the server encodes all. Counts nothing itself.
 //!
 //! Names, labels and buckets are the stock kubelet's where it has the metric; our own start with `hostlet_`.
 

@@ -32,7 +32,7 @@ impl PrometheusText {
         } else if !line.starts_with('#') {
             self.sample(&line);
         }
-        // Its room is used again.
+        // Its memory is reused.
         self.line = line;
         self.line.clear();
     }

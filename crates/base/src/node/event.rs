@@ -1,4 +1,4 @@
-//! Events about the node. Each room words its own; nothing is recorded here.
+//! Events about the node. Each crate words its own; nothing is recorded here.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Values that other rooms share with the room `node`: addresses, events, pressures and resources, and how to read the Node again.
+//! Values that other crates share with `cluster::node`: addresses, events, pressures and resources, and how to read the Node again.
 
 mod addresses;
 mod event;

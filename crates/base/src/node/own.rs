@@ -1,5 +1,5 @@
 //! The node as its configuration and its machine define it: the value that its status reports and that admission checks
-//! against. Computed in the room `node`.
+//! against. Computed by `cluster::node`.
 
 use std::collections::BTreeMap;
 

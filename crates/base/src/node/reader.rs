@@ -1,4 +1,4 @@
-//! Reading the Node again, for decisions that must not rest on an outdated copy. How it is read is the room `node`'s.
+//! Reading the Node again, for decisions that must not rest on an outdated copy. `cluster::node` reads it.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The periods that a shutdown of the host grants to pods, as configured. The room `shutdown` applies them.
+//! The periods that a shutdown of the host grants to pods, as configured. `engine::shutdown` applies them.
 
 use std::time::Duration;
 

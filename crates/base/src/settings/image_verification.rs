@@ -1,4 +1,4 @@
-//! For which images pods need credentials of their own. The room `image` applies it.
+//! For which images pods need credentials of their own. `image` applies it.
 
 /// Which present images a pod may use only with credentials that are accepted for them.
 #[derive(Clone, Debug, PartialEq, Eq)]

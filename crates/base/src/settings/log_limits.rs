@@ -1,4 +1,4 @@
-//! When the logs of containers are rotated. The room `container_logs` applies it.
+//! When the logs of containers are rotated. `engine::container_logs` applies it.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Values of the configuration that rooms apply which must not know the configuration. Not how they are read or validated.
+//! Values of the configuration for crates that must not know the configuration. Says nothing about how they are read or validated.
 
 mod credential_providers;
 mod graceful_shutdown;

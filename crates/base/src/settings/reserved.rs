@@ -1,4 +1,4 @@
-//! The resources that a configuration withholds from pods. The room `node` subtracts them from the capacity.
+//! The resources that a configuration withholds from pods. `cluster::node` subtracts them from the capacity.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Settings of the Node: from the configuration, and from other rooms.
+//! Settings of the Node: from the configuration, and from other modules.
 
 use std::net::IpAddr;
 use std::time::Duration;

@@ -21,7 +21,7 @@ pub(super) struct Target {
 pub(super) fn assign(devices: &[u64], observed: &[ObservedSlice], most: usize) -> Vec<Target> {
     let most = most.max(1);
     let needed = devices.len().div_ceil(most);
-    let mut targets = kept(devices, observed, most);
+    let mut targets = retained(devices, observed, most);
     // Half-empty slices are merged only when they are many, because that is a write of each.
     if targets.iter().filter(|target| !target.devices.is_empty()).count() > 2 * needed.max(1) {
         targets.iter_mut().for_each(|target| target.devices.clear());
@@ -53,7 +53,7 @@ pub(super) fn assign(devices: &[u64], observed: &[ObservedSlice], most: usize) -
 }
 
 /// A target for each observed slice, with the devices that it already has.
-fn kept(devices: &[u64], observed: &[ObservedSlice], most: usize) -> Vec<Target> {
+fn retained(devices: &[u64], observed: &[ObservedSlice], most: usize) -> Vec<Target> {
     let mut by_key: HashMap<u64, Vec<usize>> = HashMap::with_capacity(devices.len());
     for (device, key) in devices.iter().enumerate().rev() {
         by_key.entry(*key).or_default().push(device);

@@ -1,4 +1,4 @@
-//! The task of the room: a stream per serving driver, and the reconciler. Decides nothing.
+//! The task: a stream per serving driver, and the reconciler. Decides nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;

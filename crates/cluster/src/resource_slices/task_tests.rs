@@ -458,7 +458,7 @@ async fn what_the_server_drops_in_silence_is_not_sent_again() {
     assert_eq!(daemon.writes().len(), 1);
 }
 
-/// What can happen to the room.
+/// What can happen to the tasks.
 #[derive(Clone, Debug)]
 enum Step {
     Register(usize),

@@ -1,4 +1,4 @@
-//! Scripted drivers and the daemon's part of the room, on the fake API server.
+//! Scripted drivers and the tasks that the daemon runs for them, on the fake API server.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -141,7 +141,7 @@ impl Dial for ScriptedDrivers {
     }
 }
 
-/// The room in a daemon that can be restarted, with its surroundings.
+/// The tasks in a daemon that can be restarted, with its surroundings.
 pub(super) struct Daemon {
     pub(super) api: FakeApi,
     pub(super) drivers: ScriptedDrivers,

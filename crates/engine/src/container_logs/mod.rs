@@ -1,5 +1,5 @@
 //! The logs of containers in operation: which instance's log a reader gets and when following it ends; rotation by size. Reading
-//! text is the room `log`'s; only the runtime writes logs.
+//! text is `observe::log`'s; only the runtime writes logs.
 
 mod instance;
 mod rotation;

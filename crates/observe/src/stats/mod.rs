@@ -1,6 +1,6 @@
 //! Measures what pods and the node use of this node's resources: CPU, memory, network and processes from the kernel's files
 //! ([`UsageStats`]); filesystems, writable layers and logs ([`DiskStats`]); and volumes, at their own intervals ([`StorageStats`]). Only
-//! what another room requests is measured; the usage of the volumes of claims is always measured. Makes no decisions.
+//! what another module requests is measured; the usage of the volumes of claims is always measured. Makes no decisions.
 
 mod accounting;
 mod claims;

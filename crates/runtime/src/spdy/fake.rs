@@ -1,4 +1,4 @@
-//! The other side, as far as tests need it. It reads the header blocks of this room's client only, which are stored.
+//! The other side, as far as tests need it. It reads the header blocks of this crate's client only, which are stored.
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};

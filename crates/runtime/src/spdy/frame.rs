@@ -134,7 +134,7 @@ fn control(kind: u16, flags: u8, payload: &[u8], into: &mut Vec<u8>) {
     into.extend(payload);
 }
 
-/// 24 bits. Only payloads of this room's frames have one, all far shorter.
+/// 24 bits. Only payloads of this client's frames have one, all far shorter.
 fn length(of: usize) -> [u8; 3] {
     let [_, bytes @ ..] = u32::try_from(of).unwrap_or(u32::MAX).to_be_bytes();
     bytes

@@ -46,9 +46,9 @@ const RETRY: BackoffPolicy = BackoffPolicy {
     reset_after: Duration::from_secs(60),
 };
 
-/// Back-off of a write that the API server accepts but does not keep (a webhook strips a field, or the server does not know
-/// it): rare, because it may be kept later.
-const NOT_KEPT: BackoffPolicy = BackoffPolicy {
+/// Back-off of a write that the API server accepts but does not store (a webhook strips a field, or the server does not know
+/// it): rare, because it may be stored later.
+const NOT_STORED: BackoffPolicy = BackoffPolicy {
     initial: Duration::from_secs(2),
     max: Duration::from_secs(600),
     reset_after: Duration::from_secs(3600),
@@ -127,7 +127,7 @@ struct Entry {
     /// The status reported at the time of the current or last write.
     sent: Option<Arc<PodStatus>>,
     /// The API server accepted the last patch but did not keep it.
-    not_kept: Option<Backoff<Instant>>,
+    not_stored: Option<Backoff<Instant>>,
     /// When the first of the changes was reported that no write has had yet.
     behind_since: Option<Instant>,
     /// The same of the changes in the current write.
@@ -305,7 +305,7 @@ impl StatusManager {
         }
         entry.plan(uid, now);
         if was_written {
-            entry.check_that_it_was_kept(uid, now);
+            entry.check_that_it_was_stored(uid, now);
         }
     }
 }
@@ -320,7 +320,7 @@ impl Entry {
         });
         if !same_status {
             self.behind_since.get_or_insert(now);
-            if self.not_kept.is_some() {
+            if self.not_stored.is_some() {
                 // Only a repeated write is delayed.
                 self.not_before = None;
             }
@@ -339,7 +339,7 @@ impl Entry {
         if self.object.as_ref().map(|o| &o.uid) != object.as_ref().map(|o| &o.uid) {
             self.written = None;
             self.is_deleted = false;
-            (self.sent, self.not_kept) = (None, None);
+            (self.sent, self.not_stored) = (None, None);
             self.behind_since = self.sent_since.take().or(self.behind_since);
         }
         self.object = object;
@@ -448,7 +448,7 @@ impl Entry {
     }
 
     /// After an accepted write: whether the status still differs although nothing new was reported.
-    fn check_that_it_was_kept(&mut self, uid: &PodUid, now: Instant) {
+    fn check_that_it_was_stored(&mut self, uid: &PodUid, now: Instant) {
         let (Some(sent), Some(reported), Some(object)) = (&self.sent, &self.reported, &self.object) else {
             return;
         };
@@ -456,11 +456,11 @@ impl Entry {
             return;
         }
         let Some(Next { request: Request::Patch(again), .. }) = &self.next else {
-            self.not_kept = None;
+            self.not_stored = None;
             return;
         };
-        let next = Backoff::next(self.not_kept, &NOT_KEPT, now, now);
-        if self.not_kept.is_some_and(|before| before.delay == NOT_KEPT.initial) {
+        let next = Backoff::next(self.not_stored, &NOT_STORED, now, now);
+        if self.not_stored.is_some_and(|before| before.delay == NOT_STORED.initial) {
             let pod = format!("{}/{}", object.namespace, object.name);
             let lost = again["status"].to_string();
             tracing::warn!(
@@ -469,7 +469,7 @@ impl Entry {
                  changes pods/status; retrying with back-off"
             );
         }
-        self.not_kept = Some(next);
+        self.not_stored = Some(next);
         self.not_before = Some(now + next.delay);
     }
 
