@@ -35,7 +35,7 @@ pub(super) fn websocket_token(headers: &HeaderMap) -> Result<Option<String>, &'s
 }
 
 /// Removes the tokens from headers that go on to others, who would otherwise learn them (upstream's authenticator removes them, too).
-pub(in crate::kubelet_api) fn remove_tokens(headers: &mut HeaderMap) {
+pub(in crate::node_api) fn remove_tokens(headers: &mut HeaderMap) {
     let protocols = || words(headers, &SEC_WEBSOCKET_PROTOCOL);
     if !protocols().any(|protocol| protocol.starts_with(PREFIX)) {
         return;

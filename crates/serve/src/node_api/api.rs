@@ -37,7 +37,7 @@ impl ApiListeners {
 }
 
 /// The node's API.
-pub struct KubeletApi {
+pub struct NodeApiServer {
     /// What the endpoints need.
     pub endpoints: EndpointParts,
     /// Who may use them.
@@ -50,7 +50,7 @@ pub struct KubeletApi {
     pub metrics: RequestMetrics,
 }
 
-impl KubeletApi {
+impl NodeApiServer {
     /// Serves until cancelled. Dropping it closes the connections.
     pub async fn run(self, listeners: ApiListeners, cancel: CancellationToken) {
         let ApiListeners { secure, read_only: plain } = listeners;

@@ -15,7 +15,7 @@ use hostlet_observe::status::{PodDirectory, StatusCache};
 use hostlet_runtime::cri::fake::FakeRuntime;
 
 /// The parts of a node without pods.
-pub(in crate::kubelet_api) fn parts() -> ContainerLogParts {
+pub(in crate::node_api) fn parts() -> ContainerLogParts {
     let (_, pleg) = Pleg::new(Arc::new(FakeRuntime::new()), StdRng::seed_from_u64(1));
     let status_cache = StatusCache::default();
     ContainerLogParts {

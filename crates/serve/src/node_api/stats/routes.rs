@@ -87,7 +87,7 @@ struct Server {
 }
 
 /// The paths of statistics.
-pub(in crate::kubelet_api) fn routes(stats: Stats) -> Router {
+pub(in crate::node_api) fn routes(stats: Stats) -> Router {
     let metrics = Router::new()
         .route("/metrics/resource", any(metrics_resource))
         .route("/metrics/cadvisor", any(metrics_cadvisor))

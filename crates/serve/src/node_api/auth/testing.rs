@@ -8,7 +8,7 @@ use super::{ReviewError, Reviews, User};
 
 /// Knows the token `good`, permits what it is told to, and writes down what it is asked.
 #[derive(Default)]
-pub(in crate::kubelet_api) struct FakeReviews {
+pub(in crate::node_api) struct FakeReviews {
     asked: Mutex<Vec<String>>,
     permitted: Mutex<Vec<String>>,
     failures: Mutex<usize>,
@@ -16,12 +16,12 @@ pub(in crate::kubelet_api) struct FakeReviews {
 
 impl FakeReviews {
     /// Permits only this: user, verb, node and subresource.
-    pub(in crate::kubelet_api) fn permit(&self, permitted: &[&str]) {
+    pub(in crate::node_api) fn permit(&self, permitted: &[&str]) {
         *self.permitted.lock() = permitted.iter().map(|one| (*one).to_owned()).collect();
     }
 
     /// Fails this often.
-    pub(in crate::kubelet_api) fn fail(&self, times: usize) {
+    pub(in crate::node_api) fn fail(&self, times: usize) {
         *self.failures.lock() = times;
     }
 
@@ -37,7 +37,7 @@ impl FakeReviews {
     }
 
     /// What it was asked since the last call.
-    pub(in crate::kubelet_api) fn asked(&self) -> Vec<String> {
+    pub(in crate::node_api) fn asked(&self) -> Vec<String> {
         std::mem::take(&mut *self.asked.lock())
     }
 }
@@ -57,6 +57,6 @@ impl Reviews for FakeReviews {
 }
 
 /// A user with only a name.
-pub(in crate::kubelet_api) fn user(name: &str) -> User {
+pub(in crate::node_api) fn user(name: &str) -> User {
     User { name: name.to_owned(), uid: String::new(), groups: Vec::new(), extra: Default::default() }
 }

@@ -30,7 +30,7 @@ pub struct SystemLogs {
 
 impl SystemLogs {
     /// The endpoint.
-    pub(in crate::kubelet_api) fn routes(self) -> Router {
+    pub(in crate::node_api) fn routes(self) -> Router {
         if !self.is_enabled {
             let disabled = || async { line(StatusCode::METHOD_NOT_ALLOWED, "logs endpoint is disabled.") };
             return Router::new().directory("/logs/", any(disabled));

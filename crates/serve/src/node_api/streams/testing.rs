@@ -12,7 +12,7 @@ use hostlet_observe::status::{PodDirectory, StatusCache};
 use hostlet_runtime::cri::fake::FakeRuntime;
 
 /// What the streams of such a node need.
-pub(in crate::kubelet_api) fn of_empty_node() -> StreamParts {
+pub(in crate::node_api) fn of_empty_node() -> StreamParts {
     let runtime = Arc::new(FakeRuntime::new());
     StreamParts {
         pods: PodDirectory::of(StatusCache::default()),

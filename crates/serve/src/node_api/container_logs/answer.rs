@@ -67,7 +67,7 @@ impl IntoResponse for AnswerError {
 }
 
 /// The route.
-pub(in crate::kubelet_api) fn routes(parts: ContainerLogParts) -> Router {
+pub(in crate::node_api) fn routes(parts: ContainerLogParts) -> Router {
     Router::new().restful("/containerLogs/{namespace}/{pod}/{container}", only_get(answer)).with_state(parts)
 }
 

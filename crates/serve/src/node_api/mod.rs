@@ -30,7 +30,7 @@ mod testing;
 mod tls;
 pub mod zpages;
 
-pub use api::{ApiListeners, KubeletApi};
+pub use api::{ApiListeners, NodeApiServer};
 pub use checkpoint::Checkpoints;
 pub use container_logs::ContainerLogParts;
 pub use debug::DebugHandlers;

@@ -40,7 +40,7 @@ impl User {
     }
 
     /// Whether they had credentials that were accepted.
-    pub(in crate::kubelet_api) fn has_credentials(&self) -> bool {
+    pub(in crate::node_api) fn has_credentials(&self) -> bool {
         self.groups.iter().any(|group| group == AUTHENTICATED)
     }
 }

@@ -7,7 +7,7 @@ mod authenticator;
 mod authorizer;
 mod reviews;
 #[cfg(test)]
-pub(in crate::kubelet_api) mod testing;
+pub(in crate::node_api) mod testing;
 #[cfg(test)]
 mod tests;
 mod user;
