@@ -1,7 +1,7 @@
 //! The families of `/metrics/cadvisor` and where their values are: cAdvisor's names, types and help texts. docs/metrics.md lists those
 //! that are missing, with reasons.
 
-use super::cadvisor::Unit;
+use super::cadvisor_units::Unit;
 use super::exposition::Kind::{Counter, Gauge};
 use super::exposition::{FamilyOf, epoch, number, of, seconds};
 use hostlet_host::FilesystemUsage;

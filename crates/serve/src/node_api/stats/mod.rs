@@ -2,6 +2,7 @@
 
 mod cadvisor;
 mod cadvisor_families;
+mod cadvisor_units;
 mod exposition;
 mod machine;
 mod resource;

@@ -22,7 +22,7 @@ use super::super::gzip::compress;
 use super::exposition::TEXT_FORMAT;
 use super::sandbox_images::SandboxImages;
 use super::summary::{Disks, NodeFacts, summary};
-use super::{cadvisor, machine, resource, volumes};
+use super::{cadvisor, cadvisor_units, machine, resource, volumes};
 use hostlet_base::{WallClock, error_chain};
 use hostlet_host::{CpuTopology, Machine};
 use hostlet_observe::stats::{Detail, DiskStats, MeasureError, StorageStats, UsageStats};
@@ -171,7 +171,7 @@ async fn metrics_cadvisor(State(stats): State<Stats>) -> Result<Response, Refuse
             return Ok(([(CONTENT_TYPE, TEXT_FORMAT)], text).into_response());
         }
     };
-    let units = cadvisor::units(&usage, &server.images.of(&usage).await);
+    let units = cadvisor_units::units(&usage, &server.images.of(&usage).await);
     let now = parts.clock.now();
     let facts = machine + &cadvisor::scrape_error(false);
     // One family at a time is in memory: with many pods all of them are megabytes.

@@ -63,7 +63,9 @@ async fn logs(
                 Some(error) => line(StatusCode::NOT_ACCEPTABLE, &query.no_such_file(&error)),
                 None => files::answer(&logs.dir, file, wanted).await,
             },
-            Ok(Wanted::Services(services)) => journal::answer(&logs, &query, services).await,
+            Ok(Wanted::Services(services)) => {
+                journal::answer(&logs.journalctl, &logs.dir, &query, services).await
+            }
         },
     }
 }

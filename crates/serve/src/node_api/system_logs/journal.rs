@@ -16,7 +16,6 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
-use super::SystemLogs;
 use super::files;
 use super::query::{Options, Query};
 use hostlet_base::error_chain;
@@ -30,15 +29,15 @@ const PIECE: usize = 64 << 10;
 
 type Text = BoxStream<'static, io::Result<Bytes>>;
 
-/// Answers with the logs of these services, whose names are safe.
-pub(super) async fn answer(logs: &SystemLogs, query: &Query, services: Vec<String>) -> Response {
+/// Answers with the logs of these services, whose names are safe: what the program `journalctl` prints, or files below `dir`.
+pub(super) async fn answer(journalctl: &Path, dir: &Path, query: &Query, services: Vec<String>) -> Response {
     let deadline = Instant::now() + LIMIT;
-    let units = units(&logs.journalctl).await;
+    let units = units(journalctl).await;
     let (native, other): (Vec<String>, Vec<String>) =
         services.into_iter().partition(|service| units.contains(&format!("{service}.service")));
     let mut parts: Vec<Text> = Vec::new();
     if !native.is_empty() {
-        parts.push(journal(&logs.journalctl, query.options.arguments(&native)));
+        parts.push(journal(journalctl, query.options.arguments(&native)));
     }
     if !other.is_empty() && query.options != Options::default() {
         let why = format!(
@@ -48,7 +47,7 @@ pub(super) async fn answer(logs: &SystemLogs, query: &Query, services: Vec<Strin
         parts.push(said(why));
     } else {
         for service in other {
-            parts.push(log_file(&logs.dir, service).await);
+            parts.push(log_file(dir, service).await);
         }
     }
     let text = stream::iter(parts).flatten().take_until(tokio::time::sleep_until(deadline));

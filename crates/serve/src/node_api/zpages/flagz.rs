@@ -8,8 +8,7 @@ use axum::routing::any;
 use http::HeaderMap;
 use serde_json::json;
 
-use super::head;
-use super::negotiate::Page;
+use super::page::{Page, head};
 
 /// The endpoint.
 pub(super) fn routes(flags: BTreeMap<String, String>) -> Router {

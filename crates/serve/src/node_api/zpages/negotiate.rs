@@ -1,16 +1,8 @@
 //! Which form of a page a client accepts: text, or an object of a named version as JSON or YAML. By the rules of the API server's content
-//! negotiation.
+//! negotiation. Pure.
 
-use axum::response::{IntoResponse, Response};
-use http::header::{CONTENT_TYPE, WARNING};
-use http::{HeaderMap, HeaderValue, StatusCode};
-use serde_json::{Value, json};
-
-use super::super::answers;
-use super::{COMPONENT, accepted};
-use hostlet_base::error_chain;
-
-const GROUP: &str = "config.k8s.io";
+/// The group of all versions.
+pub(super) const GROUP: &str = "config.k8s.io";
 
 /// The forms of an object, in order of preference.
 const OBJECTS: [(&str, Encoding); 2] = [("json", Encoding::Json), ("yaml", Encoding::Yaml)];
@@ -34,7 +26,7 @@ pub enum Version {
 }
 
 impl Version {
-    fn as_str(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::V1Alpha1 => "v1alpha1",
             Self::V1Beta1 => "v1beta1",
@@ -49,57 +41,6 @@ pub enum Form {
     Text,
     /// An object.
     Object(Encoding, Version),
-}
-
-/// A page that clients accept in different forms.
-pub(super) struct Page<'a> {
-    /// Kind of the object.
-    pub(super) kind: &'static str,
-    /// The last segment of its path.
-    pub(super) name: &'static str,
-    /// The text.
-    pub(super) text: &'a dyn Fn() -> String,
-    /// The fields of the object besides its kind and name.
-    pub(super) fields: &'a dyn Fn() -> Value,
-}
-
-impl Page<'_> {
-    /// Answers in the form that the client prefers.
-    pub(super) fn answer(&self, headers: &HeaderMap) -> Response {
-        match form(accepted(headers), self.kind) {
-            Some(Form::Text) => answers::text(StatusCode::OK, (self.text)()),
-            Some(Form::Object(encoding, version)) => self.object(encoding, version),
-            None => not_acceptable(),
-        }
-    }
-
-    fn object(&self, encoding: Encoding, version: Version) -> Response {
-        let mut object = json!({
-            "kind": self.kind,
-            "apiVersion": format!("{GROUP}/{}", version.as_str()),
-            "metadata": {"name": COMPONENT},
-        });
-        if let (Value::Object(object), Value::Object(fields)) = (&mut object, (self.fields)()) {
-            object.extend(fields);
-        }
-        let mut response = match encoding {
-            Encoding::Json => answers::json(&object),
-            Encoding::Yaml => match serde_saphyr::to_string(&object) {
-                Ok(text) => ([(CONTENT_TYPE, "application/yaml")], text).into_response(),
-                Err(error) => answers::text(StatusCode::INTERNAL_SERVER_ERROR, error_chain(&error)),
-            },
-        };
-        if version == Version::V1Alpha1 {
-            let warning = format!(
-                "299 - \"This version of the {} endpoint is deprecated. Please use a newer version.\"",
-                self.name
-            );
-            if let Ok(warning) = HeaderValue::from_str(&warning) {
-                response.headers_mut().insert(WARNING, warning);
-            }
-        }
-        response
-    }
 }
 
 /// The first form of an object of this kind that `Accept` matches; `None` if none does. Without the header, it is text.
@@ -166,17 +107,6 @@ impl<'a> Clause<'a> {
         let known = [Version::V1Alpha1, Version::V1Beta1].into_iter().find(|known| known.as_str() == version);
         known.filter(|_| group == GROUP && wanted == kind)
     }
-}
-
-/// Upstream's answer if no form is accepted.
-fn not_acceptable() -> Response {
-    let message =
-        "only the following media types are accepted: application/json, application/yaml, text/plain";
-    let status = json!({
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message,
-        "reason": "NotAcceptable", "code": 406,
-    });
-    (StatusCode::NOT_ACCEPTABLE, answers::json(&status)).into_response()
 }
 
 #[cfg(test)]

@@ -6,8 +6,7 @@ use http::HeaderMap;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::head;
-use super::negotiate::Page;
+use super::page::{Page, head};
 use hostlet_base::{KUBERNETES_VERSION, WallClock};
 
 /// The field for the version of Go.
