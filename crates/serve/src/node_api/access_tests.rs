@@ -23,6 +23,7 @@ use super::auth::testing::FakeReviews;
 use super::auth::{Authenticator, Authorizer, Reviews, StreamingVerbs};
 use super::connection_use::Refused;
 use super::connections::LetIn;
+use super::endpoints::{ENDPOINTS, WithoutDebugging, find};
 use super::listen::{Client, ClientCertificates};
 use super::routes::{EndpointParts, read_only, secured};
 use super::stats::Stats;
@@ -40,7 +41,7 @@ use hostlet_runtime::cri::fake::FakeRuntime;
 use hostlet_telemetry::{Heartbeats, Metrics};
 
 /// Each path with a method, the verb that it needs, and the subresources of which one is enough.
-const PATHS: [(&str, &str, &str, &[&str]); 45] = [
+const PATHS: [(&str, &str, &str, &[&str]); 46] = [
     ("GET", "/healthz", "get", &["healthz", "proxy"]),
     ("GET", "/healthz/ping", "get", &["healthz", "proxy"]),
     ("GET", "/healthz/log", "get", &["healthz", "proxy"]),
@@ -60,6 +61,7 @@ const PATHS: [(&str, &str, &str, &[&str]); 45] = [
     ("GET", "/metrics/probes", "get", &["metrics"]),
     ("GET", "/metrics/slis", "get", &["metrics"]),
     ("DELETE", "/metrics/slis", "delete", &["metrics"]),
+    ("POST", "/logs/", "create", &["log"]),
     ("GET", "/logs/", "get", &["log"]),
     ("GET", "/logs/syslog", "get", &["log"]),
     ("GET", "/logs", "get", &["log"]),
@@ -386,6 +388,51 @@ async fn without_credentials_only_the_open_paths_are_read() {
     let none = (StatusCode::NOT_FOUND, "404 page not found\n".to_owned());
     for path in ["/configz", "/statusz", "/checkpoint/ns/pod/c", "/flagz", "/"] {
         assert_eq!(get(path).await, none, "{path}");
+    }
+}
+
+/// One request for each row of the table of endpoints, the first of [`PATHS`] that it includes.
+#[tokio::test]
+async fn every_endpoint_is_served_and_counted_as_the_table_says() {
+    let registry = Metrics::default();
+    let metrics = RequestMetrics::new(&registry);
+    let (parts, guard) = (parts(), || Guard {
+        authenticator: Authenticator::new(watch::channel(None).1).with_anonymous(),
+        authorizer: Authorizer::AlwaysAllow,
+        streaming: StreamingVerbs::Create,
+    });
+    let served = secured(&parts, guard(), true, metrics.clone());
+    let disabled = secured(&parts, guard(), false, metrics.clone());
+    let open = read_only(&parts, metrics);
+    let not_found = (StatusCode::NOT_FOUND, "404 page not found\n".to_owned());
+    for endpoint in ENDPOINTS {
+        let request = PATHS.iter().find(|(_, path, ..)| find(path) == endpoint);
+        let Some((method, path, ..)) = request else {
+            assert_eq!(endpoint.path, "/pprof", "has no request");
+            continue;
+        };
+        let answer = ask(&served, method, path, Credentials::default()).await;
+        assert_ne!(answer, not_found, "{path}");
+        let expected = match endpoint.without_debugging {
+            WithoutDebugging::Served => answer,
+            WithoutDebugging::Disabled => {
+                (StatusCode::METHOD_NOT_ALLOWED, "Debug endpoints are disabled.\n".to_owned())
+            }
+            WithoutDebugging::NotFound => not_found.clone(),
+        };
+        for (app, server) in [(&disabled, "readwrite"), (&open, "readonly")] {
+            let (status, text) = ask(app, method, path, Credentials::default()).await;
+            assert_eq!((status, text.as_str()), (expected.0, expected.1.as_str()), "{path} {server}");
+            let labels = format!(
+                "{{method=\"{method}\",path=\"{}\",server_type=\"{server}\",long_running=\"{}\"}}",
+                endpoint.metric_label, endpoint.is_long_running
+            );
+            let counted = registry.encode();
+            assert!(
+                counted.contains(&format!("kubelet_http_requests_total{labels} ")),
+                "{labels}\n{counted}"
+            );
+        }
     }
 }
 

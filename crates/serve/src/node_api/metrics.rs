@@ -13,37 +13,9 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use tokio::time::Instant;
 
+use super::endpoints;
 use super::held::Held;
 use hostlet_telemetry::{DEFAULT_BUCKETS, Metrics};
-
-/// The first segments of paths that are told apart; below `metrics`, the first two. All others are `other`.
-const PATHS: [&str; 22] = [
-    "allocatedPods",
-    "attach",
-    "checkpoint",
-    "configz",
-    "containerLogs",
-    "debug",
-    "exec",
-    "flagz",
-    "healthz",
-    "logs",
-    "metrics",
-    "metrics/cadvisor",
-    "metrics/probes",
-    "metrics/resource",
-    "pods",
-    "portForward",
-    "pprof",
-    "run",
-    "runningpods",
-    "stats",
-    "statusz",
-    "other",
-];
-
-/// Paths whose requests last, by upstream's list.
-const LONG_RUNNING: [&str; 3] = ["exec", "attach", "debug"];
 
 /// Which of the two servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,12 +72,12 @@ impl RequestMetrics {
     }
 
     fn begin(&self, method: &Method, path: &str, server: ServerType) -> InFlight {
-        let path = path_label(path);
+        let endpoint = endpoints::find(path);
         let labels = [
             ("method", method_label(method)),
-            ("path", path),
+            ("path", endpoint.metric_label),
             ("server_type", server.label()),
-            ("long_running", if LONG_RUNNING.contains(&path) { "true" } else { "false" }),
+            ("long_running", if endpoint.is_long_running { "true" } else { "false" }),
         ];
         self.requests.get_or_create(&labels).inc();
         self.in_flight.get_or_create(&labels).inc();
@@ -143,17 +115,6 @@ pub(super) async fn measure(
     response.map(|body| Body::new(Held::new(body, in_flight)))
 }
 
-fn path_label(path: &str) -> &'static str {
-    let mut segments = path.strip_prefix('/').unwrap_or(path).splitn(3, '/');
-    let known = |name: &str| PATHS.into_iter().find(|known| *known == name);
-    let found = match (segments.next(), segments.next()) {
-        (Some("metrics"), Some(second)) => known(&format!("metrics/{second}")),
-        (Some(first), _) => known(first),
-        (None, _) => None,
-    };
-    found.unwrap_or("other")
-}
-
 fn method_label(method: &Method) -> &'static str {
     let names = ["OPTIONS", "GET", "HEAD", "POST", "PUT", "DELETE", "TRACE", "CONNECT"];
     names.into_iter().find(|name| method == name).unwrap_or("other")
@@ -164,22 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_and_methods_are_bounded() {
-        for (path, label) in [
-            ("/", "other"),
-            ("", "other"),
-            ("/metrics", "metrics"),
-            ("/metrics/", "other"),
-            ("/metrics/cadvisor", "metrics/cadvisor"),
-            ("/metrics/cadvisor/x", "metrics/cadvisor"),
-            ("/metrics/slis", "other"),
-            ("/exec/ns/pod/c", "exec"),
-            ("/portForward/ns/pod", "portForward"),
-            ("/healthz/ping", "healthz"),
-            ("/etc/passwd", "other"),
-        ] {
-            assert_eq!(path_label(path), label, "{path}");
-        }
+    fn methods_are_bounded() {
         assert_eq!(method_label(&Method::PATCH), "other");
         assert_eq!(method_label(&Method::from_bytes(b"BREW").unwrap()), "other");
         assert_eq!(method_label(&Method::GET), "GET");

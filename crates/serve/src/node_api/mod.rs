@@ -11,6 +11,7 @@ mod connection_use;
 mod connections;
 mod container_logs;
 mod debug;
+mod endpoints;
 mod guard;
 mod gzip;
 mod healthz;

@@ -10,6 +10,7 @@ use http::StatusCode;
 
 use super::answers::{Slashes, line};
 use super::container_logs::{self, ContainerLogParts};
+use super::endpoints::{ENDPOINTS, Endpoint, WithoutDebugging};
 use super::guard::{Guard, check};
 use super::gzip::compress;
 use super::healthz::{self, Healthz};
@@ -19,18 +20,6 @@ use super::pods::PodLists;
 use super::scrape::Scraped;
 use super::stats::{self, Stats};
 use super::streams::{self, StreamParts};
-
-/// Paths that `enableDebuggingHandlers: false` disables, with everything below them.
-const DEBUGGING: [&str; 8] = [
-    "/run/",
-    "/exec/",
-    "/attach/",
-    "/portForward/",
-    "/containerLogs/",
-    "/runningpods/",
-    "/debug/pprof/",
-    "/logs/",
-];
 
 /// What the endpoints need, by family.
 #[derive(Clone)]
@@ -97,7 +86,11 @@ pub(super) fn read_only(parts: &EndpointParts, metrics: RequestMetrics) -> Route
 /// Says of the debugging endpoints that they are disabled.
 fn disabled() -> Router {
     let refuse = async || line(StatusCode::METHOD_NOT_ALLOWED, "Debug endpoints are disabled.");
-    DEBUGGING.into_iter().fold(Router::new(), |router, path| router.directory(path, any(refuse)))
+    let is_disabled = |endpoint: &Endpoint| endpoint.without_debugging == WithoutDebugging::Disabled;
+    let disabled = ENDPOINTS.into_iter().filter(is_disabled);
+    disabled.fold(Router::new(), |router, Endpoint { path, .. }| {
+        router.directory(&format!("{path}/"), any(refuse))
+    })
 }
 
 async fn not_found() -> Response {

@@ -2,6 +2,8 @@
 
 use http::Method;
 
+use super::super::endpoints::{self, EndpointVerb};
+
 /// Which verb a request for a stream needs, whose effect does not depend on its HTTP method.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StreamingVerbs {
@@ -14,52 +16,21 @@ pub enum StreamingVerbs {
 
 /// What a request needs permission for: a verb on one of these subresources of the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attributes {
+pub(in crate::node_api) struct Attributes {
     /// The verb; empty for methods without one.
-    pub verb: &'static str,
+    pub(super) verb: &'static str,
     /// The subresources, asked for in this order: the narrower first.
-    pub subresources: Vec<&'static str>,
-    /// The path of the URL.
-    pub path: String,
+    pub(super) subresources: &'static [&'static str],
 }
 
-/// Paths of streams and commands. Each is the beginning of further segments.
-const STREAMS: [&str; 4] = ["/exec", "/attach", "/run", "/portForward"];
-
-/// Paths with subresources of their own, asked for before `proxy` (KEP-2862).
-const FINE_GRAINED: [(&str, &str); 5] = [
-    ("/allocatedPods", "pods"),
-    ("/pods", "pods"),
-    ("/runningpods", "pods"),
-    ("/healthz", "healthz"),
-    ("/configz", "configz"),
-];
-
-/// Paths with subresources instead of `proxy`.
-const INSTEAD: [(&str, &str); 6] = [
-    ("/stats", "stats"),
-    ("/metrics", "metrics"),
-    ("/logs", "log"),
-    ("/checkpoint", "checkpoint"),
-    ("/statusz", "statusz"),
-    ("/flagz", "configz"),
-];
-
 /// What a request with this method and path of the URL needs.
-pub fn attributes(method: &Method, path: &str, streaming: StreamingVerbs) -> Attributes {
-    let is_below = |beginning: &str| {
-        path.strip_prefix(beginning).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+pub(in crate::node_api) fn attributes(method: &Method, path: &str, streaming: StreamingVerbs) -> Attributes {
+    let endpoint = endpoints::find(path);
+    let verb = match (endpoint.verb, streaming) {
+        (EndpointVerb::OfStream, StreamingVerbs::Create) => "create",
+        (EndpointVerb::OfStream, StreamingVerbs::OfMethod) | (EndpointVerb::OfMethod, _) => verb(method),
     };
-    let of_path = |table: &[(&str, &'static str)]| {
-        table.iter().find(|(beginning, _)| is_below(beginning)).map(|(_, subresource)| *subresource)
-    };
-    let verb = match streaming {
-        StreamingVerbs::Create if STREAMS.into_iter().any(is_below) => "create",
-        StreamingVerbs::Create | StreamingVerbs::OfMethod => verb(method),
-    };
-    let mut subresources = Vec::from_iter(of_path(&FINE_GRAINED));
-    subresources.push(of_path(&INSTEAD).unwrap_or("proxy"));
-    Attributes { verb, subresources, path: path.to_owned() }
+    Attributes { verb, subresources: endpoint.subresources }
 }
 
 fn verb(method: &Method) -> &'static str {

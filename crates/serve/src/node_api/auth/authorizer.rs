@@ -68,9 +68,13 @@ impl Authorizer {
     }
 
     /// Returns if the user may: on any of the subresources.
-    pub async fn check(&self, user: &User, wanted: &Attributes) -> Result<(), AuthorizationError> {
+    pub(in crate::node_api) async fn check(
+        &self,
+        user: &User,
+        wanted: &Attributes,
+    ) -> Result<(), AuthorizationError> {
         let Self::Webhook(webhook) = self else { return Ok(()) };
-        for subresource in &wanted.subresources {
+        for subresource in wanted.subresources {
             if webhook.decide(user, wanted.verb, subresource).await? {
                 return Ok(());
             }

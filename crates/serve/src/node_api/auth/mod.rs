@@ -13,7 +13,9 @@ mod tests;
 mod user;
 mod websocket_token;
 
-pub use attributes::{Attributes, StreamingVerbs, attributes};
+use attributes::Attributes;
+pub use attributes::StreamingVerbs;
+pub(super) use attributes::attributes;
 pub use authenticator::{AuthenticationError, Authenticator};
 pub use authorizer::{AuthorizationError, Authorizer};
 pub use reviews::{ApiReviews, ReviewError, Reviews};
