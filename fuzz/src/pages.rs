@@ -1,7 +1,7 @@
 //! Requests for pages of the node's API: queries for logs, and the forms that a client accepts.
 
-use hostlet_serve::kubelet_api::system_logs::{Query, Wanted};
-use hostlet_serve::kubelet_api::zpages::{Form, form};
+use hostlet_serve::node_api::system_logs::{Query, Wanted};
+use hostlet_serve::node_api::zpages::{Form, form};
 
 /// Maximum number of services, and maximum bytes of a name.
 const MOST_SERVICES: usize = 4;

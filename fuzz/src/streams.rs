@@ -4,7 +4,7 @@ use bytes::Bytes;
 use futures::future::join3;
 use hostlet_runtime::spdy::Connection;
 use hostlet_runtime::streaming::{Ended, Input, StreamUrl};
-use hostlet_serve::kubelet_api::streams::{ClientMessage, Parameters};
+use hostlet_serve::node_api::streams::{ClientMessage, Parameters};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// A query of a client, or a URL of the runtime.

@@ -2,7 +2,7 @@
 //! container.
 
 pub mod explain;
-pub mod kubelet_api;
+pub mod node_api;
 pub mod server;
 pub mod supervisor;
 

@@ -22,11 +22,11 @@ use hostlet_cluster::api::{IssuedCertificate, ServingCertificateTask, ServingMet
 use hostlet_config::{CertificateFiles, Config, EffectiveConfig, NodeApi, ServingCertificate};
 use hostlet_host::checkpoints_dir;
 use hostlet_net::tls::{CertificateStore, ServerTls, TlsError, TlsVersion, self_signed_files};
-use hostlet_serve::kubelet_api::auth::{ApiReviews, Authenticator, Authorizer, Reviews, StreamingVerbs};
-use hostlet_serve::kubelet_api::streams::{StreamMetrics, StreamParts};
-use hostlet_serve::kubelet_api::{
+use hostlet_serve::node_api::auth::{ApiReviews, Authenticator, Authorizer, Reviews, StreamingVerbs};
+use hostlet_serve::node_api::streams::{StreamMetrics, StreamParts};
+use hostlet_serve::node_api::{
     ApiListeners, ApiTlsError, Checkpoints, ContainerLogParts, DebugHandlers, EndpointParts, Guard, Healthz,
-    IdentityFiles, KubeletApi, ListenError, NodePages, PodLists, RequestMetrics, Scraped, SystemLogs,
+    IdentityFiles, ListenError, NodeApiServer, NodePages, PodLists, RequestMetrics, Scraped, SystemLogs,
     TlsSettings, TlsTask, ZPages,
 };
 use hostlet_telemetry::LogControl;
@@ -160,7 +160,7 @@ impl NodeApiSide {
         tasks.spawn(Stage::State, "node API certificate", |cancel| tls.run(cancel));
         tasks.spawn(Stage::State, "node API", |cancel| {
             let endpoints = endpoints(config, parts, about, health, cancel.clone());
-            let api = KubeletApi { endpoints, guard, has_debugging, tls: server, metrics };
+            let api = NodeApiServer { endpoints, guard, has_debugging, tls: server, metrics };
             threads.run(api.run(listeners, cancel))
         });
     }

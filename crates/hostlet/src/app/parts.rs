@@ -45,7 +45,7 @@ use hostlet_pod::objects::services::ServiceEnv;
 use hostlet_pod::objects::{ObjectSource, RuntimeClasses, Standalone};
 use hostlet_pod::{ApiState, ContainerRef, DesiredPods, FailingProbes, PodEvents, PodKill, ProbeResults};
 use hostlet_runtime::cri::RuntimeService;
-use hostlet_serve::kubelet_api::stats::Stats;
+use hostlet_serve::node_api::stats::Stats;
 use hostlet_store::Store;
 use hostlet_telemetry::Metrics;
 

@@ -8,7 +8,7 @@ use super::parts::Parts;
 use super::run::AppError;
 use super::tasks::{Stage, Tasks};
 use hostlet_config::Config;
-use hostlet_serve::kubelet_api::Healthz;
+use hostlet_serve::node_api::Healthz;
 
 /// The ports before they are open.
 pub(super) struct Ports {

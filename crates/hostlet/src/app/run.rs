@@ -24,7 +24,7 @@ use hostlet_engine::housekeeping::trim_heap_regularly;
 use hostlet_engine::ownership::{OwnPods, StartRejection};
 use hostlet_host::HostDirs;
 use hostlet_net::http::tcp_dialer;
-use hostlet_serve::kubelet_api::ListenError;
+use hostlet_serve::node_api::ListenError;
 use hostlet_serve::server::{ControlError, ControlServer};
 use hostlet_serve::supervisor::{ConfigState, Notifier, Supervisor};
 use hostlet_store::Store;

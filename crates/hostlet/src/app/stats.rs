@@ -16,7 +16,7 @@ use hostlet_observe::log::LogLayout;
 use hostlet_observe::stats::{
     DiskSettings, DiskStats, StorageSettings, StorageStats, SystemPaths, UsageSettings, UsageStats,
 };
-use hostlet_serve::kubelet_api::stats::StatsParts;
+use hostlet_serve::node_api::stats::StatsParts;
 use hostlet_volume::Volumes;
 
 impl Parts {

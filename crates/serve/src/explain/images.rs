@@ -4,7 +4,7 @@ use super::case::ExplainInput;
 use super::causes::{OF_PULL, find, innermost_message};
 use super::endings::because;
 use super::explanation::{Explanation, one_line};
-use super::pod::with_pull;
+use super::steps::with_pull;
 use hostlet_base::reasons;
 use hostlet_observe::status::{Activity, ImageOwner};
 

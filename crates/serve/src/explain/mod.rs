@@ -10,6 +10,7 @@ mod names;
 mod pod;
 mod probes;
 mod resize;
+mod steps;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
