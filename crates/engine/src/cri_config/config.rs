@@ -1,11 +1,15 @@
 //! The container configuration, as sent by a stock kubelet. Pure: `files` creates the files it refers to.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::core::v1::{Container, Pod, VolumeMount};
 
 use super::annotations::{container_annotations, container_labels};
 use super::env::{EnvSources, environment};
 use super::linux_resources::container_resources;
 use super::security::container_context;
+use super::user_namespaces::share_users;
+use super::volume_groups::join_groups;
 use super::{ConfigError, HostSettings};
 use hostlet_base::{ContainerId, stop_signal_number};
 use hostlet_observe::log::container_log_path;
@@ -14,29 +18,55 @@ use hostlet_pod::view::PodView;
 use hostlet_runtime::cri::ImageInfo;
 use hostlet_runtime::cri::wire::{
     ContainerConfig, ContainerMetadata, ImageSpec, KeyValue, LinuxContainerConfig, Mount, NamespaceMode,
+    PodSandboxConfig,
 };
 
-/// The configuration of a pod's container. `attempt` is its restart count, `image` the present image, `sources` the inputs of its
-/// environment, `mounts` the result of [`super::container_mounts`].
-pub fn container_config(
-    pod: &Pod,
-    container: &Container,
-    attempt: u32,
-    image: &ImageInfo,
-    sources: &EnvSources<'_>,
-    mounts: Vec<Mount>,
-    host: &HostSettings,
-) -> Result<ContainerConfig, ConfigError> {
-    let (api, pod) = (pod, PodView::from(pod));
+/// What a container's configuration is made from: what should run, and what was found or prepared for this start.
+#[derive(Clone, Debug)]
+pub struct ContainerInput<'a> {
+    /// The pod.
+    pub pod: &'a Pod,
+    /// The container, which is one of the pod's.
+    pub container: &'a Container,
+    /// The host's settings.
+    pub host: &'a HostSettings,
+    /// Its restart count.
+    pub attempt: u32,
+    /// Its image, which is present.
+    pub image: &'a ImageInfo,
+    /// The inputs of its environment.
+    pub env: &'a EnvSources<'a>,
+    /// The pod's sandbox, whose user namespace it shares.
+    pub sandbox: &'a PodSandboxConfig,
+    /// The container whose processes it sees (`targetContainerName` of an ephemeral container).
+    pub target: Option<&'a ContainerId>,
+    /// What others give it.
+    pub extras: ContainerExtras,
+}
+
+/// What a container is given beyond its own spec, by those that provide what the spec only names.
+#[derive(Clone, Debug, Default)]
+pub struct ContainerExtras {
+    /// The result of [`super::container_mounts`].
+    pub mounts: Vec<Mount>,
+    /// The groups that its volumes give to its processes.
+    pub groups: BTreeSet<i64>,
+}
+
+/// The configuration of a pod's container.
+pub fn container_config(input: ContainerInput<'_>) -> Result<ContainerConfig, ConfigError> {
+    let ContainerInput { pod: api, container, host, attempt, image, env, sandbox, target, extras } = input;
+    let ContainerExtras { mounts, groups } = extras;
+    let pod = PodView::from(api);
     check_volumes(container, &mounts)?;
-    let environment = environment(pod, container, sources, host)?;
+    let environment = environment(pod, container, env, host)?;
     let expanded = |words: &Option<Vec<String>>| {
         words.iter().flatten().map(|word| environment.expand_text(word)).collect::<Result<_, _>>()
     };
     let (command, args) = (expanded(&container.command)?, expanded(&container.args)?);
     let variables = environment.into_variables().into_iter();
     let envs = variables.map(|(key, value)| KeyValue { key, value }).collect();
-    Ok(ContainerConfig {
+    let mut config = ContainerConfig {
         metadata: Some(ContainerMetadata { name: container.name.clone(), attempt }),
         image: Some(ImageSpec {
             image: image.id.clone(),
@@ -60,7 +90,13 @@ pub fn container_config(
             security_context: Some(container_context(pod, container, image, host)?),
         }),
         ..Default::default()
-    })
+    };
+    join_groups(&mut config, &groups);
+    share_users(&mut config, sandbox);
+    if let Some(target) = target {
+        share_processes(&mut config, target);
+    }
+    Ok(config)
 }
 
 /// The CRI's number of the signal that stops the container; 0 if its image or the runtime decides.
@@ -71,7 +107,7 @@ fn stop_signal(container: &Container, host: &HostSettings) -> i32 {
 
 /// Lets an ephemeral container see the processes of `target` (`targetContainerName`), unless it sees them anyway because the pod shares
 /// one PID namespace or has the host's.
-pub fn share_processes(config: &mut ContainerConfig, target: &ContainerId) {
+fn share_processes(config: &mut ContainerConfig, target: &ContainerId) {
     let linux = config.linux.get_or_insert_default();
     let namespaces = linux.security_context.get_or_insert_default().namespace_options.get_or_insert_default();
     if namespaces.pid() == NamespaceMode::Container {

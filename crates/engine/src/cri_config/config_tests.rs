@@ -24,6 +24,35 @@ fn no_services() -> EnvSources<'static> {
     EnvSources { services: Some(Default::default()), ..EnvSources::default() }
 }
 
+/// What a start finds and prepares.
+struct Found<'a> {
+    host: HostSettings,
+    image: ImageInfo,
+    env: EnvSources<'a>,
+    sandbox: PodSandboxConfig,
+}
+
+impl<'a> Found<'a> {
+    fn with(env: EnvSources<'a>) -> Self {
+        Self { host: host(), image: image(), env, sandbox: PodSandboxConfig::default() }
+    }
+
+    /// The input for the first start of the pod's first container, to which nothing is given.
+    fn input<'i>(&'i self, pod: &'i Pod) -> ContainerInput<'i> {
+        ContainerInput {
+            pod,
+            container: &pod.spec.as_ref().unwrap().containers[0],
+            host: &self.host,
+            attempt: 0,
+            image: &self.image,
+            env: &self.env,
+            sandbox: &self.sandbox,
+            target: None,
+            extras: ContainerExtras::default(),
+        }
+    }
+}
+
 fn texts(pairs: &[(&str, &str)]) -> HashMap<String, String> {
     pairs.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
 }
@@ -47,10 +76,10 @@ fn equals_the_stock_kubelets() {
         },
     ];
     let pod = full_pod();
-    let main = &pod.spec.as_ref().unwrap().containers[0];
     let ips = ["10.88.7.89".parse().unwrap()];
-    let sources = EnvSources { pod_ips: &ips, ..no_services() };
-    let config = container_config(&pod, main, 0, &image(), &sources, mounts.clone(), &host()).unwrap();
+    let found = Found::with(EnvSources { pod_ips: &ips, ..no_services() });
+    let extras = ContainerExtras { mounts: mounts.clone(), ..ContainerExtras::default() };
+    let config = container_config(ContainerInput { extras, ..found.input(&pod) }).unwrap();
     let variable = |key: &str, value: &str| KeyValue { key: key.into(), value: value.into() };
     let expected = ContainerConfig {
         metadata: Some(ContainerMetadata { name: "main".into(), attempt: 0 }),
@@ -150,8 +179,8 @@ fn the_streams_the_working_directory_and_the_attempt_are_passed_on() {
     let container =
         json!({"name": "c", "image": "i", "stdin": true, "stdinOnce": true, "tty": true, "workingDir": "/w"});
     let pod = pod(json!({"containers": [container]}));
-    let container = &pod.spec.as_ref().unwrap().containers[0];
-    let config = container_config(&pod, container, 7, &image(), &no_services(), Vec::new(), &host()).unwrap();
+    let found = Found::with(no_services());
+    let config = container_config(ContainerInput { attempt: 7, ..found.input(&pod) }).unwrap();
     assert!(config.stdin && config.stdin_once && config.tty);
     assert_eq!((config.working_dir.as_str(), config.log_path.as_str()), ("/w", "c/7.log"));
     assert_eq!(config.metadata.unwrap().attempt, 7);
@@ -159,10 +188,8 @@ fn the_streams_the_working_directory_and_the_attempt_are_passed_on() {
 }
 
 /// The configuration of the only container of a pod with this spec.
-fn config_of(spec: serde_json::Value, sources: &EnvSources<'_>) -> Result<ContainerConfig, ConfigError> {
-    let pod = pod(spec);
-    let container = &pod.spec.as_ref().unwrap().containers[0];
-    container_config(&pod, container, 0, &image(), sources, Vec::new(), &host())
+fn config_of(spec: serde_json::Value, env: EnvSources<'_>) -> Result<ContainerConfig, ConfigError> {
+    container_config(Found::with(env).input(&pod(spec)))
 }
 
 #[test]
@@ -174,8 +201,9 @@ fn only_private_pid_namespaces_are_replaced_by_the_targets() {
     ] {
         let mut spec = spec;
         spec["containers"] = json!([{"name": "debugger", "image": "i"}]);
-        let mut config = config_of(spec, &no_services()).unwrap();
-        share_processes(&mut config, &"app".into());
+        let (pod, found, target) = (pod(spec), Found::with(no_services()), "app".into());
+        let input = ContainerInput { target: Some(&target), ..found.input(&pod) };
+        let config = container_config(input).unwrap();
         let options = config.linux.unwrap().security_context.unwrap().namespace_options.unwrap();
         let target = if expected == NamespaceMode::Target { "app" } else { "" };
         assert_eq!((options.pid(), options.target_id.as_str()), (expected, target));
@@ -186,11 +214,11 @@ fn only_private_pid_namespaces_are_replaced_by_the_targets() {
 fn bytes_of_a_secret_reach_the_environment_but_no_argument() {
     let secret = Object { binary: [("k".to_owned(), vec![0xff])].into(), ..Object::default() };
     let objects = [(ObjectRef::secret("s", "ns"), ObjectState::Found(Arc::new(secret)))];
-    let sources = EnvSources { objects: objects.into(), ..no_services() };
+    let env = EnvSources { objects: objects.into(), ..no_services() };
     let config = |args: &[&str]| {
         let key = json!({"secretKeyRef": {"name": "s", "key": "k"}});
-        let env = json!([{"name": "K", "valueFrom": key}]);
-        config_of(json!({"containers": [{"name": "c", "args": args, "env": env}]}), &sources)
+        let variables = json!([{"name": "K", "valueFrom": key}]);
+        config_of(json!({"containers": [{"name": "c", "args": args, "env": variables}]}), env.clone())
     };
     assert_eq!(config(&["$$(K)"]).unwrap().envs, [KeyValue { key: "K".into(), value: vec![0xff] }]);
     let error = config(&["--key=$(K)"]).unwrap_err();
@@ -200,8 +228,11 @@ fn bytes_of_a_secret_reach_the_environment_but_no_argument() {
 #[test]
 fn a_container_never_starts_without_its_volumes() {
     let pod = pod(json!({"containers": [{"name": "c", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}]}));
-    let container = &pod.spec.as_ref().unwrap().containers[0];
-    let config = |mounts| container_config(&pod, container, 0, &image(), &no_services(), mounts, &host());
+    let found = Found::with(no_services());
+    let config = |mounts| {
+        let extras = ContainerExtras { mounts, ..ContainerExtras::default() };
+        container_config(ContainerInput { extras, ..found.input(&pod) })
+    };
     assert_eq!(
         config(Vec::new()).unwrap_err().to_string(),
         "cannot find volume \"v\" to mount into container \"c\""
@@ -218,8 +249,8 @@ fn a_stop_signal_is_sent_with_its_feature_gate() {
     let containers = &pod.spec.as_ref().unwrap().containers;
     let signal = |container, stop_signals| {
         let host = HostSettings { stop_signals, ..host() };
-        let config = container_config(&pod, container, 0, &image(), &no_services(), Vec::new(), &host);
-        config.unwrap().stop_signal
+        let found = Found { host, ..Found::with(no_services()) };
+        container_config(ContainerInput { container, ..found.input(&pod) }).unwrap().stop_signal
     };
     assert_eq!(signal(&containers[0], true), 38);
     assert_eq!((signal(&containers[0], false), signal(&containers[1], true)), (0, 0));

@@ -71,7 +71,7 @@ pub enum FilesError {
     Config(#[from] ConfigError),
 }
 
-/// What the volume mounts of a container refer to.
+/// What the mounts of a container are made from, besides its spec.
 #[derive(Clone, Copy, Debug)]
 pub struct MountSources<'a> {
     /// The pod's volumes on the host.
@@ -80,12 +80,9 @@ pub struct MountSources<'a> {
     pub images: &'a BTreeMap<String, ImageSpec>,
     /// The parts of volumes, by the index of their mount: where they are mounted on the host, or paths in images.
     pub parts: &'a BTreeMap<usize, PathBuf>,
-}
-
-/// What the runtime's handler of the pod supports for mounts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MountSupport {
-    /// Whether it supports recursive read-only mounts.
+    /// The addresses of the pod's sandbox.
+    pub pod_ips: &'a [IpAddr],
+    /// Whether the runtime's handler of the pod supports recursive read-only mounts.
     pub recursive_read_only: bool,
 }
 
@@ -129,18 +126,16 @@ pub async fn container_mounts(
     pod: &Pod,
     container: &Container,
     sources: MountSources<'_>,
-    support: MountSupport,
-    pod_ips: &[IpAddr],
     host: &HostSettings,
 ) -> Result<Vec<Mount>, FilesError> {
     let view = PodView::from(pod);
     let dirs = dirs_of(&view.uid.into(), host)?;
     let dir = dirs.container(&container.name);
     make_dir(&dir).await?;
-    let mut mounts = volume_mounts(container, sources, support, host)?;
-    if has_managed_hosts(view, container, pod_ips) {
+    let mut mounts = volume_mounts(container, sources, host)?;
+    if has_managed_hosts(view, container, sources.pod_ips) {
         let path = dirs.hosts_file();
-        write_in_place(&path, hosts_content(view, pod_ips, host).await?, ETC_HOSTS_MODE).await?;
+        write_in_place(&path, hosts_content(view, sources.pod_ips, host).await?, ETC_HOSTS_MODE).await?;
         mounts.push(mount(&path, ETC_HOSTS, host));
     }
     if let Some(wanted) = container.termination_message_path.as_deref().filter(|path| !path.is_empty()) {
@@ -154,7 +149,6 @@ pub async fn container_mounts(
 fn volume_mounts(
     container: &Container,
     sources: MountSources<'_>,
-    support: MountSupport,
     host: &HostSettings,
 ) -> Result<Vec<Mount>, ConfigError> {
     let wanted = container.volume_mounts.iter().flatten().enumerate();
@@ -182,7 +176,7 @@ fn volume_mounts(
             Some("Bidirectional") => MountPropagation::PropagationBidirectional,
             Some(_) | None => MountPropagation::PropagationPrivate,
         };
-        let recursive = recursive_read_only(wanted, support.recursive_read_only);
+        let recursive = recursive_read_only(wanted, sources.recursive_read_only);
         let Some(recursive_read_only) = recursive else {
             return Some(Err(ConfigError::RecursiveReadOnly(wanted.name.clone())));
         };
@@ -260,6 +254,21 @@ mod tests {
     use super::*;
     use crate::cri_config::testing::{FULL_UID, full_pod, host, pod};
 
+    /// The sources of a container that mounts nothing.
+    #[derive(Default)]
+    struct NoVolumes {
+        volumes: PodVolumes,
+        images: BTreeMap<String, ImageSpec>,
+        parts: BTreeMap<usize, PathBuf>,
+    }
+
+    impl NoVolumes {
+        fn with_addresses<'a>(&'a self, pod_ips: &'a [IpAddr]) -> MountSources<'a> {
+            let Self { volumes, images, parts } = self;
+            MountSources { volumes, images, parts, pod_ips, recursive_read_only: false }
+        }
+    }
+
     fn mode(path: &Path) -> u32 {
         path.metadata().unwrap().mode() & 0o7777
     }
@@ -272,9 +281,8 @@ mod tests {
         let main = &pod.spec.as_ref().unwrap().containers[0];
         let ips = ["10.88.7.89".parse().unwrap()];
         make_pod_dir(&FULL_UID.into(), &host).await.unwrap();
-        let none = (PodVolumes::default(), BTreeMap::new(), BTreeMap::new());
-        let none = MountSources { volumes: &none.0, images: &none.1, parts: &none.2 };
-        let mounts = container_mounts(&pod, main, none, MountSupport::default(), &ips, &host).await.unwrap();
+        let none = NoVolumes::default();
+        let mounts = container_mounts(&pod, main, none.with_addresses(&ips), &host).await.unwrap();
 
         let dir = root.path().join("pods").join(FULL_UID);
         assert_eq!(
@@ -301,7 +309,7 @@ mod tests {
 
         let inode = hosts.metadata().unwrap().ino();
         let ips = ["10.88.7.90".parse().unwrap()];
-        let again = container_mounts(&pod, main, none, MountSupport::default(), &ips, &host).await.unwrap();
+        let again = container_mounts(&pod, main, none.with_addresses(&ips), &host).await.unwrap();
         assert_ne!(again[1].host_path, mounts[1].host_path);
         assert_eq!(hosts.metadata().unwrap().ino(), inode, "running containers must see the new content");
         assert!(!std::fs::read_to_string(&hosts).unwrap().contains("10.88.7.89"));
@@ -315,10 +323,9 @@ mod tests {
         let pod = pod(json!({"containers": [own, {"name": "plain"}]}));
         let containers = &pod.spec.as_ref().unwrap().containers;
         let ips = ["10.0.0.2".parse().unwrap()];
-        let none = (PodVolumes::default(), BTreeMap::new(), BTreeMap::new());
-        let none = MountSources { volumes: &none.0, images: &none.1, parts: &none.2 };
+        let none = NoVolumes::default();
         let mounts = async |container, ips: &[IpAddr]| {
-            container_mounts(&pod, container, none, MountSupport::default(), ips, &host).await.unwrap()
+            container_mounts(&pod, container, none.with_addresses(ips), &host).await.unwrap()
         };
         assert!(mounts(&containers[0], &ips).await.is_empty());
         assert!(mounts(&containers[1], &[]).await.is_empty());
@@ -370,8 +377,9 @@ mod tests {
         let host = HostSettings { kernel, ..host() };
         let container = &pod.spec.as_ref().unwrap().containers[0];
         let part = [(2, PathBuf::from("/part"))].into();
-        let sources = MountSources { volumes: &volumes, images: &BTreeMap::new(), parts: &part };
-        let mounts: Vec<_> = volume_mounts(container, sources, MountSupport::default(), &host)
+        let none = NoVolumes::default();
+        let sources = MountSources { volumes: &volumes, parts: &part, ..none.with_addresses(&[]) };
+        let mounts: Vec<_> = volume_mounts(container, sources, &host)
             .unwrap()
             .into_iter()
             .map(|m| (m.container_path, m.host_path, m.readonly, m.propagation, m.selinux_relabel))
@@ -394,9 +402,10 @@ mod tests {
         let image = ImageSpec { image: "sha256:1".into(), ..ImageSpec::default() };
         let images = [("model".to_owned(), image.clone())].into();
         let parts = [(1, PathBuf::from("a/b"))].into();
-        let sources = MountSources { volumes: &PodVolumes::default(), images: &images, parts: &parts };
+        let none = NoVolumes::default();
+        let sources = MountSources { images: &images, parts: &parts, ..none.with_addresses(&[]) };
         let container = &pod.spec.as_ref().unwrap().containers[0];
-        let mounts = volume_mounts(container, sources, MountSupport::default(), &host()).unwrap();
+        let mounts = volume_mounts(container, sources, &host()).unwrap();
         let mount = |path: &str, part: &str| Mount {
             container_path: path.to_owned(),
             image: Some(image.clone()),
@@ -414,11 +423,10 @@ mod tests {
             let pod = pod(json!({"containers": [{"name": "c", "volumeMounts": mounts}]}));
             let volume = hostlet_volume::Mounted { host_path: "/v".into(), read_only: false, relabel: false };
             let volumes = PodVolumes { mounted: [("v".to_owned(), volume)].into(), ..PodVolumes::default() };
-            let support = MountSupport { recursive_read_only };
             let container = &pod.spec.as_ref().unwrap().containers[0];
-            let (images, parts) = (BTreeMap::new(), BTreeMap::new());
-            let sources = MountSources { volumes: &volumes, images: &images, parts: &parts };
-            let mounts = volume_mounts(container, sources, support, &host())?;
+            let none = NoVolumes::default();
+            let sources = MountSources { volumes: &volumes, recursive_read_only, ..none.with_addresses(&[]) };
+            let mounts = volume_mounts(container, sources, &host())?;
             Ok::<_, ConfigError>(mounts.iter().map(|mount| mount.recursive_read_only).collect::<Vec<_>>())
         };
         let all = || json!([mount("/a", "Enabled"), mount("/b", "IfPossible"), mount("/c", "Disabled")]);

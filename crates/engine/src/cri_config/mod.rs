@@ -26,16 +26,14 @@ pub mod testing;
 mod user_namespaces;
 mod volume_groups;
 
-pub use config::{container_config, share_processes};
+pub use config::{ContainerExtras, ContainerInput, container_config};
 pub use dirs::{PodDirError, pod_dirs, remove_pod_dir};
 pub use dns::{DnsWarning, ResolvConfError, parse_resolv_conf};
 pub use env::{EnvSources, FileValue, env_references};
 pub use env_file::{EnvFileError, env_file_value};
 pub use error::ConfigError;
 pub use expand::expand;
-pub use files::{
-    FilesError, MountSources, MountSupport, container_mounts, make_pod_dir, pod_dns, resolv_conf_problem,
-};
+pub use files::{FilesError, MountSources, container_mounts, make_pod_dir, pod_dns, resolv_conf_problem};
 pub use hash::container_hash;
 pub use kernel::KernelFacts;
 pub use linux_resources::{resized_resources, resized_sandbox};
@@ -45,6 +43,6 @@ pub use settings::HostSettings;
 pub use sub_path::sub_paths;
 pub use user_namespaces::{
     IdRange, MappingError, RangeError, SubordinateIds, SubordinateIdsError, UserNamespaceError,
-    UserNamespaces, isolate_users, share_users,
+    UserNamespaces, isolate_users,
 };
-pub use volume_groups::{join_groups, join_sandbox_groups};
+pub use volume_groups::join_sandbox_groups;

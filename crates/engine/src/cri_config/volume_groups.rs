@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use hostlet_runtime::cri::wire::{ContainerConfig, PodSandboxConfig};
 
 /// Adds them to the groups of a container.
-pub fn join_groups(config: &mut ContainerConfig, groups: &BTreeSet<i64>) {
+pub(super) fn join_groups(config: &mut ContainerConfig, groups: &BTreeSet<i64>) {
     if let Some(context) = config.linux.as_mut().and_then(|linux| linux.security_context.as_mut()) {
         join(&mut context.supplemental_groups, groups);
     }

@@ -3,6 +3,7 @@
 mod actuated;
 mod cleanup;
 mod container;
+mod container_config;
 mod context;
 mod crash_loop;
 mod deadline;

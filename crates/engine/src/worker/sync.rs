@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Container;
 use tokio::time::{Instant, timeout_at};
 
 use super::cleanup::Cleanup;
-use super::container::{ContainerStarter, NotStarted};
+use super::container::{ContainerStarter, NotStarted, PreparedPod};
 use super::context::WorkerContext;
 use super::deadline::{PAST_DEADLINE, time_left};
 use super::handler::handler_of;
@@ -217,12 +217,13 @@ impl PodSync<'_> {
         if !plan.reset.is_empty() {
             return self.reset(observed, &plan.reset).await;
         }
-        let mut images = self.pull_images(observed, plan).await;
+        let images = self.pull_images(observed, plan).await;
         let ready = self.sandbox(observed, plan).await;
         let ready = ready.inspect_err(|_| self.state.reporter.setup_failed())?;
         let mut result = self.resize(plan).await;
         if let Some((sandbox, volumes)) = ready {
-            let started = self.start_containers(observed, plan, &sandbox, &volumes, &mut images).await;
+            let mut prepared = PreparedPod { sandbox, volumes, images };
+            let started = self.start_containers(observed, plan, &mut prepared).await;
             if started.is_err() && self.has_users() && matches!(plan.sandbox, SandboxPlan::Create { .. }) {
                 self.context.metrics.starts.pod_with_users_failed();
             }
@@ -350,28 +351,18 @@ impl PodSync<'_> {
         &mut self,
         observed: &PodStatus,
         plan: &Plan,
-        sandbox: &PodSandbox,
-        volumes: &PodVolumes,
-        images: &mut ImageVolumes,
+        prepared: &mut PreparedPod,
     ) -> Result<(), Retry> {
         let (mut result, mut has_failed_pull) = (Ok(()), false);
         for start in &plan.start {
             let Some(container) = self.pod.container(&start.container) else { continue };
-            let WorkerState { reporter, starts, actuated, env, pull_secrets, pulls, .. } = &mut *self.state;
             let mut starter = ContainerStarter {
                 context: self.context,
                 pod: self.pod,
                 container: container.spec,
                 observed,
-                sandbox,
-                volumes,
-                images,
-                reporter,
-                starts,
-                actuated,
-                env,
-                pull_secrets,
-                pulls,
+                prepared,
+                state: self.state,
             };
             let (kind, metrics) = (start.container.kind, &self.context.metrics.starts);
             metrics.container(kind);

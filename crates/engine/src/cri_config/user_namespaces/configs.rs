@@ -15,7 +15,7 @@ pub fn isolate_users(config: &mut PodSandboxConfig, range: IdRange) {
 }
 
 /// Puts a container into the user namespace of its sandbox, if that has one. Its mounts show the IDs of the volumes (idmapped mounts).
-pub fn share_users(config: &mut ContainerConfig, sandbox: &PodSandboxConfig) {
+pub(in crate::cri_config) fn share_users(config: &mut ContainerConfig, sandbox: &PodSandboxConfig) {
     let context = sandbox.linux.as_ref().and_then(|linux| linux.security_context.as_ref());
     let options = context.and_then(|context| context.namespace_options.as_ref());
     let Some(users) = options.and_then(|options| options.userns_options.clone()) else { return };

@@ -9,7 +9,8 @@ mod subordinate;
 #[cfg(test)]
 mod tests;
 
-pub use configs::{isolate_users, share_users};
+pub use configs::isolate_users;
+pub(super) use configs::share_users;
 pub use file::MappingError;
 #[cfg(test)]
 pub(super) use file::remove_mappings;
