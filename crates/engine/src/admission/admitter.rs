@@ -31,6 +31,7 @@ use hostlet_pod::{
     ResizeState, StatusOverride, has_ended, is_critical, patience, pod_ref, pod_uid, seen_at,
     with_allocation,
 };
+use hostlet_resources::{AllocatedPod, Allocation};
 
 /// Upstream's reason and message for a preempted pod.
 pub(super) const PREEMPTED: &str = "Preempted in order to admit critical pod";
@@ -115,10 +116,13 @@ struct ParsedPod {
     source: Arc<Pod>,
     /// The pod with its allocated resources: of the same object if these are the desired ones.
     pod: Arc<AdmittedPod>,
+    /// What it was granted.
+    allocation: Allocation,
 }
 
 enum Verdict {
-    Admitted,
+    /// It is granted this.
+    Admitted(Allocation),
     Rejected(Rejection),
     /// It waits for preempted pods to terminate.
     Waiting,
@@ -167,7 +171,7 @@ impl Admitter {
                     let event = update.and_then(|before| resize::undeclared(candidate.pod, before));
                     decisions.resizes.extend(event.map(|event| (pod_ref(candidate.pod), event)));
                     let before = input.admitted.get(&uid).map(|admitted| &admitted.pod);
-                    decisions.desired_pods.pods.push(self.admit(candidate.pod, before, input.now));
+                    decisions.desired_pods.pods.push(self.admit(candidate.pod, before, None, input.now));
                     resizable.push(candidate);
                 }
                 None => new.push(candidate),
@@ -186,9 +190,10 @@ impl Admitter {
                 continue;
             }
             match self.decide(candidate, input, &mut decisions) {
-                Verdict::Admitted => {
+                Verdict::Admitted(granted) => {
                     self.rejected.remove(&pod_uid(candidate.pod));
-                    decisions.desired_pods.pods.push(self.admit(candidate.pod, None, input.now));
+                    let admitted = self.admit(candidate.pod, None, Some(granted), input.now);
+                    decisions.desired_pods.pods.push(admitted);
                 }
                 Verdict::Rejected(rejection) => {
                     decisions.rejected.push(self.reject(candidate.pod, rejection))
@@ -207,8 +212,15 @@ impl Admitter {
         decisions
     }
 
-    /// Admits a pod with the resources that were allocated to it `before`, if it was admitted already.
-    fn admit(&mut self, object: &Arc<Pod>, before: Option<&Arc<Pod>>, now: Timestamp) -> Arc<AdmittedPod> {
+    /// Admits a pod with the resources that were allocated to it `before`, if it was admitted already, or with what it is `granted`
+    /// now.
+    fn admit(
+        &mut self,
+        object: &Arc<Pod>,
+        before: Option<&Arc<Pod>>,
+        granted: Option<Allocation>,
+        now: Timestamp,
+    ) -> Arc<AdmittedPod> {
         let known = self.admitted.get(&pod_uid(object));
         if let Some(known) = known.filter(|known| Arc::ptr_eq(&known.source, object)) {
             return known.pod.clone();
@@ -225,7 +237,9 @@ impl Admitter {
             resize.pending = None;
         }
         let pod = AdmittedPod::resized(kept.map_or_else(|| object.clone(), Arc::new), resize);
-        self.admitted.insert(pod_uid(object), ParsedPod { source: object.clone(), pod: pod.clone() });
+        let allocation = granted.unwrap_or_else(|| Allocation::of(&pod));
+        let parsed = ParsedPod { source: object.clone(), pod: pod.clone(), allocation };
+        self.admitted.insert(pod_uid(object), parsed);
         pod
     }
 
@@ -255,15 +269,15 @@ impl Admitter {
             let uid = pod_uid(candidate.pod);
             let Some(before) = self.admitted.get(&uid).map(|known| known.pod.clone()) else { continue };
             let infeasible = self.has_swap.then(|| resize::infeasible(candidate.pod, &before)).flatten();
-            let refused = match infeasible {
-                Some(why) => Some((why, PendingResizeReason::Infeasible)),
+            let granted = match infeasible {
+                Some(why) => Err((why, PendingResizeReason::Infeasible)),
                 None => match self.decide(candidate, input, decisions) {
-                    Verdict::Admitted => None,
-                    Verdict::Rejected(why) => Some((why, PendingResizeReason::Deferred)),
+                    Verdict::Admitted(granted) => Ok(granted),
+                    Verdict::Rejected(why) => Err((why, PendingResizeReason::Deferred)),
                     Verdict::Waiting => {
                         let why =
                             Rejection::new(reasons::PREEMPTING, "waiting for preempted pods to terminate");
-                        Some((why, PendingResizeReason::Deferred))
+                        Err((why, PendingResizeReason::Deferred))
                     }
                     Verdict::Unconfirmed => {
                         decisions.unconfirmed.insert(uid);
@@ -272,15 +286,15 @@ impl Admitter {
                 },
             };
             let pending = before.resize.pending.as_ref();
-            let (resized, event) = match refused {
-                None => {
+            let (resized, granted, event) = match granted {
+                Ok(granted) => {
                     self.metrics.allocated(&before, trigger, input.now);
                     trigger = Trigger::PodResized;
                     let resize = ResizeState { allocations: before.resize.allocations + 1, pending: None };
                     let event = resize::started(candidate.pod);
-                    (AdmittedPod::resized(candidate.pod.clone(), resize), Some(event))
+                    (AdmittedPod::resized(candidate.pod.clone(), resize), Some(granted), Some(event))
                 }
-                Some((why, reason)) => {
+                Err((why, reason)) => {
                     decisions.is_waiting |= reason == PendingResizeReason::Deferred;
                     let (refused, event) = resize::refused(candidate.pod, reason, &why, pending, input.now);
                     if event.is_some() && reason == PendingResizeReason::Infeasible {
@@ -292,13 +306,16 @@ impl Admitter {
                         true => before.clone(),
                         false => AdmittedPod::resized(before.object().clone(), resize),
                     };
-                    (pod, event)
+                    (pod, None, event)
                 }
             };
             decisions.resizes.extend(event.map(|event| (before.reference.clone(), event)));
             replace(&mut decisions.desired_pods.pods, &before, &resized);
             if let Some(known) = self.admitted.get_mut(&uid) {
                 known.pod = resized;
+                if let Some(granted) = granted {
+                    known.allocation = granted;
+                }
             }
         }
     }
@@ -344,13 +361,14 @@ impl Admitter {
                 && !other.has_ended()
                 && !input.terminated.contains(&other.reference.uid)
         };
-        let active: Vec<&AdmittedPod> = desired_pods.iter().filter(is_active).map(|other| &**other).collect();
-        let staying: Vec<Arc<Pod>> = active
-            .iter()
-            .filter(|other| !self.preempted.contains_key(&other.reference.uid))
-            .map(|other| other.object().clone())
-            .collect();
-        let active: Vec<&Pod> = active.iter().map(|other| &***other).collect();
+        // `admit` has recorded every desired pod.
+        let allocation = |other: &PodUid| self.admitted.get(other).map(|known| &known.allocation);
+        let active = desired_pods.iter().filter(is_active).filter_map(|other| {
+            Some(AllocatedPod { pod: other.object(), allocation: allocation(&other.reference.uid)? })
+        });
+        let active: Vec<AllocatedPod<'_>> = active.collect();
+        let is_staying = |other: &&AllocatedPod<'_>| !self.preempted.contains_key(&pod_uid(other.pod));
+        let staying: Vec<AllocatedPod<'_>> = active.iter().filter(is_staying).copied().collect();
         let fits = fit(pod, input.node, &active);
         if input.shutdown.is_under_way {
             // Upstream checks this last. It preempts nothing for a pod that will not run.
@@ -358,7 +376,7 @@ impl Admitter {
             return Verdict::Rejected(other.unwrap_or_else(shutdown::rejection));
         }
         let unfit = match fits {
-            Ok(()) => return Verdict::Admitted,
+            Ok(granted) => return Verdict::Admitted(granted),
             Err(unfit) => unfit,
         };
         let is_confirmed = candidate.is_manifest || input.confirmed.is_none_or(|uids| uids.contains(&uid));
@@ -369,22 +387,21 @@ impl Admitter {
         if !is_critical(pod) {
             return rejected(&unfit);
         }
-        let is_overdue = |other: &&Pod| {
-            self.preempted.get(&pod_uid(other)).is_some_and(|victim| victim.overdue <= input.instant)
+        let is_overdue = |other: &AllocatedPod<'_>| {
+            self.preempted.get(&pod_uid(other.pod)).is_some_and(|victim| victim.overdue <= input.instant)
         };
-        let awaited: Vec<&Pod> = active.into_iter().filter(|other| !is_overdue(other)).collect();
-        let remaining: Vec<&Pod> = staying.iter().map(|other| &**other).collect();
-        match fit(pod, input.node, &remaining) {
+        let awaited: Vec<AllocatedPod<'_>> = active.into_iter().filter(|other| !is_overdue(other)).collect();
+        match fit(pod, input.node, &staying) {
             // Upstream gives up as well, and admits the pod.
-            Ok(()) if fit(pod, input.node, &awaited).is_ok() => Verdict::Admitted,
-            Ok(()) => Verdict::Waiting,
+            Ok(granted) if fit(pod, input.node, &awaited).is_ok() => Verdict::Admitted(granted),
+            Ok(_) => Verdict::Waiting,
             Err(unfit @ Unfit::Never { .. }) => rejected(&unfit),
             Err(Unfit::Insufficient(shortages)) => match victims(pod, &shortages, &staying) {
                 Some(victims) => {
-                    let preempted = |victim: &Arc<Pod>| {
-                        let grace = PodView::from(&**victim).spec.termination_grace_period_seconds;
+                    let preempted = |victim: &AllocatedPod<'_>| {
+                        let grace = PodView::from(victim.pod).spec.termination_grace_period_seconds;
                         let overdue = input.instant + patience(grace.unwrap_or_default());
-                        (pod_uid(victim), Preemption { kill: preemption(), overdue })
+                        (pod_uid(victim.pod), Preemption { kill: preemption(), overdue })
                     };
                     self.preempted.extend(victims.iter().map(preempted));
                     let first = shortages.first().map_or("", |shortage| &shortage.resource);

@@ -12,6 +12,7 @@ use hostlet_base::testing::resource_list;
 use hostlet_base::{CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, Quantity};
 use hostlet_pod::validation::FieldPath;
 use hostlet_pod::{ApiPod, ManifestOrigin};
+use hostlet_resources::{Allocator, NodeResources};
 use hostlet_telemetry::Metrics;
 
 /// A node, its sources, and what was decided so far.
@@ -37,11 +38,21 @@ impl World {
             api: ApiState { ready: true, ..ApiState::default() },
             admitted: HashMap::new(),
             terminated: HashSet::new(),
-            node: NodeView { name: "n1".to_owned(), allocatable, ..NodeView::default() },
+            node: NodeView {
+                name: "n1".to_owned(),
+                resources: NodeResources::new(allocatable),
+                ..NodeView::default()
+            },
             is_node_known: true,
             confirmed: None,
             decisions: 0,
         }
+    }
+
+    fn set_cpu(&mut self, amount: Quantity) {
+        let mut allocatable = self.node.resources.capacity();
+        allocatable.set("cpu", amount);
+        self.node.resources = NodeResources::new(allocatable);
     }
 
     fn manifest(&mut self, pod: Pod) {
@@ -153,7 +164,7 @@ fn an_admitted_pod_stays_admitted() {
     assert_eq!(names(&world.decide()), ["a"]);
     world.give(api("older", 1, "1500m"));
     world.node.labels.clear();
-    world.node.allocatable.set("cpu", Quantity::milli(500));
+    world.set_cpu(Quantity::milli(500));
     world.restart();
     let decisions = world.decide();
     assert_eq!(names(&decisions), ["a"]);
@@ -176,7 +187,7 @@ fn a_rejected_api_pod_stays_rejected_and_a_static_pod_is_reconsidered() {
     let mut world = World::new(9);
     world.manifest(requesting("greedy", "file", 1, "3"));
     assert_eq!(rejected(&world.decide()), [pair("greedy", "OutOfcpu")]);
-    world.node.allocatable.set("cpu", Quantity::milli(4000));
+    world.set_cpu(Quantity::milli(4000));
     assert_eq!(names(&world.decide()), ["greedy"]);
 }
 

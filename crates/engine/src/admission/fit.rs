@@ -8,46 +8,10 @@ use k8s_openapi::api::core::v1::{Pod, Taint};
 use super::affinity;
 use super::node::NodeView;
 use super::tolerations::tolerates;
-use hostlet_base::resources::{CPU, EPHEMERAL_STORAGE, MEMORY, PODS};
-use hostlet_base::{Quantity, ResourceList, reasons};
-use hostlet_pod::resources::requested_resources;
+use hostlet_base::reasons;
 use hostlet_pod::view::PodView;
 use hostlet_pod::{ContainerKind, PodContainer, Rejection, is_critical, is_static};
-
-/// The resources that are checked first, in this order; all others follow by name. The first shortage is the reason for
-/// rejection.
-const FIRST_CHECKED: [&str; 4] = [PODS, CPU, MEMORY, EPHEMERAL_STORAGE];
-
-/// The resources that a pod uses of the node: its requests, and one of the node's `pods`.
-pub(super) fn demand(pod: &Pod) -> ResourceList {
-    let mut demand = requested_resources(pod);
-    demand.set(PODS, Quantity::count(1));
-    demand
-}
-
-/// A resource of which too little is free. Amounts are in the units of [`in_units`](hostlet_base::resources::in_units).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Shortage {
-    pub(super) resource: String,
-    requested: i64,
-    used: i64,
-    capacity: i64,
-}
-
-impl Shortage {
-    /// How much must be freed.
-    pub(super) fn missing(&self) -> i64 {
-        self.requested.saturating_sub(self.capacity.saturating_sub(self.used))
-    }
-
-    fn rejection(&self) -> Rejection {
-        let Self { resource, requested, used, capacity } = self;
-        let message = format!(
-            "Node didn't have enough resource: {resource}, requested: {requested}, used: {used}, capacity: {capacity}"
-        );
-        Rejection::new(format!("{}{resource}", reasons::OUT_OF), message)
-    }
-}
+use hostlet_resources::{Admission, AllocatedPod, Allocation, Shortage};
 
 /// Why a pod does not fit.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,34 +37,32 @@ impl Unfit {
     }
 }
 
-/// Checks whether `pod` fits on `node` next to `others`.
-pub(super) fn fit(pod: &Pod, node: &NodeView, others: &[&Pod]) -> Result<(), Unfit> {
-    let shortages = shortages(pod, node, others);
-    let Some((other, by_node)) = misplaced(pod, node, others) else {
-        return if shortages.is_empty() { Ok(()) } else { Err(Unfit::Insufficient(shortages)) };
-    };
+/// Checks whether `pod` fits on `node` next to `others`. Returns what it is granted.
+pub(super) fn fit(pod: &Pod, node: &NodeView, others: &[AllocatedPod<'_>]) -> Result<Allocation, Unfit> {
+    let granted = granted(pod, node, others);
+    let Some((other, by_node)) = misplaced(pod, node, others) else { return granted };
     // What a critical pod lacks could be preempted: the other reason is the one that stays.
-    let first = shortages.first().filter(|_| !is_critical(pod));
-    Err(Unfit::Never { rejection: first.map_or(other, Shortage::rejection), by_node })
+    let first = granted.err().filter(|_| !is_critical(pod)).and_then(|unfit| unfit.rejection());
+    Err(Unfit::Never { rejection: first.unwrap_or(other), by_node })
 }
 
-fn shortages(pod: &Pod, node: &NodeView, others: &[&Pod]) -> Vec<Shortage> {
-    let requested = demand(pod).only(|resource| node.counts(resource));
-    let used = others.iter().fold(ResourceList::default(), |sum, other| sum.plus(demand(other)));
-    let shortage = |resource: &str| {
-        let (requested, used) = (requested.units(resource), used.units(resource));
-        let capacity = node.allocatable.units(resource);
-        let is_short = requested > 0 && requested > capacity.saturating_sub(used);
-        is_short.then(|| Shortage { resource: resource.to_owned(), requested, used, capacity })
-    };
-    let first = FIRST_CHECKED.into_iter().filter(|resource| requested.contains(resource));
-    let rest = requested.iter().map(|(resource, _)| resource);
-    let rest = rest.filter(|resource| !FIRST_CHECKED.contains(resource));
-    first.chain(rest).filter_map(shortage).collect()
+/// What all allocators grant the pod together, or the answer of the first that grants nothing.
+fn granted(pod: &Pod, node: &NodeView, others: &[AllocatedPod<'_>]) -> Result<Allocation, Unfit> {
+    let mut granted = Allocation::default();
+    for allocator in node.allocators() {
+        match allocator.admit(pod, others) {
+            Admission::Granted(allocation) => {
+                granted.resources = granted.resources.overlaid(allocation.resources);
+            }
+            Admission::NotYet(shortages) => return Err(Unfit::Insufficient(shortages)),
+            Admission::Rejected(rejection) => return Err(Unfit::Never { rejection, by_node: false }),
+        }
+    }
+    Ok(granted)
 }
 
 /// Why a pod may not run on this node for reasons other than resources, and whether the cause is the Node's labels or taints.
-fn misplaced(pod: &Pod, node: &NodeView, others: &[&Pod]) -> Option<(Rejection, bool)> {
+fn misplaced(pod: &Pod, node: &NodeView, others: &[AllocatedPod<'_>]) -> Option<(Rejection, bool)> {
     let spec = PodView::from(pod).spec;
     let failed = |predicate: &'static str, detail: &str, by_node| {
         let message = format!("Predicate {predicate} failed: {detail}");
@@ -109,7 +71,7 @@ fn misplaced(pod: &Pod, node: &NodeView, others: &[&Pod]) -> Option<(Rejection, 
     if !affinity::matches(spec, &node.name, &node.labels) {
         return failed(reasons::NODE_AFFINITY, "node(s) didn't match Pod's node affinity/selector", true);
     }
-    let taken: HashSet<HostPort> = others.iter().flat_map(|other| host_ports(other)).collect();
+    let taken: HashSet<HostPort> = others.iter().flat_map(|other| host_ports(other.pod)).collect();
     if host_ports(pod).iter().any(|port| taken.iter().any(|other| port.conflicts(other))) {
         return failed(
             reasons::NODE_PORTS,
@@ -166,6 +128,7 @@ mod tests {
     use super::*;
     use hostlet_base::CONFIG_SOURCE_ANNOTATION;
     use hostlet_base::testing::resource_list;
+    use hostlet_resources::NodeResources;
 
     fn pod(spec: Value) -> Pod {
         let annotations = json!({CONFIG_SOURCE_ANNOTATION: "api"});
@@ -180,96 +143,19 @@ mod tests {
     fn node() -> NodeView {
         let allocatable =
             resource_list([("cpu", "2"), ("memory", "1Gi"), ("ephemeral-storage", "1Gi"), ("pods", "3")]);
-        NodeView { name: "n1".to_owned(), allocatable, ..NodeView::default() }
+        NodeView { name: "n1".to_owned(), resources: NodeResources::new(allocatable), ..NodeView::default() }
+    }
+
+    fn fit(pod: &Pod, node: &NodeView, others: &[&Pod]) -> Result<(), Unfit> {
+        let allocations: Vec<Allocation> = others.iter().map(|other| Allocation::of(other)).collect();
+        let others = others.iter().zip(&allocations);
+        let allocated: Vec<_> = others.map(|(pod, allocation)| AllocatedPod { pod, allocation }).collect();
+        super::fit(pod, node, &allocated).map(drop)
     }
 
     fn rejection(pod: &Pod, others: &[&Pod]) -> (Cow<'static, str>, String) {
         let rejection = fit(pod, &node(), others).unwrap_err().rejection().unwrap();
         (rejection.reason, rejection.message)
-    }
-
-    #[test]
-    fn the_first_shortage_is_the_reason() {
-        let one = requesting(json!({"cpu": "1500m", "memory": "100Mi"}));
-        assert_eq!(fit(&one, &node(), &[]), Ok(()));
-        let (reason, message) = rejection(&one, &[&one]);
-        assert_eq!(reason, "OutOfcpu");
-        assert_eq!(
-            message,
-            "Node didn't have enough resource: cpu, requested: 1500, used: 1500, capacity: 2000"
-        );
-        let none = requesting(json!({}));
-        assert_eq!(rejection(&none, &[&none, &none, &none]).0, "OutOfpods");
-        assert_eq!(rejection(&requesting(json!({"memory": "2Gi"})), &[]).0, "OutOfmemory");
-        assert_eq!(
-            rejection(&requesting(json!({"ephemeral-storage": "2Gi"})), &[]).0,
-            "OutOfephemeral-storage"
-        );
-        let Err(Unfit::Insufficient(shortages)) = fit(&one, &node(), &[&one]) else { panic!("it lacks CPU") };
-        assert_eq!(shortages[0].missing(), 1000);
-    }
-
-    /// As a stock kubelet 1.37.2 checks them.
-    #[test]
-    fn a_resource_of_any_name_is_counted_if_the_node_has_it_or_should() {
-        let mut node = node();
-        node.allocatable.set("example.com/dongle", Quantity::count(2));
-        let rejection = |pod: &Pod, others: &[&Pod]| match fit(pod, &node, others) {
-            Ok(()) => None,
-            Err(unfit) => unfit.rejection().map(|rejection| rejection.message),
-        };
-        let one = requesting(json!({"example.com/dongle": "1"}));
-        assert_eq!(rejection(&one, &[&one]), None);
-        let lacking =
-            "Node didn't have enough resource: example.com/dongle, requested: 1, used: 2, capacity: 2";
-        assert_eq!(rejection(&one, &[&one, &one]).as_deref(), Some(lacking));
-        let unfit = fit(&requesting(json!({"example.com/dongle": "3"})), &node, &[]).unwrap_err();
-        assert_eq!(unfit.rejection().unwrap().reason, "OutOfexample.com/dongle");
-
-        // Of the cluster.
-        assert_eq!(rejection(&requesting(json!({"example.com/license": "9"})), &[]), None);
-        // Kubernetes' own is there or is not.
-        let huge = requesting(json!({"hugepages-2Mi": "4Mi"}));
-        let lacking =
-            "Node didn't have enough resource: hugepages-2Mi, requested: 4194304, used: 0, capacity: 0";
-        assert_eq!(rejection(&huge, &[]).as_deref(), Some(lacking));
-        let own = rejection(&requesting(json!({"kubernetes.io/x": "1"})), &[]).unwrap();
-        assert!(own.contains("kubernetes.io/x, requested: 1"), "{own}");
-    }
-
-    #[test]
-    fn resources_are_checked_in_one_order() {
-        let mut node = node();
-        node.allocatable = resource_list([("a.example.com/x", "0"), ("ephemeral-storage", "0")]);
-        let all = ["hugepages-2Mi", "a.example.com/x", "memory", "ephemeral-storage", "cpu"];
-        let greedy = requesting(all.map(|name| (name.to_owned(), json!("1"))).into_iter().collect());
-        let Err(Unfit::Insufficient(shortages)) = fit(&greedy, &node, &[]) else {
-            panic!("it lacks everything")
-        };
-        let order: Vec<&str> = shortages.iter().map(|shortage| shortage.resource.as_str()).collect();
-        let expected = ["pods", "cpu", "memory", "ephemeral-storage", "a.example.com/x", "hugepages-2Mi"];
-        assert_eq!(order, expected);
-    }
-
-    #[test]
-    fn storage_that_is_not_isolated_can_not_be_requested() {
-        let mut node = node();
-        node.allocatable = node.allocatable.only(|name| name != EPHEMERAL_STORAGE);
-        let rejection =
-            |requests| fit(&requesting(requests), &node, &[]).err().and_then(|unfit| unfit.rejection());
-        let lacking =
-            "Node didn't have enough resource: ephemeral-storage, requested: 1048576, used: 0, capacity: 0";
-        let storage = rejection(json!({"ephemeral-storage": "1Mi"})).unwrap();
-        assert_eq!((&*storage.reason, &*storage.message), ("OutOfephemeral-storage", lacking));
-        for requests in [json!({"ephemeral-storage": "0"}), json!({"cpu": "1"})] {
-            assert_eq!(rejection(requests), None);
-        }
-    }
-
-    #[test]
-    fn a_pod_without_requests_fits_on_a_full_node() {
-        let full = requesting(json!({"cpu": "2", "memory": "1Gi", "ephemeral-storage": "1Gi"}));
-        assert_eq!(fit(&requesting(json!({})), &node(), &[&full]), Ok(()));
     }
 
     #[test]

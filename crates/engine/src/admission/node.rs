@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{Node, Taint};
 use hostlet_base::ResourceList;
 use hostlet_base::node::Pressures;
 use hostlet_base::resources::is_extended;
+use hostlet_resources::{Allocator, NodeResources};
 
 /// The properties of the node that admission checks a pod against.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -17,8 +18,8 @@ pub struct NodeView {
     pub labels: BTreeMap<String, String>,
     /// Its taints.
     pub taints: Vec<Taint>,
-    /// The allocatable resources. A resource that is not listed does not exist here.
-    pub allocatable: ResourceList,
+    /// Its allocatable resources.
+    pub resources: NodeResources,
     /// Its active pressure conditions.
     pub pressures: Pressures,
     /// Whether AppArmor is enabled.
@@ -39,7 +40,7 @@ impl NodeView {
             name: self.name.clone(),
             labels: node.metadata.labels.clone().unwrap_or_default(),
             taints: node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default(),
-            allocatable: advertised.only(is_extended).overlaid(self.allocatable.clone()),
+            resources: NodeResources::new(advertised.only(is_extended).overlaid(self.resources.capacity())),
             pressures: self.pressures.clone(),
             app_armor: self.app_armor,
             is_standalone: self.is_standalone,
@@ -47,10 +48,8 @@ impl NodeView {
         }
     }
 
-    /// Whether requests for this resource are checked against the allocatable amount. An extended resource that the node does
-    /// not list belongs to the cluster (a license, a DRA device) and is the scheduler's concern (upstream
-    /// `removeMissingExtendedResources`). Of ephemeral storage there is none where local storage is not isolated.
-    pub(super) fn counts(&self, resource: &str) -> bool {
-        !is_extended(resource) || self.allocatable.contains(resource)
+    /// Those who grant pods what they need, in the order in which they are asked.
+    pub(super) fn allocators(&self) -> [&dyn Allocator; 1] {
+        [&self.resources]
     }
 }

@@ -21,6 +21,7 @@ use hostlet_base::{PodEvent, PodUid, WallClock, reasons, sleep_until};
 use hostlet_observe::status::timeline::Timeline;
 use hostlet_observe::status::{LifecycleSummary, StatusCache};
 use hostlet_pod::{ApiState, DesiredPods, PodEvents, PodKill, RejectedPod, pod_ref, pod_uid};
+use hostlet_resources::NodeResources;
 use hostlet_runtime::cri::RuntimeStatus;
 use hostlet_telemetry::{Heartbeat, Metrics};
 
@@ -189,10 +190,10 @@ impl Admission {
     /// Decides again if anything relevant has changed.
     fn update(&mut self) {
         let node = self.inputs.node.borrow_and_update().clone();
-        let allocatable = self.inputs.own_node.borrow_and_update().allocatable.clone();
+        let resources = NodeResources::new(self.inputs.own_node.borrow_and_update().allocatable.clone());
         let pressures = self.inputs.pressures.borrow_and_update().clone();
         let strict_groups = self.inputs.runtime.borrow_and_update().as_ref().map(supports_strict_groups);
-        let own = NodeView { allocatable, pressures, strict_groups, ..self.inputs.own.clone() };
+        let own = NodeView { resources, pressures, strict_groups, ..self.inputs.own.clone() };
         let snapshot = Snapshot {
             manifests: self.inputs.manifests.borrow_and_update().clone(),
             api: self.inputs.api.borrow_and_update().clone(),

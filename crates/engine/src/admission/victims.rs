@@ -1,27 +1,29 @@
 //! Chooses the pods to preempt for a critical pod (upstream `CriticalPodAdmissionHandler`). Pure.
 
-use std::sync::Arc;
-
 use k8s_openapi::api::core::v1::Pod;
 
-use super::fit::{Shortage, demand};
 use hostlet_base::resources::{CPU, MEMORY};
 use hostlet_base::{QosClass, ResourceList};
 use hostlet_pod::is_critical;
 use hostlet_pod::resources::qos_class;
 use hostlet_pod::view::PodView;
+use hostlet_resources::{AllocatedPod, Allocation, Shortage};
 
 /// The amount of each resource that preemption must free, in the units in which the resource is counted.
 type Missing<'a> = Vec<(&'a str, i64)>;
 
 /// The pods among `others` to preempt so that `pod` fits; `None` if preempting all of them would not suffice.
-pub(super) fn victims(pod: &Pod, shortages: &[Shortage], others: &[Arc<Pod>]) -> Option<Vec<Arc<Pod>>> {
+pub(super) fn victims<'a>(
+    pod: &Pod,
+    shortages: &[Shortage],
+    others: &[AllocatedPod<'a>],
+) -> Option<Vec<AllocatedPod<'a>>> {
     let missing: Missing<'_> =
         shortages.iter().map(|shortage| (&*shortage.resource, shortage.missing())).collect();
-    let of_class = |class: QosClass| -> Vec<Arc<Pod>> {
+    let of_class = |class: QosClass| -> Vec<AllocatedPod<'a>> {
         let preemptable =
-            others.iter().filter(|other| is_preemptable(other, pod) && qos_class(other) == class);
-        preemptable.cloned().collect()
+            others.iter().filter(|other| is_preemptable(other.pod, pod) && qos_class(other.pod) == class);
+        preemptable.copied().collect()
     };
     let guaranteed = of_class(QosClass::Guaranteed);
     let burstable = of_class(QosClass::Burstable);
@@ -44,8 +46,8 @@ fn is_preemptable(other: &Pod, by: &Pod) -> bool {
 }
 
 /// What is still missing after these pods are preempted.
-fn without<'a>(missing: &Missing<'a>, preempted: &[Arc<Pod>]) -> Missing<'a> {
-    let freed = preempted.iter().fold(ResourceList::default(), |sum, pod| sum.plus(demand(pod)));
+fn without<'a>(missing: &Missing<'a>, preempted: &[AllocatedPod<'_>]) -> Missing<'a> {
+    let freed = Allocation::sum(preempted);
     let left =
         missing.iter().map(|(resource, amount)| (*resource, amount.saturating_sub(freed.units(resource))));
     left.filter(|(_, amount)| *amount > 0).collect()
@@ -53,12 +55,12 @@ fn without<'a>(missing: &Missing<'a>, preempted: &[Arc<Pod>]) -> Missing<'a> {
 
 /// Pods that together free what is missing: repeatedly the one that leaves the least missing, and of equal ones the
 /// smallest. `None` if all of them do not suffice.
-fn nearest(mut pods: Vec<Arc<Pod>>, mut missing: Missing<'_>) -> Option<Vec<Arc<Pod>>> {
+fn nearest<'a>(mut pods: Vec<AllocatedPod<'a>>, mut missing: Missing<'_>) -> Option<Vec<AllocatedPod<'a>>> {
     let mut chosen = Vec::new();
     while !missing.is_empty() {
-        let key = |pod: &Arc<Pod>| {
-            let demand = demand(pod);
-            (distance(&demand, &missing), demand.units(MEMORY), demand.units(CPU))
+        let key = |pod: &AllocatedPod<'_>| {
+            let freed = &pod.allocation.resources;
+            (distance(freed, &missing), freed.units(MEMORY), freed.units(CPU))
         };
         let ordered = |a: &(f64, i64, i64), b: &(f64, i64, i64)| {
             a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)).then(a.2.cmp(&b.2))
@@ -71,12 +73,12 @@ fn nearest(mut pods: Vec<Arc<Pod>>, mut missing: Missing<'_>) -> Option<Vec<Arc<
     Some(chosen)
 }
 
-/// How much would still be missing after freeing `demand`, as a sum of squared fractions; 0 if nothing (upstream
+/// How much would still be missing after freeing `freed`, as a sum of squared fractions; 0 if nothing (upstream
 /// `admissionRequirementList.distance`).
 #[expect(clippy::cast_precision_loss, reason = "it only ranks candidates")]
-fn distance(demand: &ResourceList, missing: &Missing<'_>) -> f64 {
+fn distance(freed: &ResourceList, missing: &Missing<'_>) -> f64 {
     let left = |(resource, amount): &(&str, i64)| {
-        let rest = (amount - demand.units(resource)).max(0) as f64 / *amount as f64;
+        let rest = (amount - freed.units(resource)).max(0) as f64 / *amount as f64;
         rest * rest
     };
     missing.iter().map(left).sum()
@@ -84,12 +86,15 @@ fn distance(demand: &ResourceList, missing: &Missing<'_>) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use serde_json::{Value, json};
 
     use super::super::fit::{Unfit, fit};
     use super::super::node::NodeView;
     use super::*;
     use hostlet_base::testing::resource_list;
+    use hostlet_resources::NodeResources;
 
     fn pod(name: &str, priority: i32, resources: Value) -> Arc<Pod> {
         let spec = json!({"priority": priority, "containers": [{"name": "c", "resources": resources}]});
@@ -106,11 +111,13 @@ mod tests {
     fn chosen(critical: &Pod, others: &[Arc<Pod>]) -> Option<Vec<String>> {
         let allocatable =
             resource_list([("cpu", "2"), ("memory", "1Gi"), ("pods", "10"), ("example.com/gpu", "2")]);
-        let node = NodeView { allocatable, ..NodeView::default() };
-        let running: Vec<&Pod> = others.iter().map(|pod| &**pod).collect();
+        let node = NodeView { resources: NodeResources::new(allocatable), ..NodeView::default() };
+        let allocations: Vec<Allocation> = others.iter().map(|other| Allocation::of(other)).collect();
+        let running = others.iter().zip(&allocations);
+        let running: Vec<_> = running.map(|(pod, allocation)| AllocatedPod { pod, allocation }).collect();
         let Err(Unfit::Insufficient(shortages)) = fit(critical, &node, &running) else { panic!("it fits") };
-        let victims = victims(critical, &shortages, others)?;
-        Some(victims.iter().map(|pod| pod.metadata.name.clone().unwrap()).collect())
+        let victims = victims(critical, &shortages, &running)?;
+        Some(victims.iter().map(|victim| victim.pod.metadata.name.clone().unwrap()).collect())
     }
 
     #[test]
@@ -162,7 +169,8 @@ mod tests {
 
     #[test]
     fn nothing_is_preempted_in_vain() {
-        let critical = pod("critical", 2_000_000_000, requests("3"));
-        assert_eq!(chosen(&critical, &[pod("a", 0, requests("1"))]), None);
+        let critical = pod("critical", 2_000_000_000, requests("1500m"));
+        let vital = pod("vital", 2_000_000_000, requests("1"));
+        assert_eq!(chosen(&critical, &[vital, pod("a", 0, requests("1"))]), None);
     }
 }

@@ -17,7 +17,7 @@ use hostlet_volume::NodeAmounts;
 pub(super) struct NodeSide {
     /// As an API object.
     pub(super) settings: Arc<NodeSettings>,
-    /// For admission, except for its allocatable resources.
+    /// For admission, except for what changes at run time.
     pub(super) view: NodeView,
     /// The machine's current facts.
     pub(super) machine: watch::Sender<Machine>,
@@ -49,11 +49,9 @@ impl NodeSide {
                 name: config.node_name.clone(),
                 labels: own_node.labels.clone(),
                 taints: config.node.taints.clone(),
-                allocatable: allocatable.clone(),
-                pressures: Pressures::default(),
                 app_armor: machine.app_armor,
                 is_standalone: config.cluster.is_none(),
-                strict_groups: None,
+                ..NodeView::default()
             },
             machine: watch::Sender::new(machine.clone()),
             own_node: watch::Sender::new(own_node),

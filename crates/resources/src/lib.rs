@@ -1,0 +1,12 @@
+//! What the node grants its pods: the seam between admission and those that have something to allocate, and the allocator of the
+//! node's own resources. Pure: admission has the allocations, and an allocator answers from what it is given.
+
+mod allocation;
+mod allocator;
+mod node_resources;
+mod shortage;
+
+pub use allocation::{AllocatedPod, Allocation};
+pub use allocator::{Admission, Allocator};
+pub use node_resources::NodeResources;
+pub use shortage::Shortage;
