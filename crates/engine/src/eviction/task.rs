@@ -53,7 +53,7 @@ pub struct Eviction {
 }
 
 impl Eviction {
-    /// The task with these sources.
+    /// Evicts nothing before it runs.
     pub fn new(deps: EvictionDeps, metrics: &Metrics) -> Self {
         let eviction_metrics = EvictionMetrics::default();
         eviction_metrics.register(metrics);

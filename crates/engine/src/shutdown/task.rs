@@ -68,7 +68,7 @@ pub struct ShutdownOutputs {
     pub is_checked: watch::Receiver<bool>,
 }
 
-/// What shutdowns observe.
+/// What shutdowns observe, and where they report.
 pub struct ShutdownDeps {
     /// systemd-logind.
     pub logind: Arc<dyn Logind>,

@@ -31,7 +31,7 @@ use hostlet_telemetry::{Heartbeat, Metrics};
 /// within a millisecond, so that one status covers both.
 const HOLD: Duration = Duration::from_millis(50);
 
-/// The inputs of all statuses.
+/// What statuses are computed from, besides the facts of each pod.
 pub struct PodStatusDeps {
     /// Receives updates.
     pub handle: StatusHandle,

@@ -33,7 +33,7 @@ const RETRY: BackoffPolicy = BackoffPolicy {
 /// Reason of the event for a failed request. Upstream has none: it logs each attempt.
 const FAILED: &str = "FailedCreateMirrorPod";
 
-/// Inputs of the task.
+/// What mirror pods follow, and where failures are reported.
 pub struct MirrorDeps {
     /// The desired pods.
     pub desired_pods: watch::Receiver<DesiredPods>,

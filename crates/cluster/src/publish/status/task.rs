@@ -54,7 +54,7 @@ const NOT_STORED: BackoffPolicy = BackoffPolicy {
     reset_after: Duration::from_secs(3600),
 };
 
-/// Inputs of the task.
+/// What the status manager reads.
 #[derive(Clone)]
 pub struct StatusManagerDeps {
     /// The pods with their statuses, and the rejected ones with the status that says why.
