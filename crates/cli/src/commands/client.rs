@@ -22,7 +22,7 @@ use hostlet_base::json;
 use hostlet_cluster::api::LaneCounts;
 use hostlet_config::control_socket;
 use hostlet_plugins::PluginView;
-use hostlet_serve::server::{ImageView, LogsQuery, NodeReport, NodeView, PullsView, UsageView};
+use hostlet_serve::server::{ImageView, LogsQuery, NodeReport, PodsView, PullsView, UsageView};
 
 /// Maximum length of an error text, in bytes.
 const MAX_ERROR_TEXT: usize = 64 * 1024;
@@ -107,7 +107,7 @@ impl ClientError {
 }
 
 /// The current node and pods.
-pub(super) async fn view(socket: &Path) -> Result<NodeView, ClientError> {
+pub(super) async fn view(socket: &Path) -> Result<PodsView, ClientError> {
     json(socket, "/v1/pods").await
 }
 
@@ -189,7 +189,7 @@ pub(super) struct Lines<T> {
 }
 
 /// A watch of the node: a view now and after each change.
-pub(super) type Watch = Lines<NodeView>;
+pub(super) type Watch = Lines<PodsView>;
 
 impl Watch {
     /// Starts the watch of the node.

@@ -17,7 +17,7 @@ use super::table::{Color, Width, aligned_pods_table, pods_table};
 use hostlet_base::json;
 use hostlet_observe::status::summary;
 use hostlet_serve::explain::{PodName, matches_pod_name};
-use hostlet_serve::server::{NodeView, Problem};
+use hostlet_serve::server::{PodsView, Problem};
 
 /// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -64,7 +64,7 @@ pub async fn pods(args: PodsArgs) -> Result<Exit, CommandError> {
     Ok(if shown.is_empty() && args.name.is_some() { Exit::Failed } else { Exit::Ok })
 }
 
-fn selected<'a>(node: &'a NodeView, name: Option<&str>) -> Vec<&'a Pod> {
+fn selected<'a>(node: &'a PodsView, name: Option<&str>) -> Vec<&'a Pod> {
     let matches = |pod: &&Pod| {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         let own = PodName { namespace, name: pod.metadata.name.as_deref().unwrap_or_default() };
@@ -102,7 +102,7 @@ pub(super) fn color() -> Color {
 }
 
 /// Prints problems of the node and of manifests to stderr, so that scripts can parse stdout.
-pub(super) fn print_problems(node: &NodeView, err: &mut impl Write) -> io::Result<()> {
+pub(super) fn print_problems(node: &PodsView, err: &mut impl Write) -> io::Result<()> {
     if let Some(trouble) = &node.trouble {
         writeln!(err, "\nThis node: {trouble}")?;
     }
@@ -229,10 +229,10 @@ mod tests {
             },
             ..Pod::default()
         };
-        let node = NodeView {
+        let node = PodsView {
             node: "node1".to_owned(),
             pods: vec![pod("default", "web-node1"), pod("other", "web")],
-            ..NodeView::default()
+            ..PodsView::default()
         };
         let found = |name: &str| selected(&node, Some(name)).len();
         assert_eq!(selected(&node, None).len(), 2);

@@ -1,6 +1,5 @@
 //! What the other end of a socket sees of the parts: users, and the service manager.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::sync::watch;
@@ -11,7 +10,11 @@ use hostlet_base::WallClock;
 use hostlet_config::Config;
 use hostlet_engine::container_logs::ContainerLogs;
 use hostlet_image::ContainerdArrivals;
-use hostlet_serve::server::ControlServer;
+use hostlet_serve::server::{
+    ControlServer, EventsEndpoint, ExecEndpoint, ExplainEndpoint, HostProblems, ImageArchives,
+    ImageEndpoints, ImagePulls, LogsEndpoint, MetricsEndpoints, NodeEndpoints, PodFinder, PodsEndpoint,
+    RestartEndpoint, RuntimeHealth, TimelineEndpoint, UsageEndpoint,
+};
 use hostlet_serve::supervisor::{ConfigState, StartDecision, SupervisorInputs};
 use hostlet_telemetry::Heartbeats;
 
@@ -54,42 +57,87 @@ impl Parts {
         }
     }
 
-    /// The control server's view.
+    /// The server of the control socket.
     pub(super) fn server(&self, config: &Config) -> ControlServer {
-        let preload = |directory: PathBuf| (directory, self.preload.subscribe());
+        let node = config.node_name.clone();
+        let finder = PodFinder { node: node.clone(), pods: self.pods.clone() };
+        let (health, host, pulls) = (self.runtime_health(), self.host_problems(), self.image_pulls());
+        let archives = config
+            .image_preload_dir
+            .clone()
+            .map(|dir| ImageArchives { dir, problems: self.preload.subscribe() });
         ControlServer {
-            node: config.node_name.clone(),
-            pods: self.pods.clone(),
-            activities: self.activities.clone(),
-            timeline: self.timeline.clone(),
-            desired_pods: self.desired_pods.clone(),
-            source: self.manifests.clone(),
-            api: self.api.clone(),
-            runtime: self.runtime.status.clone(),
+            pods: PodsEndpoint {
+                finder: finder.clone(),
+                manifests: self.manifests.clone(),
+                api: self.api.clone(),
+                runtime: health.clone(),
+                host: host.clone(),
+                archives: archives.clone(),
+                certificate: self.certificate.clone(),
+                shutdown: self.shutdown_outputs.view.clone(),
+                plugins: self.plugins.clone(),
+            },
+            explain: ExplainEndpoint {
+                finder: finder.clone(),
+                manifests: self.manifests.clone(),
+                api: self.api.clone(),
+                desired_pods: self.desired_pods.clone(),
+                runtime: health,
+                host,
+                pulls: pulls.clone(),
+                archives,
+                timeline: self.timeline.clone(),
+                shutdown: self.shutdown_outputs.view.clone(),
+                failing_probes: self.probes.failing.clone(),
+            },
+            timeline: TimelineEndpoint { node: node.clone(), timeline: self.timeline.clone() },
+            events: EventsEndpoint { node, events: self.recent.clone() },
+            logs: LogsEndpoint { finder: finder.clone(), logs: self.logs() },
+            exec: ExecEndpoint { finder: finder.clone(), runtime: self.runtime.runtime.clone() },
+            restart: RestartEndpoint {
+                finder,
+                observed: self.runtime.pleg.cache().clone(),
+                restarts: self.restarts.clone(),
+            },
+            images: ImageEndpoints { runtime: self.runtime.images.clone(), pulls },
+            node: NodeEndpoints {
+                describer: self.describer.clone(),
+                runtime: self.runtime.runtime.clone(),
+                connections: self.connections.clone(),
+                api: self.api.clone(),
+                certificate: self.certificate.clone(),
+                plugins: self.plugins.clone(),
+            },
+            usage: UsageEndpoint { stats: self.usage.subscribe(), describer: self.describer.clone() },
+            metrics: MetricsEndpoints { metrics: self.metrics.clone(), probes: self.probes.registry.clone() },
+        }
+    }
+
+    fn runtime_health(&self) -> RuntimeHealth {
+        RuntimeHealth {
+            status: self.runtime.status.clone(),
             pleg: self.runtime.pleg.clone(),
-            logs: self.logs(),
             calls: self.runtime.calls.clone(),
-            runtime_images: self.runtime.images.clone(),
-            images: self.images.clone(),
-            arrivals: Arc::new(ContainerdArrivals::new(self.runtime.content.clone())),
-            preload: config.image_preload_dir.clone().map(preload),
+        }
+    }
+
+    fn host_problems(&self) -> HostProblems {
+        HostProblems {
             store: self.store.trouble(),
             shims: self.shims.subscribe(),
             foreign: self.foreign.subscribe(),
             kubelets: self.kubelets.clone(),
             exposure: self.exposure.clone(),
-            certificate: self.certificate.clone(),
-            shutdown: self.shutdown_outputs.view.clone(),
-            connections: self.connections.clone(),
-            events: self.recent.clone(),
-            service: self.runtime.runtime.clone(),
-            restarts: self.restarts.clone(),
-            describer: self.describer.clone(),
-            plugins: self.plugins.clone(),
-            usage: self.usage.subscribe(),
-            metrics: self.metrics.clone(),
-            failing_probes: self.probes.failing.clone(),
-            probe_metrics: self.probes.registry.clone(),
+        }
+    }
+
+    fn image_pulls(&self) -> ImagePulls {
+        ImagePulls {
+            images: self.images.clone(),
+            arrivals: Arc::new(ContainerdArrivals::new(self.runtime.content.clone())),
+            pods: self.pods.clone(),
+            activities: self.activities.clone(),
         }
     }
 }

@@ -1,6 +1,8 @@
 //! The table of endpoints: what a request to each path needs permission for, where it is served, and what it is counted as. Whatever
 //! depends on a path is read here. The values are upstream's. Serves nothing.
 
+use self::WithoutDebugging::{Disabled, NotFound, Served};
+
 /// A path with everything below it. If it ends in a slash, only what is below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Endpoint {
@@ -37,8 +39,6 @@ pub(super) enum WithoutDebugging {
     /// The same as a path without an endpoint.
     NotFound,
 }
-
-use WithoutDebugging::{Disabled, NotFound, Served};
 
 /// The subresource that grants everything without one of its own.
 const PROXY: &[&str] = &["proxy"];

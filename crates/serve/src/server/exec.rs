@@ -1,15 +1,16 @@
 //! `POST /v1/exec`: prepares a command in a container. The client runs it at the runtime's own streaming server, so that no byte of it
 //! passes through the daemon, and a restart of the daemon does not end it.
 
-use axum::Json;
-use axum::extract::{Query, State};
-use serde::{Deserialize, Serialize};
-use tokio_util::sync::CancellationToken;
+use std::sync::Arc;
 
-use super::control::ControlServer;
+use axum::extract::{Query, State};
+use axum::routing::post;
+use axum::{Json, Router};
+use serde::{Deserialize, Serialize};
+
 use super::error::RequestError;
-use super::find::{find_container, find_running};
-use hostlet_runtime::cri::StdStreams;
+use super::find::{PodFinder, find_container, find_running};
+use hostlet_runtime::cri::{RuntimeService, StdStreams};
 
 /// The query of `/v1/exec`. The body is the command as a JSON list of its words.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,18 +44,33 @@ pub struct ExecView {
     pub url: String,
 }
 
+/// What commands need.
+pub struct ExecEndpoint {
+    /// The pods of this node.
+    pub finder: PodFinder,
+    /// The container runtime.
+    pub runtime: Arc<dyn RuntimeService>,
+}
+
+impl ExecEndpoint {
+    /// The endpoint.
+    pub(super) fn routes(self) -> Router {
+        Router::new().route("/v1/exec", post(exec)).with_state(Arc::new(self))
+    }
+}
+
 /// Prepares the command, which runs once the client opens its streams.
-pub(super) async fn exec(
-    State((server, _)): State<(ControlServer, CancellationToken)>,
+async fn exec(
+    State(endpoint): State<Arc<ExecEndpoint>>,
     Query(query): Query<ExecQuery>,
     Json(command): Json<Vec<String>>,
 ) -> Result<Json<ExecView>, RequestError> {
     if command.is_empty() {
         return Err(RequestError::NoCommand);
     }
-    let pod = server.find(&query.pod, query.namespace.as_deref())?;
+    let pod = endpoint.finder.find(&query.pod, query.namespace.as_deref())?;
     let container = find_container(&pod, query.container.as_deref())?;
     let id = find_running(&pod, container)?;
-    let url = server.service.exec(&id, command, query.streams()).await.map_err(RequestError::Exec)?;
+    let url = endpoint.runtime.exec(&id, command, query.streams()).await.map_err(RequestError::Exec)?;
     Ok(Json(ExecView { url }))
 }

@@ -4,26 +4,33 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::{Query, State};
+use axum::routing::get;
+use axum::{Json, Router};
+use hostlet_base::{PodRef, PodUid, one_line};
+use hostlet_engine::shutdown::ShutdownView;
+use hostlet_engine::source::SourceState;
+use hostlet_host::file_work;
+use hostlet_observe::log::log_end;
+use hostlet_observe::status::timeline::Timeline;
+use hostlet_observe::status::{DirectoryEntry, PodStatusEntry, WorkerActivity};
+use hostlet_pod::view::PodView;
+use hostlet_pod::{ApiState, DesiredPods, FailingProbes, ManifestOrigin, ManifestProblem, pod_ref, pod_uid};
+use hostlet_runtime::cri::{Call, CallSubject, ContainerState};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize;
+use tokio::sync::watch;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
-use super::{ControlServer, PullsView};
+use super::find::PodFinder;
+use super::problems::{HostProblems, ImageArchives, RuntimeHealth};
+use super::pulls::ImagePulls;
+use super::view::PullsView;
 use crate::explain::{
     Disposition, ExplainInput, Explanation, HungCall, PodName, explain as explained, matches_pod_name,
     not_read_yet, unknown,
 };
-use hostlet_base::{PodRef, PodUid, one_line};
-use hostlet_host::file_work;
-use hostlet_observe::log::log_end;
-use hostlet_observe::status::{DirectoryEntry, PodStatusEntry, WorkerActivity};
-use hostlet_pod::view::PodView;
-use hostlet_pod::{ManifestOrigin, ManifestProblem, pod_ref, pod_uid};
-use hostlet_runtime::cri::{Call, CallSubject, ContainerState};
 
 /// Maximum length of a quoted log line, in bytes.
 const MAX_LINE: usize = 300;
@@ -34,13 +41,39 @@ pub(super) struct PodQuery {
     pub(super) pod: String,
 }
 
+/// Where the facts are.
+pub struct ExplainEndpoint {
+    /// The pods of this node.
+    pub finder: PodFinder,
+    /// State of the manifests.
+    pub manifests: watch::Receiver<SourceState>,
+    /// State of the API server's pods.
+    pub api: watch::Receiver<ApiState>,
+    /// The admitted pods.
+    pub desired_pods: watch::Receiver<DesiredPods>,
+    /// State of the container runtime.
+    pub runtime: RuntimeHealth,
+    /// Problems of the host.
+    pub host: HostProblems,
+    /// The pulls in progress.
+    pub pulls: ImagePulls,
+    /// The directory of image archives, if configured.
+    pub archives: Option<ImageArchives>,
+    /// The timelines, which name removed pods, too.
+    pub timeline: Timeline,
+    /// The shutdown of the host.
+    pub shutdown: watch::Receiver<ShutdownView>,
+    /// The failing probes of all pods.
+    pub failing_probes: FailingProbes,
+}
+
 /// The explanations of all pods that match the name, or one that says that there is none.
-pub(super) async fn explain(
-    State((server, _)): State<(ControlServer, CancellationToken)>,
+async fn explain(
+    State(endpoint): State<Arc<ExplainEndpoint>>,
     Query(query): Query<PodQuery>,
 ) -> Json<Vec<Explanation>> {
     let now = Timestamp::now();
-    Json(server.explanations(&query.pod, &server.pulls(now).await, now).await)
+    Json(endpoint.explanations(&query.pod, &endpoint.pulls.view(now).await, now).await)
 }
 
 /// The facts about a pod.
@@ -52,16 +85,21 @@ struct KnownPod {
     origin: Option<ManifestOrigin>,
 }
 
-impl ControlServer {
+impl ExplainEndpoint {
+    /// The endpoint.
+    pub(super) fn routes(self) -> Router {
+        Router::new().route("/v1/explain", get(explain)).with_state(Arc::new(self))
+    }
+
     async fn explanations(&self, query: &str, pulls: &PullsView, now: Timestamp) -> Vec<Explanation> {
         let known = self.known();
         let is_latest = |pod: &PodRef| {
-            let found = self.pods.find(&pod.namespace, &pod.name);
+            let found = self.finder.pods.find(&pod.namespace, &pod.name);
             found.is_none_or(|found| found.reference().uid == pod.uid)
         };
         let (has_read, problems) = {
-            let source = self.source.borrow();
-            (source.ready, source.problems.clone())
+            let manifests = self.manifests.borrow();
+            (manifests.ready, manifests.problems.clone())
         };
         let names: Vec<PodRef> = known.iter().map(|known| pod_ref(&known.pod)).collect();
         let named: Vec<PodName<'_>> =
@@ -73,7 +111,7 @@ impl ControlServer {
             .map(|(_, name)| *name)
             .collect();
         let matching = known.iter().zip(&names).zip(&named);
-        let matching = matching.filter(|(_, name)| matches_pod_name(query, **name, &self.node));
+        let matching = matching.filter(|(_, name)| matches_pod_name(query, **name, &self.finder.node));
         // Of two pods of one name the one that is defined is explained, even while it waits for the other.
         let matching = matching.filter(|((known, pod), name)| match known.disposition {
             Disposition::Removed => !defined.contains(name) && is_latest(pod),
@@ -88,13 +126,17 @@ impl ControlServer {
             explanations.push(self.explained(known, pulls, &problems, log_ends, now));
         }
         if explanations.is_empty() && !has_read {
-            explanations.push(not_read_yet(query, self.node_problem().as_ref()));
+            explanations.push(not_read_yet(query, self.runtime.problem().as_ref()));
         } else if explanations.is_empty() {
             let is_match = |pod: &PodRef| {
-                matches_pod_name(query, PodName { namespace: &pod.namespace, name: &pod.name }, &self.node)
+                matches_pod_name(
+                    query,
+                    PodName { namespace: &pod.namespace, name: &pod.name },
+                    &self.finder.node,
+                )
             };
             let existed = self.timeline.pods().iter().any(is_match);
-            explanations.push(unknown(query, &named, &problems, existed, &self.node));
+            explanations.push(unknown(query, &named, &problems, existed, &self.finder.node));
         }
         explanations.sort_by(|a, b| a.pod.cmp(&b.pod));
         explanations
@@ -103,7 +145,7 @@ impl ControlServer {
     /// All pods that are defined, rejected, or still terminating.
     fn known(&self) -> Vec<KnownPod> {
         let (mut reported, mut rejected) = (HashMap::new(), HashMap::new());
-        for (uid, entry) in self.pods.all() {
+        for (uid, entry) in self.finder.pods.all() {
             match entry {
                 DirectoryEntry::Reported(entry) => drop(reported.insert(uid, entry)),
                 DirectoryEntry::Rejected(pod) => drop(rejected.insert(uid, pod)),
@@ -112,8 +154,13 @@ impl ControlServer {
         let admitted: HashSet<PodUid> =
             self.desired_pods.borrow().pods.iter().map(|pod| pod.reference.uid.clone()).collect();
         let mut known: Vec<KnownPod> = Vec::new();
-        let manifests: Vec<_> =
-            self.source.borrow().pods.iter().map(|pod| (pod.pod.clone(), Some(pod.origin.clone()))).collect();
+        let manifests: Vec<_> = self
+            .manifests
+            .borrow()
+            .pods
+            .iter()
+            .map(|pod| (pod.pod.clone(), Some(pod.origin.clone())))
+            .collect();
         let api: Vec<_> = self.api.borrow().pods.values().map(|pod| (pod.pod.clone(), None)).collect();
         for (pod, origin) in manifests.into_iter().chain(api) {
             let uid = pod_uid(&pod);
@@ -158,14 +205,14 @@ impl ControlServer {
         now: Timestamp,
     ) -> Explanation {
         let pod = pod_ref(&known.pod);
-        let doing = self.activities.of(&pod.uid);
-        let observed = self.pleg.cache().get(&pod);
+        let doing = self.pulls.activities.of(&pod.uid);
+        let observed = self.runtime.pleg.cache().get(&pod);
         let running = observed.iter().flat_map(|status| &status.containers);
         let running = running.filter(|c| c.state == ContainerState::Running).map(|c| c.name.to_string());
         let reported_status = known.reported.as_ref().map(|reported| &*reported.status);
         let name = pod.to_string();
-        let archives =
-            self.archives().into_iter().map(|problem| (problem.file, problem.message)).collect::<Vec<_>>();
+        let archives = self.archives.iter().flat_map(ImageArchives::view);
+        let archives = archives.map(|problem| (problem.file, problem.message)).collect::<Vec<_>>();
         let provider_failures = self.provider_failures(&known.pod);
         let mut of_this = problems.iter().filter(|problem| problem.pod.as_ref() == Some(&name));
         let own_status = known.pod.status.as_ref().filter(|_| known.disposition == Disposition::Rejected);
@@ -183,19 +230,21 @@ impl ControlServer {
                 .clone()
                 .find(|problem| known.origin.as_ref() == Some(&problem.origin))
                 .or(of_this.next()),
-            node_problem: self.node_problem(),
+            node_problem: self.runtime.problem(),
             shutdown: self.shutdown.borrow().since,
             failing_probes: self.failing_probes.of(&pod.uid),
             log_ends,
             provider_failures,
-            preload_dir: self.preload.as_ref().map(|(directory, _)| &**directory),
+            preload_dir: self.archives.as_ref().map(|archives| &*archives.dir),
             archives: &archives,
             now,
         });
-        let foreign = self.foreign.borrow();
+        let foreign = self.host.foreign.borrow();
         explanation.also.extend(foreign.as_ref().map(|foreign| format!("On this node {foreign}.")));
         drop(foreign);
-        explanation.also.extend(self.shims.borrow().as_ref().map(|shims| format!("On this node {shims}.")));
+        explanation
+            .also
+            .extend(self.host.shims.borrow().as_ref().map(|shims| format!("On this node {shims}.")));
         explanation
     }
 
@@ -206,7 +255,7 @@ impl ControlServer {
         let of_volumes = spec.volumes.iter().flatten();
         let of_volumes = of_volumes.filter_map(|volume| volume.image.as_ref()?.reference.as_deref());
         let images = containers.filter_map(|container| container.image.as_deref()).chain(of_volumes);
-        let failures = images.flat_map(|image| self.images.provider_failures(image));
+        let failures = images.flat_map(|image| self.pulls.images.provider_failures(image));
         failures.map(|failure| (failure.provider, failure.error)).collect()
     }
 
@@ -220,10 +269,10 @@ impl ControlServer {
             }
             CallSubject::Node => false,
             subject @ (CallSubject::Pod(_) | CallSubject::Sandbox(_) | CallSubject::Container(_)) => {
-                self.pleg.cache().pod_of(subject).is_some_and(|of| of.uid == pod.uid)
+                self.runtime.pleg.cache().pod_of(subject).is_some_and(|of| of.uid == pod.uid)
             }
         };
-        let hung = self.calls.hung(now);
+        let hung = self.runtime.calls.hung(now);
         let own = hung.iter().find(is_about);
         let call = own.or_else(|| hung.iter().find(|call| call.subject == CallSubject::Node))?;
         Some(HungCall {
@@ -237,7 +286,9 @@ impl ControlServer {
     /// The last log line of the pod's failed containers without a termination message.
     async fn log_ends(&self, known: &KnownPod) -> BTreeMap<String, String> {
         let Some(reported) = &known.reported else { return BTreeMap::new() };
-        let Ok(observed) = self.pleg.cache().get(&pod_ref(&known.pod)) else { return BTreeMap::new() };
+        let Ok(observed) = self.runtime.pleg.cache().get(&pod_ref(&known.pod)) else {
+            return BTreeMap::new();
+        };
         let mut logs: Vec<(String, PathBuf)> = Vec::new();
         for status in reported.status.container_statuses.iter().flatten() {
             let states = [&status.state, &status.last_state].into_iter().flatten();

@@ -1,12 +1,12 @@
-//! Resolves the pod, container and instance in a request. Pure, except that it reads the directory of pods. Error texts are those of `kubectl` and the kubelet where they exist.
+//! Resolves the pod, container and instance in a request. Pure, except that it reads the directory of pods. Error texts are those of
+//! `kubectl` and the kubelet where they exist.
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 
-use super::control::ControlServer;
 use crate::explain::{PodName, matches_pod_name, nearest_names};
 use hostlet_base::{ContainerId, PodRef};
 use hostlet_engine::container_logs::{self, NoInstance, bare_id};
-use hostlet_observe::status::DirectoryEntry;
+use hostlet_observe::status::{DirectoryEntry, PodDirectory};
 
 /// The annotation with the default container (also read by `kubectl logs`).
 pub const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
@@ -82,7 +82,16 @@ impl FindError {
     }
 }
 
-impl ControlServer {
+/// Finds the pods of this node by their names.
+#[derive(Clone)]
+pub struct PodFinder {
+    /// Name of the node, which ends the names of its static pods.
+    pub node: String,
+    /// The pods of this node.
+    pub pods: PodDirectory,
+}
+
+impl PodFinder {
     /// Finds the pod `requested` and copies it with its current status.
     pub(super) fn find(&self, requested: &str, namespace: Option<&str>) -> Result<Pod, FindError> {
         let names: Vec<PodRef> = self.pods.all().values().map(DirectoryEntry::reference).collect();

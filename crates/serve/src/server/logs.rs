@@ -1,18 +1,21 @@
 //! `GET /v1/logs`: a container's decoded log, once or followed.
 
+use std::sync::Arc;
+
+use axum::Router;
 use axum::body::Body;
 use axum::extract::{Query, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use axum::routing::get;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use super::control::ControlServer;
 use super::error::RequestError;
-use super::find::{FindError, find_container, find_instance, not_started};
-use hostlet_engine::container_logs::{NoInstance, until_cancelled};
+use super::find::{FindError, PodFinder, find_container, find_instance, not_started};
+use hostlet_engine::container_logs::{ContainerLogs, NoInstance, until_cancelled};
 use hostlet_observe::log::LogOptions;
 use hostlet_pod::pod_ref;
 
@@ -40,12 +43,27 @@ pub struct LogsQuery {
     pub follow: bool,
 }
 
+/// What logs need.
+pub struct LogsEndpoint {
+    /// The pods of this node.
+    pub finder: PodFinder,
+    /// The logs of their containers.
+    pub logs: ContainerLogs,
+}
+
+impl LogsEndpoint {
+    /// The endpoint. Followed logs are aborted when cancelled.
+    pub(super) fn routes(self, cancel: CancellationToken) -> Router {
+        Router::new().route("/v1/logs", get(logs)).with_state((Arc::new(self), cancel))
+    }
+}
+
 /// Responds with the text.
-pub(super) async fn logs(
-    State((server, cancel)): State<(ControlServer, CancellationToken)>,
+async fn logs(
+    State((endpoint, cancel)): State<(Arc<LogsEndpoint>, CancellationToken)>,
     Query(query): Query<LogsQuery>,
 ) -> Result<Response, RequestError> {
-    let pod = server.find(&query.pod, query.namespace.as_deref())?;
+    let pod = endpoint.finder.find(&query.pod, query.namespace.as_deref())?;
     let container = find_container(&pod, query.container.as_deref())?;
     let id = find_instance(&pod, container, query.previous)?;
     let options = LogOptions {
@@ -54,7 +72,7 @@ pub(super) async fn logs(
         timestamps: query.timestamps,
         ..LogOptions::default()
     };
-    let log = server.logs.open(&pod_ref(&pod), &id, options, query.follow).await?;
+    let log = endpoint.logs.open(&pod_ref(&pod), &id, options, query.follow).await?;
     let log = log.ok_or_else(|| without_log(&pod, container, query.previous))?;
     let body = Body::from_stream(until_cancelled(log, cancel));
     Ok(([(CONTENT_TYPE, "text/plain; charset=utf-8")], body).into_response())

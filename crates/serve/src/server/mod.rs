@@ -1,6 +1,5 @@
 //! The daemon's server for users and programs on this host.
 
-mod connections;
 mod control;
 mod error;
 mod events;
@@ -10,12 +9,12 @@ mod find;
 mod http;
 mod images;
 mod logs;
+mod metrics;
 mod node;
-mod plugins;
 mod pods;
+mod problems;
 mod pulls;
 mod restart;
-mod routes;
 mod socket;
 #[cfg(test)]
 mod tests;
@@ -24,13 +23,19 @@ mod usage;
 mod view;
 
 pub use control::ControlServer;
-pub use events::EventsQuery;
-pub use exec::{ExecQuery, ExecView};
-pub use find::DEFAULT_CONTAINER;
-pub use logs::LogsQuery;
-pub use node::{ApiContact, NodeReport};
-pub use restart::{RestartQuery, RestartView};
+pub use events::{EventsEndpoint, EventsQuery};
+pub use exec::{ExecEndpoint, ExecQuery, ExecView};
+pub use explain::ExplainEndpoint;
+pub use find::{DEFAULT_CONTAINER, PodFinder};
+pub use images::ImageEndpoints;
+pub use logs::{LogsEndpoint, LogsQuery};
+pub use metrics::MetricsEndpoints;
+pub use node::{ApiContact, NodeEndpoints, NodeReport};
+pub use pods::PodsEndpoint;
+pub use problems::{HostProblems, ImageArchives, RuntimeHealth};
+pub use pulls::ImagePulls;
+pub use restart::{RestartEndpoint, RestartQuery, RestartView};
 pub use socket::ControlError;
-pub use timeline::TimelineView;
-pub use usage::{PodUsedView, UsageView, UsedView};
-pub use view::{CertificateView, HungCall, ImageView, NodeView, Problem, PullView, PullsView};
+pub use timeline::{TimelineEndpoint, TimelineView};
+pub use usage::{PodUsedView, UsageEndpoint, UsageView, UsedView};
+pub use view::{CertificateView, HungCallView, ImageView, PodsView, Problem, PullView, PullsView};

@@ -1,15 +1,22 @@
-//! `GET /v1/node`: this node as its own kubelet sees it, and its contact with the API server.
+//! `GET /v1/node`: this node as its own kubelet sees it, and its contact with the API server. `GET /v1/connections`: counts of the
+//! connections to the API server by purpose. `GET /v1/plugins`: the plugins at the registration sockets of this host.
 
-use axum::Json;
+use std::sync::Arc;
+
 use axum::extract::State;
+use axum::routing::get;
+use axum::{Json, Router};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use tokio_util::sync::CancellationToken;
+use tokio::sync::watch;
 
-use super::control::ControlServer;
+use super::problems::certificate_view;
 use super::view::CertificateView;
-use hostlet_cluster::api::LaneCounts;
-use hostlet_cluster::node::NodeDescription;
+use hostlet_cluster::api::{CertificateReport, Connections, LaneCounts};
+use hostlet_cluster::node::{NodeDescriber, NodeDescription};
+use hostlet_plugins::{PluginList, PluginView};
+use hostlet_pod::ApiState;
+use hostlet_runtime::cri::RuntimeService;
 
 /// The node and its contact with the API server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -40,16 +47,53 @@ pub struct ApiContact {
     pub connections: Vec<LaneCounts>,
 }
 
-pub(super) async fn node(State((server, _)): State<(ControlServer, CancellationToken)>) -> Json<NodeReport> {
+/// What describes the node.
+pub struct NodeEndpoints {
+    /// Describes it to the API server, too.
+    pub describer: NodeDescriber,
+    /// The container runtime, for its version.
+    pub runtime: Arc<dyn RuntimeService>,
+    /// The connections to the API server.
+    pub connections: Connections,
+    /// State of the API server's pods.
+    pub api: watch::Receiver<ApiState>,
+    /// The state of the client certificate.
+    pub certificate: watch::Receiver<Option<CertificateReport>>,
+    /// The plugins of this host.
+    pub plugins: PluginList,
+}
+
+impl NodeEndpoints {
+    /// The endpoints.
+    pub(super) fn routes(self) -> Router {
+        Router::new()
+            .route("/v1/node", get(node))
+            .route("/v1/connections", get(connections))
+            .route("/v1/plugins", get(plugins))
+            .with_state(Arc::new(self))
+    }
+}
+
+async fn node(State(endpoints): State<Arc<NodeEndpoints>>) -> Json<NodeReport> {
     // Without an answer the node is described as not ready, as it is.
-    let version = server.service.version().await.ok();
-    let description = server.describer.describe(version, Timestamp::now());
-    let connections = server.connections.counts();
+    let version = endpoints.runtime.version().await.ok();
+    let description = endpoints.describer.describe(version, Timestamp::now());
+    let connections = endpoints.connections.counts();
     let api_server = (!connections.is_empty()).then(|| ApiContact {
         last_response: connections.iter().filter_map(|lane| lane.last_response).max(),
-        problem: server.api.borrow().problem.clone(),
-        certificate: server.certificate_view(),
+        problem: endpoints.api.borrow().problem.clone(),
+        certificate: certificate_view(&endpoints.certificate),
         connections,
     });
     Json(NodeReport { description, api_server })
+}
+
+/// The counts by purpose; empty on a standalone host.
+async fn connections(State(endpoints): State<Arc<NodeEndpoints>>) -> Json<Vec<LaneCounts>> {
+    Json(endpoints.connections.counts())
+}
+
+/// All registration sockets, by path.
+async fn plugins(State(endpoints): State<Arc<NodeEndpoints>>) -> Json<Vec<PluginView>> {
+    Json(endpoints.plugins.all())
 }

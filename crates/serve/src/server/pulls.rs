@@ -1,23 +1,31 @@
-//! `GET /v1/pulls`: the pulls in progress, their pods, and the download progress.
+//! The pulls in progress, their pods, and the download progress. Knows no endpoint.
 
-use axum::Json;
-use axum::extract::State;
+use std::sync::Arc;
+
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
-use super::control::ControlServer;
 use super::view::{PullView, PullsView};
 use hostlet_base::{PodUid, with_default_tag};
+use hostlet_image::{Arrivals, Images};
+use hostlet_observe::status::{PodActivities, PodDirectory};
 
-/// The pulls in progress, oldest first.
-pub(super) async fn pulls(State((server, _)): State<(ControlServer, CancellationToken)>) -> Json<PullsView> {
-    Json(server.pulls(Timestamp::now()).await)
+/// What is known of pulls.
+#[derive(Clone)]
+pub struct ImagePulls {
+    /// The pulls in progress.
+    pub images: Images,
+    /// Their download progress.
+    pub arrivals: Arc<dyn Arrivals>,
+    /// The pods of this node.
+    pub pods: PodDirectory,
+    /// What their workers do.
+    pub activities: PodActivities,
 }
 
-impl ControlServer {
+impl ImagePulls {
     /// The pulls in progress with the download progress, if there are any.
-    pub(super) async fn pulls(&self, now: Timestamp) -> PullsView {
+    pub(super) async fn view(&self, now: Timestamp) -> PullsView {
         let under_way = self.images.pulls();
         let at = Instant::now();
         let since = |moment: Instant| {

@@ -1,16 +1,18 @@
 //! `POST /v1/restart`: requests that containers of a pod are restarted. The pod's plan restarts them.
 
-use axum::Json;
+use std::sync::Arc;
+
 use axum::extract::{Query, State};
+use axum::routing::post;
+use axum::{Json, Router};
 use k8s_openapi::api::core::v1::{Container, Pod};
 use serde::{Deserialize, Serialize};
-use tokio_util::sync::CancellationToken;
 
-use super::control::ControlServer;
 use super::error::RequestError;
-use super::find::{find_container, not_started};
+use super::find::{PodFinder, find_container, not_started};
 use hostlet_base::ContainerId;
-use hostlet_observe::pleg::PodStatus;
+use hostlet_engine::worker::RestartRequests;
+use hostlet_observe::pleg::{Cache, PodStatus};
 use hostlet_pod::{ContainerKind, has_ended, pod_ref};
 use hostlet_runtime::cri::ContainerState;
 
@@ -38,18 +40,35 @@ pub struct RestartView {
     pub containers: Vec<String>,
 }
 
+/// What restarts need.
+pub struct RestartEndpoint {
+    /// The pods of this node.
+    pub finder: PodFinder,
+    /// What the container runtime has.
+    pub observed: Cache,
+    /// Takes the requests.
+    pub restarts: RestartRequests,
+}
+
+impl RestartEndpoint {
+    /// The endpoint.
+    pub(super) fn routes(self) -> Router {
+        Router::new().route("/v1/restart", post(restart)).with_state(Arc::new(self))
+    }
+}
+
 /// Responds once the request is stored: a daemon that is killed right after does not forget it.
-pub(super) async fn restart(
-    State((server, _)): State<(ControlServer, CancellationToken)>,
+async fn restart(
+    State(endpoint): State<Arc<RestartEndpoint>>,
     Query(query): Query<RestartQuery>,
 ) -> Result<Json<RestartView>, RequestError> {
-    let pod = server.find(&query.pod, query.namespace.as_deref())?;
+    let pod = endpoint.finder.find(&query.pod, query.namespace.as_deref())?;
     let reference = pod_ref(&pod);
-    let observed = server.pleg.cache().get(&reference)?;
+    let observed = endpoint.observed.get(&reference)?;
     let chosen = targets(&pod, &observed, &query)?;
     let (containers, ids): (Vec<String>, Vec<ContainerId>) = chosen.into_iter().unzip();
     tracing::info!(pod = %reference, uid = %reference.uid, containers = containers.join(", "), "restart requested");
-    server.restarts.request(&reference.uid, &ids).await;
+    endpoint.restarts.request(&reference.uid, &ids).await;
     Ok(Json(RestartView { pod: reference.to_string(), containers }))
 }
 

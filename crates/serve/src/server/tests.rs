@@ -22,7 +22,11 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::ControlServer;
+use super::{
+    ControlServer, EventsEndpoint, ExecEndpoint, ExplainEndpoint, HostProblems, ImageEndpoints, ImagePulls,
+    LogsEndpoint, MetricsEndpoints, NodeEndpoints, PodFinder, PodsEndpoint, RestartEndpoint, RuntimeHealth,
+    TimelineEndpoint, UsageEndpoint,
+};
 use hostlet_base::node::{NodeAddresses, Pressures};
 use hostlet_base::settings::ImageVerification;
 use hostlet_base::{
@@ -124,56 +128,85 @@ impl Bench {
             has_released: false,
         });
         let (source, desired_pods) = (watch::Sender::default(), watch::Sender::default());
-        let server = ControlServer {
-            node: "node1".to_owned(),
-            pods: PodDirectory::of(status_cache.clone()),
-            activities: activities.clone(),
-            timeline,
-            desired_pods: desired_pods.subscribe(),
-            source: source.subscribe(),
-            api: watch::channel(ApiState::default()).1,
-            runtime: watch::channel(None).1,
-            pleg: pleg.clone(),
-            logs: ContainerLogs {
-                pleg: pleg.clone(),
-                status_cache: status_cache.clone(),
-                watches: LogWatches::default(),
-            },
-            calls: Calls::default(),
-            images: images.clone(),
-            arrivals: Arc::new(Arrived(arrived.clone())),
-            runtime_images: runtime,
-            preload: None,
+        let pods = PodDirectory::of(status_cache.clone());
+        let finder = PodFinder { node: "node1".to_owned(), pods: pods.clone() };
+        let api = watch::channel(ApiState::default()).1;
+        let (shutdown, certificate) = (watch::channel(ShutdownView::default()).1, watch::channel(None).1);
+        let health =
+            RuntimeHealth { status: watch::channel(None).1, pleg: pleg.clone(), calls: Calls::default() };
+        let host = HostProblems {
             store: watch::channel(None).1,
             shims: watch::channel(None).1,
             foreign: watch::channel(None).1,
-            usage: watch::channel(None).1,
-            metrics: Metrics::default(),
-            probe_metrics: Metrics::default(),
-            failing_probes: FailingProbes::default(),
             kubelets: watch::channel(Some("another kubelet".to_owned())).1,
             exposure: watch::channel(Some("anybody".to_owned())).1,
-            certificate: watch::channel(None).1,
-            shutdown: watch::channel(ShutdownView::default()).1,
-            connections: Connections::default(),
-            events: events.clone(),
-            service: Arc::new(fake.clone()),
-            restarts: restarts.clone(),
-            plugins: PluginList::none(),
-            describer: NodeDescriber {
-                settings: Arc::new(node::testing::settings()),
-                inputs: NodeInputs {
-                    host: watch::channel(node::testing::facts().host.machine).1,
-                    addresses: NodeAddresses::fixed([]),
-                    runtime: watch::channel(RuntimeFacts::default()).1,
-                    status: watch::channel(None).1,
-                    ready_at: watch::channel(None).1,
-                    pleg: pleg.health(),
-                    pressures: watch::channel(Pressures::default()).1,
-                    others: watch::channel(Vec::new()).1,
-                },
-                latest: watch::channel(None).1,
+        };
+        let pulls = ImagePulls {
+            images: images.clone(),
+            arrivals: Arc::new(Arrived(arrived.clone())),
+            pods,
+            activities: activities.clone(),
+        };
+        let logs = ContainerLogs {
+            pleg: pleg.clone(),
+            status_cache: status_cache.clone(),
+            watches: LogWatches::default(),
+        };
+        let describer = NodeDescriber {
+            settings: Arc::new(node::testing::settings()),
+            inputs: NodeInputs {
+                host: watch::channel(node::testing::facts().host.machine).1,
+                addresses: NodeAddresses::fixed([]),
+                runtime: watch::channel(RuntimeFacts::default()).1,
+                status: watch::channel(None).1,
+                ready_at: watch::channel(None).1,
+                pleg: pleg.health(),
+                pressures: watch::channel(Pressures::default()).1,
+                others: watch::channel(Vec::new()).1,
             },
+            latest: watch::channel(None).1,
+        };
+        let server = ControlServer {
+            pods: PodsEndpoint {
+                finder: finder.clone(),
+                manifests: source.subscribe(),
+                api: api.clone(),
+                runtime: health.clone(),
+                host: host.clone(),
+                archives: None,
+                certificate: certificate.clone(),
+                shutdown: shutdown.clone(),
+                plugins: PluginList::none(),
+            },
+            explain: ExplainEndpoint {
+                finder: finder.clone(),
+                manifests: source.subscribe(),
+                api: api.clone(),
+                desired_pods: desired_pods.subscribe(),
+                runtime: health,
+                host,
+                pulls: pulls.clone(),
+                archives: None,
+                timeline: timeline.clone(),
+                shutdown,
+                failing_probes: FailingProbes::default(),
+            },
+            timeline: TimelineEndpoint { node: "node1".to_owned(), timeline },
+            events: EventsEndpoint { node: "node1".to_owned(), events: events.clone() },
+            logs: LogsEndpoint { finder: finder.clone(), logs },
+            exec: ExecEndpoint { finder: finder.clone(), runtime: runtime.clone() },
+            restart: RestartEndpoint { finder, observed: pleg.cache().clone(), restarts: restarts.clone() },
+            images: ImageEndpoints { runtime: runtime.clone(), pulls },
+            node: NodeEndpoints {
+                describer: describer.clone(),
+                runtime,
+                connections: Connections::default(),
+                api,
+                certificate,
+                plugins: PluginList::none(),
+            },
+            usage: UsageEndpoint { stats: watch::channel(None).1, describer },
+            metrics: MetricsEndpoints { metrics: Metrics::default(), probes: Metrics::default() },
         };
         let listener = ControlServer::bind(&dir.path().join("socket")).await.unwrap();
         let (mut tasks, cancel) = (JoinSet::new(), CancellationToken::new());

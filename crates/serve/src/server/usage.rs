@@ -1,14 +1,17 @@
 //! `GET /v1/usage`: the CPU and memory that the node and its pods use, measured when somebody asks.
 
-use axum::Json;
+use std::sync::Arc;
+
 use axum::extract::State;
+use axum::routing::get;
+use axum::{Json, Router};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use tokio_util::sync::CancellationToken;
+use tokio::sync::watch;
 
-use super::control::ControlServer;
 use super::error::RequestError;
-use hostlet_observe::stats::{CgroupUsage, Detail, NodeUsage, PodUsage};
+use hostlet_cluster::node::NodeDescriber;
+use hostlet_observe::stats::{CgroupUsage, Detail, NodeUsage, PodUsage, UsageStats};
 
 /// What the node and its pods use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,12 +67,25 @@ impl UsedView {
     }
 }
 
-pub(super) async fn usage(
-    State((server, _)): State<(ControlServer, CancellationToken)>,
-) -> Result<Json<UsageView>, RequestError> {
-    let stats = server.usage.borrow().clone().ok_or(RequestError::NotMeasuredYet)?;
+/// Who measures.
+pub struct UsageEndpoint {
+    /// What everything uses; `None` until the runtime has answered.
+    pub stats: watch::Receiver<Option<UsageStats>>,
+    /// Knows the machine.
+    pub describer: NodeDescriber,
+}
+
+impl UsageEndpoint {
+    /// The endpoint.
+    pub(super) fn routes(self) -> Router {
+        Router::new().route("/v1/usage", get(usage)).with_state(Arc::new(self))
+    }
+}
+
+async fn usage(State(endpoint): State<Arc<UsageEndpoint>>) -> Result<Json<UsageView>, RequestError> {
+    let stats = endpoint.stats.borrow().clone().ok_or(RequestError::NotMeasuredYet)?;
     let usage = stats.usage(Detail::CpuAndMemory).await.map_err(RequestError::Measure)?;
-    let cpus = server.describer.inputs.host.borrow().cpus;
+    let cpus = endpoint.describer.inputs.host.borrow().cpus;
     Ok(Json(view(&usage, u64::try_from(cpus).unwrap_or(u64::MAX))))
 }
 

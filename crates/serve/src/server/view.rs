@@ -1,4 +1,4 @@
-//! The view of this node on the control socket, written by the daemon and read by the command line.
+//! Views on the control socket, written by the daemon and read by the command line.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -10,7 +10,7 @@ use hostlet_base::with_default_tag;
 /// A snapshot of this node and its pods.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct NodeView {
+pub struct PodsView {
     /// Name of the node.
     pub node: String,
     /// All pods with their status, by namespace and name.
@@ -46,7 +46,7 @@ pub struct NodeView {
     pub api: Option<String>,
     /// Hung calls to the container runtime.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub hung: Vec<HungCall>,
+    pub hung: Vec<HungCallView>,
     /// Unusable image archives.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub archives: Vec<Problem>,
@@ -68,7 +68,7 @@ pub struct CertificateView {
 /// A hung call to the container runtime, which blocks only its pod.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct HungCall {
+pub struct HungCallView {
     /// The call's upstream name, e.g. `stop_container`.
     pub call: String,
     /// Its subject.

@@ -11,7 +11,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use hostlet_integration::Daemon;
 use hostlet_integration::real::{CriSandbox, PAUSE_IMAGE, RealHost};
 use hostlet_proto::cri::ContainerState;
-use hostlet_serve::server::NodeView;
+use hostlet_serve::server::PodsView;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -208,7 +208,7 @@ pub(crate) fn manifest(name: &str) -> String {
 }
 
 /// What `hostlet pods` is made of.
-async fn view(socket: &Path) -> Result<NodeView> {
+async fn view(socket: &Path) -> Result<PodsView> {
     serde_json::from_slice(&ask(socket, "/v1/pods").await?).context("decoding the pods")
 }
 

@@ -12,7 +12,7 @@ use super::draw::draw;
 use super::keys_tests::{press, refused};
 use super::model::Model;
 use crate::commands::table::Color;
-use hostlet_serve::server::{NodeView, PodUsedView, UsageView, UsedView};
+use hostlet_serve::server::{PodUsedView, PodsView, UsageView, UsedView};
 
 fn pod(name: &str, status: Value) -> k8s_openapi::api::core::v1::Pod {
     serde_json::from_value(json!({
@@ -31,7 +31,7 @@ fn model(size: (u16, u16)) -> Model {
     let running = |restarts| json!({"phase": "Running", "containerStatuses": container(true, restarts, json!({"running": {}}))});
     let waiting =
         json!({"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image \"nope:1\""}});
-    let view = NodeView {
+    let view = PodsView {
         node: "node1".to_owned(),
         pods: vec![
             pod("web-node1", running(2)),
@@ -41,7 +41,7 @@ fn model(size: (u16, u16)) -> Model {
                 json!({"phase": "Pending", "containerStatuses": container(false, 0, waiting)}),
             ),
         ],
-        ..NodeView::default()
+        ..PodsView::default()
     };
     let used = |cpu, memory, limit| UsedView {
         cpu_nano_cores: Some(cpu),

@@ -14,7 +14,7 @@ use crate::commands::{events, explain, timeline};
 use hostlet_base::error_chain;
 use hostlet_observe::status::RecentEvent;
 use hostlet_serve::explain::Explanation;
-use hostlet_serve::server::{EventsQuery, LogsQuery, NodeView, TimelineView, UsageView};
+use hostlet_serve::server::{EventsQuery, LogsQuery, PodsView, TimelineView, UsageView};
 
 /// Pause before a lost daemon is tried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -28,7 +28,7 @@ const TAIL: u64 = 1000;
 const LONG_LINE: usize = 64 << 10;
 
 /// The node now and after each change. Never ends: a lost daemon is an error, and tried again.
-pub(super) fn views(socket: PathBuf) -> impl Stream<Item = Result<NodeView, ClientError>> {
+pub(super) fn views(socket: PathBuf) -> impl Stream<Item = Result<PodsView, ClientError>> {
     let begin = (socket, None::<Watch>, Duration::ZERO);
     unfold(begin, |(socket, mut watch, mut pause)| async move {
         loop {

@@ -10,7 +10,7 @@ use super::model::{Focus, Model};
 use super::shell::Target;
 use super::text::{Subject, Topic};
 use crate::commands::client::ClientError;
-use hostlet_serve::server::{NodeView, PodUsedView, UsageView, UsedView};
+use hostlet_serve::server::{PodUsedView, PodsView, UsageView, UsedView};
 
 /// Pods of these names that use 1, 2, … thousandths of a core.
 pub(super) fn model(names: &[&str], size: (u16, u16)) -> Model {
@@ -23,7 +23,7 @@ pub(super) fn model(names: &[&str], size: (u16, u16)) -> Model {
         .unwrap()
     };
     let view =
-        NodeView { node: "node1".to_owned(), pods: names.iter().map(pod).collect(), ..NodeView::default() };
+        PodsView { node: "node1".to_owned(), pods: names.iter().map(pod).collect(), ..PodsView::default() };
     let used = |(name, number): (&&str, u64)| PodUsedView {
         uid: (*name).to_owned(),
         used: UsedView { cpu_nano_cores: Some(number * 1_000_000), ..UsedView::default() },
@@ -69,7 +69,7 @@ fn the_selection_stays_with_its_pod() {
     press(&mut model, &[KeyCode::PageUp]);
     assert_eq!(selected(&model), "c");
     // It is gone.
-    model.observe(Ok(NodeView::default()), Timestamp::UNIX_EPOCH);
+    model.observe(Ok(PodsView::default()), Timestamp::UNIX_EPOCH);
     assert_eq!(press(&mut model, &letters("jl")), None);
 }
 
@@ -142,7 +142,7 @@ fn a_shell_is_for_the_first_container() {
     let mut model = model(&["web"], (80, 24));
     let target = Target { pod: "default/web".to_owned(), container: "a".to_owned() };
     assert_eq!(press(&mut model, &letters("x")), Some(Request::Shell(target)));
-    model.observe(Ok(NodeView::default()), Timestamp::UNIX_EPOCH);
+    model.observe(Ok(PodsView::default()), Timestamp::UNIX_EPOCH);
     assert_eq!(press(&mut model, &letters("x")), None);
 }
 
@@ -170,7 +170,7 @@ fn what_is_not_known_is_said_until_it_is_again() {
     assert_eq!(model.trouble(), Some("gone"));
     // The last known pods are still there.
     assert_eq!(selected(&model), "web");
-    model.observe(Ok(NodeView::default()), Timestamp::UNIX_EPOCH);
+    model.observe(Ok(PodsView::default()), Timestamp::UNIX_EPOCH);
     model.measure(Ok(UsageView::default()), Timestamp::UNIX_EPOCH);
     assert_eq!(model.trouble(), None);
 }

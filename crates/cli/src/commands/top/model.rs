@@ -9,7 +9,7 @@ use super::row::{Row, rows, sort};
 use super::text::{Page, Text};
 use crate::commands::client::ClientError;
 use hostlet_base::error_chain;
-use hostlet_serve::server::{NodeView, UsageView};
+use hostlet_serve::server::{PodsView, UsageView};
 
 /// Lines of the list that are not pods: two of the node, the heading, the selected pod, the keys.
 pub(super) const FRAME_LINES: usize = 5;
@@ -34,7 +34,7 @@ pub(super) enum Focus {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Model {
     /// The node and its pods, as last reported.
-    view: NodeView,
+    view: PodsView,
     /// What they use, as last measured.
     usage: Option<UsageView>,
     rows: Vec<Row>,
@@ -61,7 +61,7 @@ impl Model {
     }
 
     /// Takes what the daemon reported, or why it did not.
-    pub(super) fn observe(&mut self, view: Result<NodeView, ClientError>, now: Timestamp) {
+    pub(super) fn observe(&mut self, view: Result<PodsView, ClientError>, now: Timestamp) {
         match view {
             Ok(view) => {
                 self.view = view;
