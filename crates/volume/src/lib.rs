@@ -44,7 +44,7 @@ pub use actual::unknown_plugins;
 pub use apply::{Mounted, PodVolumes};
 pub use error::{ContentError, HostError, VolumeError, VolumeProblem, VolumeStep};
 pub use files::PathError;
-pub use kinds::{container_named, resource_value};
+pub use kinds::{cause_rules, container_named, resource_value};
 pub use local::{empty_dir_path, local_volume_dir, own_volume_dir};
 pub use model::{NodeAmounts, NodeLabels};
 pub use read::ReadError;

@@ -1,5 +1,5 @@
-//! The values that volumes are made of: what is known of a pod, what its volumes should be, and where they are. No behaviour beyond
-//! questions to a value; no file of this crate but `error`, `files` and `path_type` is used here. Pure.
+//! The values that volumes are made of: what is known of a pod, what its volumes should be, and where they are. They answer
+//! questions about themselves and do nothing. Of this crate, only `error`, `files` and `path_type` are below them. Pure.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;

@@ -27,9 +27,9 @@ pub(super) struct RemoteMounts {
 
 /// A pod's mounts of remote filesystems. Blocking, but accesses none of them.
 pub(super) fn find(layout: &PodLayout, mounts: &dyn Mounts) -> Result<Vec<RemoteMounts>, SysError> {
-    let external = directories().filter(|kind| kind.is_external()).map(|kind| layout.volumes(kind));
+    let mut external = directories().filter(|kind| kind.is_external());
     // The mount table of a host with many pods is long, and read only if needed.
-    if !layout.dirs().sub_paths().exists() && external.into_iter().all(|dir| !dir.exists()) {
+    if !layout.dirs().sub_paths().exists() && external.all(|kind| !layout.volumes(kind).exists()) {
         return Ok(Vec::new());
     }
     Ok(remote_mounts(layout, &mounts.table()?))

@@ -1,10 +1,11 @@
 //! Explains missing images by the waiting reason.
 
 use super::case::ExplainInput;
-use super::causes::{OF_PULL, find, innermost_message};
+use super::causes::{OF_PULL, innermost_message};
 use super::endings::because;
 use super::explanation::{Explanation, one_line};
 use super::pod::with_pull;
+use hostlet_base::causes::find;
 use hostlet_base::reasons;
 use hostlet_observe::status::{Activity, ImageOwner};
 

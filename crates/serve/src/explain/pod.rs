@@ -3,11 +3,12 @@
 use jiff::SignedDuration;
 
 use super::case::{Disposition, ExplainInput, NodeProblem};
-use super::causes::{OF_SANDBOX, OF_STEP, find, manifest_remedy, runtime_remedy};
+use super::causes::{OF_SANDBOX, OF_STEP, manifest_remedy, runtime_remedy};
 use super::containers::containers;
 use super::endings::because;
 use super::explanation::{Explanation, Verdict, one_line};
 use super::resize::with_resize;
+use hostlet_base::causes::find;
 use hostlet_base::{human_duration, human_size, reasons};
 use hostlet_observe::status::{Activity, ImagePull, READY_TO_START, cause_in};
 use hostlet_pod::has_ended;
@@ -179,7 +180,7 @@ fn terminating(case: &ExplainInput<'_>) -> Option<Explanation> {
     let explanation = match case.activity() {
         Activity::Retrying { error } => {
             let error = error.as_deref().unwrap_or("the container runtime gave no reason");
-            let cause = find(OF_STEP, error);
+            let cause = find(&OF_STEP, error);
             Explanation::wrong(format!("The pod cannot be stopped{}", because(cause, error)))
                 .next(case.next_work())
                 .do_this(cause.map_or(RUNTIME_LOG, |cause| cause.remedy))
@@ -303,7 +304,7 @@ fn sandbox(case: &ExplainInput<'_>) -> Option<Explanation> {
 /// A failed step that is reported only by an event.
 pub(super) fn failed_step(case: &ExplainInput<'_>, error: Option<&str>) -> Explanation {
     let error = error.unwrap_or("no reason was given");
-    let cause = find(OF_STEP, error);
+    let cause = find(&OF_STEP, error);
     // Upstream's wording for a volume; the worker has left that step.
     let is_volume = error.contains("failed for volume") || error.contains("attach or mount volumes");
     let at = if is_volume { step(&Activity::SettingUpVolumes) } else { step(case.activity()) };

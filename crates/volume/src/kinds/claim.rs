@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::kind::Kind;
 use crate::error::VolumeStep;
 use crate::model::{Context, DesiredVolume, KindDirectory, Persistent};
+use hostlet_base::causes::{Group, Rule, rule};
 use hostlet_base::json;
 use hostlet_pod::matches_node_selector;
 use hostlet_pod::objects::{ClaimRef, ClaimState, GROUP, MOUNT_OPTIONS};
@@ -25,6 +26,83 @@ const NO_TYPES: [&str; 9] = [
     "storageClassName",
     "volumeAttributesClassName",
     "volumeMode",
+];
+
+/// Causes why a claim or its PersistentVolume cannot be used.
+const RULES: &[Rule] = &[
+    rule(
+        &["error processing pvc", "pvc is not bound"],
+        "the claim of a volume is not bound to a PersistentVolume",
+        "find out what it waits for (kubectl describe pvc): a PersistentVolume that fits, or its provisioner; without an API \
+         server, a PersistentVolume whose spec.claimRef names it, in a manifest; hostlet retries automatically",
+    ),
+    rule(
+        &["error processing pvc", "pvc is being deleted"],
+        "the claim of a volume is being deleted",
+        "delete the pod, or create the claim again; hostlet retries automatically",
+    ),
+    rule(
+        &["error processing pvc", "but it belongs to the claim"],
+        "the PersistentVolume belongs to another claim",
+        "correct spec.volumeName of one of the claims, or spec.claimRef of the PersistentVolume",
+    ),
+    rule(
+        &["error processing pvc", "pv.spec.claimref"],
+        "the PersistentVolume belongs to another claim, perhaps to an earlier one of the same name",
+        "correct spec.claimRef of the PersistentVolume, or remove its uid so that the claim is bound again; hostlet \
+         retries automatically",
+    ),
+    rule(
+        &["error processing pvc", "failed to fetch pv ", "not found"],
+        "the PersistentVolume of a claim does not exist",
+        "create it, or delete the claim and create it again; hostlet retries automatically",
+    ),
+    rule(
+        &["error processing pvc", "persistentvolumeclaims", "not found"],
+        "the claim of a volume does not exist",
+        "create it in the pod's namespace, or correct persistentVolumeClaim.claimName in spec.volumes; hostlet \
+         retries automatically",
+    ),
+    rule(
+        &["error processing pvc", "no manifest defines"],
+        "no manifest defines the claim of a volume, or the PersistentVolume that the claim names",
+        "add it to the directory of static pods, or correct the name; hostlet retries automatically",
+    ),
+    rule(
+        &["error processing pvc"],
+        "the API server did not return the claim of a volume or its PersistentVolume",
+        "check that this node can reach the API server and may read them; hostlet retries automatically",
+    ),
+    rule(
+        &["has volumemode", "but is specified in"],
+        "the volume of a claim is a block device, and hostlet mounts volumes as filesystems only",
+        "use a claim with volumeMode: Filesystem",
+    ),
+    rule(
+        &["findpluginbyspec failed", "csi driver"],
+        "the PersistentVolume needs a volume driver, and hostlet does not run volume drivers yet",
+        "use a PersistentVolume of the type local, hostPath or nfs, or run the pod on a node with another kubelet",
+    ),
+    rule(
+        &["findpluginbyspec failed"],
+        "hostlet does not mount PersistentVolumes of this type yet",
+        "use a PersistentVolume of the type local, hostPath or nfs, or run the pod on a node with another kubelet",
+    ),
+    rule(
+        &["nodeaffinity check failed"],
+        "the PersistentVolume belongs to other nodes",
+        "run the pod on a node that spec.nodeAffinity of the PersistentVolume matches, or correct that",
+    ),
+    rule(
+        &["readwriteoncepod access mode"],
+        "another pod on this node uses a volume for one pod only",
+        "remove the other pod, or use another access mode; hostlet retries automatically",
+    ),
+    rule(
+        &["mount failed:", "mounting arguments:"],
+        "the host's mount refused to mount a volume",
+        "correct what its output says, perhaps mountOptions of the PersistentVolume; hostlet retries automatically",
+    ),
 ];
 
 /// The kind of volumes with a claim. What is mounted, and its directory, are those of the kind of the PersistentVolume.
@@ -60,6 +138,10 @@ impl Kind for Claim {
                 "error processing PVC {claim}: failed to fetch PVC from API server: it has not answered yet"
             )),
         })
+    }
+
+    fn rules(&self) -> Group {
+        &[RULES]
     }
 }
 

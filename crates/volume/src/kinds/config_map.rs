@@ -2,18 +2,27 @@
 
 use k8s_openapi::api::core::v1::{ConfigMapProjection, ConfigMapVolumeSource, Volume};
 
-use super::keys::{Defaults, keyed_files};
+use super::keys::{self, Defaults, keyed_files};
 use super::kind::Kind;
 use super::written::written;
 use crate::error::ContentError;
 use crate::files::Files;
 use crate::model::{Context, DesiredVolume, KindDirectory, Provider, Store};
+use hostlet_base::causes::{Group, Rule, rule};
 use hostlet_pod::objects::ObjectRef;
 
 const WHAT: &str = "configmap references non-existent config";
 
 pub(crate) const DIRECTORY: KindDirectory =
     KindDirectory { plugin: "kubernetes.io/configmap", provider: Provider::Daemon };
+
+/// Causes why the files of a ConfigMap are not available.
+const RULES: &[Rule] = &[rule(
+    &["for volume", "configmap", "not found"],
+    "the ConfigMap of a volume does not exist",
+    "create it in the pod's namespace, correct its name in spec.volumes, or set optional: true; hostlet \
+         retries automatically",
+)];
 
 /// The kind of ConfigMap volumes.
 pub(super) struct ConfigMap;
@@ -43,6 +52,10 @@ impl Kind for ConfigMap {
     fn desired(&self, volume: &Volume, context: &Context<'_>) -> Option<DesiredVolume> {
         let source = volume.config_map.as_ref()?;
         Some(written(DIRECTORY, Store::Disk, files(source, context), context))
+    }
+
+    fn rules(&self) -> Group {
+        &[keys::RULES, RULES]
     }
 }
 

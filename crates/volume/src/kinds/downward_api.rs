@@ -13,10 +13,30 @@ use super::written::written;
 use crate::error::ContentError;
 use crate::files::{Files, clean_path};
 use crate::model::{Context, DesiredVolume, KindDirectory, Provider};
+use hostlet_base::causes::{Group, Rule, rule};
 use hostlet_base::go_quoted;
 
 const DIRECTORY: KindDirectory =
     KindDirectory { plugin: "kubernetes.io/downward-api", provider: Provider::Daemon };
+
+/// Causes why fields and resources of the pod are not available.
+const RULES: &[Rule] = &[
+    rule(
+        &["unsupported fieldpath"],
+        "a downwardAPI volume refers to an unsupported field",
+        "correct fieldRef.fieldPath in spec.volumes",
+    ),
+    rule(
+        &["unsupported container resource"],
+        "a downwardAPI volume refers to an unsupported resource",
+        "correct resourceFieldRef.resource in spec.volumes",
+    ),
+    rule(
+        &["for volume", "container", "not found"],
+        "a downwardAPI volume refers to a container that the pod does not have",
+        "correct resourceFieldRef.containerName in spec.volumes",
+    ),
+];
 
 /// The kind of downwardAPI volumes.
 pub(super) struct DownwardApi;
@@ -37,6 +57,10 @@ impl Kind for DownwardApi {
     fn desired(&self, volume: &Volume, context: &Context<'_>) -> Option<DesiredVolume> {
         let source = volume.downward_api.as_ref()?;
         Some(written(DIRECTORY, memory(context), files(source, context), context))
+    }
+
+    fn rules(&self) -> Group {
+        &[RULES]
     }
 }
 

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, Pod, Volume};
 use super::kind::Kind;
 use crate::error::ContentError;
 use crate::model::{Content, Context, Desired, DesiredVolume, KindDirectory, Provider, Store};
+use hostlet_base::causes::{Group, Rule, rule};
 use hostlet_base::{Quantity, ResourceList};
 use hostlet_pod::resources::huge_pages;
 
@@ -17,6 +18,20 @@ const HUGE_PAGES_OF_SIZE: &str = "HugePages-";
 
 pub(crate) const DIRECTORY: KindDirectory =
     KindDirectory { plugin: "kubernetes.io/empty-dir", provider: Provider::Containers };
+
+/// Causes why an emptyDir cannot be made.
+const RULES: &[Rule] = &[
+    rule(
+        &["no resource request for huge pages"],
+        "a volume is in huge pages, and the pod requests none of that size",
+        "request hugepages-<size> in the resources of the container that mounts it",
+    ),
+    rule(
+        &["requests multiple huge page sizes"],
+        "a volume is in huge pages, and the pod requests several sizes",
+        "name the size in emptyDir.medium: HugePages-<size>",
+    ),
+];
 
 /// The kind of emptyDir volumes.
 pub(super) struct EmptyDir;
@@ -49,6 +64,10 @@ impl Kind for EmptyDir {
             }
             Err(error) => DesiredVolume::invalid(&volume.name, &error),
         })
+    }
+
+    fn rules(&self) -> Group {
+        &[RULES]
     }
 }
 

@@ -6,6 +6,43 @@ use super::kind::Kind;
 use crate::error::{ContentError, VolumeStep};
 use crate::model::{Context, DesiredVolume, KindDirectory, Persistent};
 use crate::path_type::PathType;
+use hostlet_base::causes::{Group, Rule, rule};
+
+/// Causes why a host path cannot be used.
+const RULES: &[Rule] = &[
+    rule(
+        &["mount options are not supported for this volume type"],
+        "a PersistentVolume of the type hostPath has mount options, which have no effect there",
+        "remove mountOptions from the PersistentVolume",
+    ),
+    rule(
+        &["hostpath type check failed", "is not a directory"],
+        "a hostPath volume requires a directory that does not exist on this host",
+        "create it (mkdir -p), correct hostPath.path, or set hostPath.type to DirectoryOrCreate; hostlet \
+         retries automatically",
+    ),
+    rule(
+        &["hostpath type check failed", "is not a file"],
+        "a hostPath volume requires a file that does not exist on this host",
+        "create it, correct hostPath.path, or set hostPath.type to FileOrCreate; hostlet retries automatically",
+    ),
+    rule(
+        &["hostpath type check failed", "is not a socket"],
+        "a hostPath volume requires a socket that does not exist on this host",
+        "start the service that listens on it, or correct hostPath.path; hostlet retries automatically",
+    ),
+    rule(
+        &["hostpath type check failed", "device"],
+        "a hostPath volume requires a device that does not exist on this host",
+        "check that the device exists (ls -l /dev) and its driver is loaded, or correct hostPath.path; hostlet \
+         retries automatically",
+    ),
+    rule(
+        &["for volume", "not a directory"],
+        "a component of a volume's path is not a directory",
+        "correct the path in the message, in the manifest or on this host; hostlet retries automatically",
+    ),
+];
 
 /// The kind of hostPath volumes.
 pub(super) struct HostPath;
@@ -36,6 +73,10 @@ impl Kind for HostPath {
         }
         let desired = desired(source, volume.read_only);
         Some(desired.unwrap_or_else(|error| volume.failed(VolumeStep::SetUp, error.to_string())))
+    }
+
+    fn rules(&self) -> Group {
+        &[RULES]
     }
 }
 

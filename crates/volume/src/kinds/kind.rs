@@ -4,6 +4,7 @@
 use k8s_openapi::api::core::v1::Volume;
 
 use crate::model::{Context, DesiredVolume, KindDirectory, Persistent};
+use hostlet_base::causes::Group;
 use hostlet_pod::objects::ObjectRef;
 
 /// A kind of volumes, of those in the specs of pods, of PersistentVolumes, or of both.
@@ -35,4 +36,7 @@ pub(crate) trait Kind: Sync {
     fn desired_persistent(&self, _volume: &Persistent<'_>, _context: &Context<'_>) -> Option<DesiredVolume> {
         None
     }
+
+    /// What explains the errors of these volumes, in order of precedence.
+    fn rules(&self) -> Group;
 }

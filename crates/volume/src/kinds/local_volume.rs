@@ -5,10 +5,35 @@ use k8s_openapi::api::core::v1::Volume;
 use super::kind::Kind;
 use crate::error::VolumeStep;
 use crate::model::{Context, DesiredVolume, External, KindDirectory, Persistent, Provider};
+use hostlet_base::causes::{Group, Rule, rule};
 use hostlet_host::GroupChange;
 
 pub(crate) const DIRECTORY: KindDirectory =
     KindDirectory { plugin: "kubernetes.io/local-volume", provider: Provider::Host };
+
+/// Causes why a local volume cannot be mounted.
+const RULES: &[Rule] = &[
+    rule(
+        &["newmounter initialization failed", "does not exist"],
+        "the directory of a local PersistentVolume does not exist on this host",
+        "create it or mount its disk, or correct local.path of the PersistentVolume; hostlet retries automatically",
+    ),
+    rule(
+        &["only directory and block device are supported"],
+        "the path of a local PersistentVolume is not a directory",
+        "correct local.path of the PersistentVolume; hostlet retries automatically",
+    ),
+    rule(
+        &["block device", "of a local volume is not mounted"],
+        "hostlet does not mount the device of a local PersistentVolume yet",
+        "mount it on a directory of this host, and set local.path to that",
+    ),
+    rule(
+        &["setting volume ownership for"],
+        "the files of a volume are still being given to the pod's group",
+        "wait, or set fsGroupChangePolicy: OnRootMismatch so that it happens once only",
+    ),
+];
 
 /// The kind of local volumes.
 pub(super) struct LocalVolume;
@@ -49,6 +74,10 @@ impl Kind for LocalVolume {
             group: context.group().map(|group| (group, group_change(context))),
             is_exclusive: volume.is_exclusive(),
         }))
+    }
+
+    fn rules(&self) -> Group {
+        &[RULES]
     }
 }
 

@@ -17,4 +17,5 @@ pub(super) mod secret;
 mod testing;
 mod written;
 
+pub use registry::cause_rules;
 pub use resource_field::{container_named, resource_value};

@@ -6,9 +6,35 @@ use k8s_openapi::api::core::v1::{NFSVolumeSource, Volume};
 
 use super::kind::Kind;
 use crate::model::{Context, DesiredVolume, External, KindDirectory, Persistent, Provider};
+use hostlet_base::causes::{Group, Rule, rule};
 
 pub(crate) const DIRECTORY: KindDirectory =
     KindDirectory { plugin: "kubernetes.io/nfs", provider: Provider::Server { filesystem: "nfs" } };
+
+/// Causes why an NFS volume cannot be mounted.
+const RULES: &[Rule] = &[
+    rule(
+        &["mounting arguments: -t nfs", "helper program"],
+        "this host lacks the program that mounts NFS",
+        "install it (nfs-common on Debian and Ubuntu, nfs-utils elsewhere); hostlet retries automatically",
+    ),
+    rule(
+        &["mounting arguments: -t nfs", "unknown filesystem type"],
+        "the kernel of this host has no NFS client",
+        "load its module (modprobe nfs); hostlet retries automatically",
+    ),
+    rule(
+        &["mounting arguments: -t nfs", "access denied"],
+        "the NFS server does not export the directory to this host",
+        "correct the exports of the server, or server and path of the volume; hostlet retries automatically",
+    ),
+    rule(
+        &["mounting arguments: -t nfs"],
+        "the NFS server or its directory cannot be mounted",
+        "try it by hand (mount -t nfs SERVER:PATH /mnt), or correct server, path and mount options of the volume; hostlet \
+         retries automatically",
+    ),
+];
 
 /// The kind of NFS volumes. A server decides on the owners of its files: no group is set.
 pub(super) struct Nfs;
@@ -53,6 +79,10 @@ impl Kind for Nfs {
             group: None,
             is_exclusive: volume.is_exclusive(),
         }))
+    }
+
+    fn rules(&self) -> Group {
+        &[RULES]
     }
 }
 

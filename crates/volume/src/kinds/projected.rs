@@ -14,6 +14,7 @@ use super::{config_map, downward_api, secret};
 use crate::error::ContentError;
 use crate::files::{File, Files, clean_path};
 use crate::model::{Context, DesiredVolume, KindDirectory, Provider, TokenKey};
+use hostlet_base::causes::{Group, Rule, rule};
 use hostlet_pod::objects::{ObjectRef, TokenRequest};
 
 /// Mode of a token that belongs to a user or a group: no one else may read it.
@@ -23,6 +24,14 @@ const TOKEN_SECONDS: i64 = 3600;
 
 pub(crate) const DIRECTORY: KindDirectory =
     KindDirectory { plugin: "kubernetes.io/projected", provider: Provider::Daemon };
+
+/// Causes why the files of several sources are not available.
+const RULES: &[Rule] = &[rule(
+    &["failed to fetch token"],
+    "the API server did not issue a token for the pod's service account",
+    "check that the service account exists, and that the API server accepts the audience; hostlet retries \
+         automatically",
+)];
 
 /// The kind of projected volumes.
 pub(super) struct Projected;
@@ -47,6 +56,10 @@ impl Kind for Projected {
     fn desired(&self, volume: &Volume, context: &Context<'_>) -> Option<DesiredVolume> {
         let source = volume.projected.as_ref()?;
         Some(written(DIRECTORY, memory(context), files(&volume.name, source, context), context))
+    }
+
+    fn rules(&self) -> Group {
+        &[RULES]
     }
 }
 

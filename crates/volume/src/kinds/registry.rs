@@ -2,29 +2,21 @@
 
 use k8s_openapi::api::core::v1::Volume;
 
-use super::claim::Claim;
-use super::config_map::ConfigMap;
-use super::downward_api::DownwardApi;
-use super::empty_dir::EmptyDir;
-use super::host_path::HostPath;
 use super::kind::Kind;
-use super::local_volume::LocalVolume;
-use super::nfs::Nfs;
-use super::projected::Projected;
-use super::secret::Secret;
 use crate::model::KindDirectory;
+use hostlet_base::causes::Rule;
 
-/// All kinds.
+/// All kinds. What explains an error is searched in this order.
 pub(crate) static KINDS: [&dyn Kind; 9] = [
-    &EmptyDir,
-    &ConfigMap,
-    &Secret,
-    &DownwardApi,
-    &Projected,
-    &HostPath,
-    &Nfs,
-    &LocalVolume,
-    &Claim { kinds: &KINDS },
+    &super::nfs::Nfs,
+    &super::local_volume::LocalVolume,
+    &super::claim::Claim { kinds: &KINDS },
+    &super::host_path::HostPath,
+    &super::config_map::ConfigMap,
+    &super::secret::Secret,
+    &super::projected::Projected,
+    &super::downward_api::DownwardApi,
+    &super::empty_dir::EmptyDir,
 ];
 
 /// The kind of a pod's volume.
@@ -35,6 +27,11 @@ pub(crate) fn kind_of(volume: &Volume) -> Option<&'static dyn Kind> {
 /// The directories of all kinds that have one.
 pub(crate) fn directories() -> impl Iterator<Item = KindDirectory> {
     KINDS.into_iter().filter_map(Kind::directory)
+}
+
+/// What explains the errors of volumes by their kinds, in order of precedence.
+pub fn cause_rules() -> impl Iterator<Item = &'static [Rule]> {
+    KINDS.into_iter().flat_map(|kind| kind.rules().iter().copied())
 }
 
 #[cfg(test)]

@@ -9,12 +9,21 @@ use super::written::written;
 use crate::error::ContentError;
 use crate::files::Files;
 use crate::model::{Context, DesiredVolume, KindDirectory, Provider};
+use hostlet_base::causes::{Group, Rule, rule};
 use hostlet_pod::objects::ObjectRef;
 
 const WHAT: &str = "references non-existent secret";
 
 pub(crate) const DIRECTORY: KindDirectory =
     KindDirectory { plugin: "kubernetes.io/secret", provider: Provider::Daemon };
+
+/// Causes why the files of a Secret are not available.
+const RULES: &[Rule] = &[rule(
+    &["for volume", "secret", "not found"],
+    "the Secret of a volume does not exist",
+    "create it in the pod's namespace, correct its name in spec.volumes, or set optional: true; hostlet \
+         retries automatically",
+)];
 
 /// The kind of Secret volumes.
 pub(super) struct Secret;
@@ -40,6 +49,10 @@ impl Kind for Secret {
     fn desired(&self, volume: &Volume, context: &Context<'_>) -> Option<DesiredVolume> {
         let source = volume.secret.as_ref()?;
         Some(written(DIRECTORY, memory(context), files(source, context), context))
+    }
+
+    fn rules(&self) -> Group {
+        &[RULES]
     }
 }
 
