@@ -3,6 +3,7 @@
 
 mod age;
 mod backoff;
+pub mod causes;
 mod cgroup_driver;
 mod clock;
 mod conflated;

@@ -9,8 +9,10 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::error::HostError;
-use super::kinds::host_path::Found;
-use super::layout::{DATA, Kind, PodLayout};
+use super::kinds::registry::directories;
+use super::layout::{DATA, PodLayout};
+use super::model::KindDirectory;
+use super::path_type::Found;
 use hostlet_base::PodUid;
 use hostlet_host::{Mount, MountTable, Mounts, real_path};
 
@@ -91,7 +93,7 @@ pub(super) fn failed(operation: &'static str, path: &Path) -> impl FnOnce(io::Er
 pub(super) fn read_actual(
     root: &Path,
     meta: &Path,
-    kind: Kind,
+    kind: KindDirectory,
     mounts: &MountTable,
 ) -> Result<Actual, HostError> {
     let found = root_of(root, mounts)?;
@@ -183,7 +185,7 @@ pub(super) fn leftovers(layout: &PodLayout, mounts: &dyn Mounts) -> Result<Vec<L
     let mut metas: BTreeSet<PathBuf> =
         entries(&layout.metas())?.into_iter().map(|entry| layout.metas().join(entry)).collect();
     let mut volumes = Vec::new();
-    for kind in Kind::ALL {
+    for kind in directories() {
         volumes.extend(entries(&layout.volumes(kind))?.into_iter().map(|entry| (kind, entry)));
     }
     // The mount table of a host with many pods is long, and read only if needed.
@@ -223,7 +225,7 @@ pub fn unknown_plugins(root: &Path, uid: &PodUid) -> Result<Vec<String>, HostErr
     for plugins in [layout.dirs().volumes(), layout.dirs().block_devices()] {
         for name in entries(&plugins)? {
             let is_known =
-                Kind::ALL.iter().any(|kind| plugins == layout.dirs().volumes() && name == kind.dir_name());
+                plugins == layout.dirs().volumes() && directories().any(|kind| name == kind.name().as_str());
             if !is_known && !entries(&plugins.join(&name))?.is_empty() {
                 found.push(name.to_string_lossy().into_owned());
             }

@@ -7,12 +7,11 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use super::actual::{found_at, leftovers, read_actual};
-use super::desired::{Desired, DesiredVolume};
 use super::error::{HostError, VolumeError, VolumeProblem};
 use super::execute::{execute, make_on_host};
-use super::external::External;
-use super::kinds::host_path;
-use super::layout::{Kind, PodLayout};
+use super::layout::PodLayout;
+use super::model::{Desired, DesiredVolume, External};
+use super::path_type::{self, PathType};
 use super::{plan, sub_path};
 use hostlet_base::PodUid;
 use hostlet_host::{MountTable, Mounts, PathError, remove_tree};
@@ -48,7 +47,7 @@ pub struct PodVolumes {
 #[derive(Clone, Debug)]
 pub(super) enum PathTask {
     /// Checks the type of a host path.
-    Check { path: PathBuf, path_type: host_path::PathType, read_only: bool },
+    Check { path: PathBuf, path_type: PathType, read_only: bool },
     /// Mounts a volume.
     Mount(External),
 }
@@ -122,7 +121,7 @@ fn host(host_path: PathBuf, read_only: bool) -> Mounted {
 
 fn mounted(external: &External, layout: &PodLayout) -> Mounted {
     // What is only read may be in use by others, with labels of their own.
-    let relabel = external.kind == Kind::LocalVolume && !external.read_only;
+    let relabel = external.is_on_host() && !external.read_only;
     Mounted { host_path: external.dir(layout), read_only: external.read_only, relabel }
 }
 
@@ -159,9 +158,7 @@ fn set_up_one(
             applied.unprocessed.push((name.to_owned(), cause));
             return Ok(());
         }
-        DesiredVolume::Host { path, path_type: host_path::PathType::Anything, read_only } => {
-            Some(host(path, read_only))
-        }
+        DesiredVolume::Host { path, path_type: PathType::Anything, read_only } => Some(host(path, read_only)),
         DesiredVolume::Host { path, path_type, read_only } => {
             applied.tasks.push((name.to_owned(), PathTask::Check { path, path_type, read_only }));
             None
@@ -195,13 +192,13 @@ fn set_up_own(
     mounts: &dyn Mounts,
     version: &str,
 ) -> Result<(Option<Mounted>, Option<VolumeProblem>), HostError> {
-    let (root, meta) = (layout.volume(desired.kind, name), layout.meta(desired.kind, name));
-    let actual = read_actual(&root, &meta, desired.kind, &mounts.table()?)?;
+    let (root, meta) = (layout.volume(desired.directory, name), layout.meta(desired.directory, name));
+    let actual = read_actual(&root, &meta, desired.directory, &mounts.table()?)?;
     let plan = plan::set_up(desired, &actual, &root, &meta, version)?;
     for operation in &plan.operations {
-        execute(operation, mounts).map_err(|error| error.of_store(desired.store))?;
+        execute(operation, mounts).map_err(|error| desired.store.error(error))?;
     }
-    let read_only = desired.kind.is_written_by_us();
+    let read_only = desired.directory.is_written_by_us();
     let mounted = plan.usable.then_some(Mounted { host_path: root, read_only, relabel: true });
     Ok((mounted, plan.problem.map(|error| VolumeProblem::new(name, &error))))
 }
@@ -239,8 +236,8 @@ pub(super) fn delayed(
 }
 
 /// Checks the type of a host path, and creates it if permitted.
-fn check_host_path(path: &Path, path_type: host_path::PathType) -> Result<(), HostError> {
-    match host_path::check(path, path_type, found_at(path)?)? {
+fn check_host_path(path: &Path, path_type: PathType) -> Result<(), HostError> {
+    match path_type::check(path, path_type, found_at(path)?)? {
         Some(make) => make_on_host(path, make),
         None => Ok(()),
     }

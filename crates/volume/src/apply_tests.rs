@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use proptest::prelude::*;
 
 use super::*;
-use crate::desired::{Content, Desired, Store};
 use crate::error::ContentError;
 use crate::files::{File, Files, check_tree};
-use crate::layout::Kind;
+use crate::kinds::{config_map, empty_dir, secret};
+use crate::model::{Content, KindDirectory, Store};
 use crate::plan::Plan;
 use crate::testing::{FakeMounts, Host, UID};
 
@@ -30,12 +30,12 @@ fn files(files: &[(&str, &str)]) -> Files {
 }
 
 fn empty_dir(store: Store) -> Desired {
-    Desired { kind: Kind::EmptyDir, store, mode: None, group: None, content: Content::Theirs }
+    Desired { directory: empty_dir::DIRECTORY, store, mode: None, group: None, content: Content::Theirs }
 }
 
-fn ours(kind: Kind, content: Files) -> Desired {
-    let store = if kind == Kind::ConfigMap { Store::Disk } else { Store::Memory(1 << 20) };
-    Desired { kind, store, mode: None, group: None, content: Content::Ours(content) }
+fn ours(directory: KindDirectory, content: Files) -> Desired {
+    let store = if directory == config_map::DIRECTORY { Store::Disk } else { Store::Memory(1 << 20) };
+    Desired { directory, store, mode: None, group: None, content: Content::Ours(content) }
 }
 
 impl Host {
@@ -49,8 +49,9 @@ impl Host {
     }
 
     fn plan(&self, desired: &Desired, version: &str) -> Plan {
-        let (root, meta) = (self.layout().volume(desired.kind, "v"), self.layout().meta(desired.kind, "v"));
-        let actual = read_actual(&root, &meta, desired.kind, &self.mounts.table().unwrap()).unwrap();
+        let (root, meta) =
+            (self.layout().volume(desired.directory, "v"), self.layout().meta(desired.directory, "v"));
+        let actual = read_actual(&root, &meta, desired.directory, &self.mounts.table().unwrap()).unwrap();
         plan::set_up(desired, &actual, &root, &meta, version).unwrap()
     }
 
@@ -82,8 +83,10 @@ impl Host {
 #[test]
 fn a_volume_of_files_equals_the_stock_kubelets() {
     let host = Host::new();
-    let desired =
-        Desired { group: Some(own_group()), ..ours(Kind::ConfigMap, files(&[("k", "v"), ("d/e/f", "x")])) };
+    let desired = Desired {
+        group: Some(own_group()),
+        ..ours(config_map::DIRECTORY, files(&[("k", "v"), ("d/e/f", "x")]))
+    };
     let layout = host.layout();
     let desired_volume = vec![("cm".to_owned(), DesiredVolume::Own(desired))];
     let volumes =
@@ -139,7 +142,7 @@ fn an_empty_dir_is_world_writable_and_created_once() {
 #[test]
 fn a_volume_in_memory_is_mounted_again_after_a_reboot() {
     let host = Host::new();
-    let desired = ours(Kind::Secret, files(&[("password", "s3cret")]));
+    let desired = ours(secret::DIRECTORY, files(&[("password", "s3cret")]));
     host.set_up(&desired);
     let file = "kubernetes.io~secret/v/password";
     assert_eq!(host.read(file).unwrap(), "s3cret");
@@ -160,7 +163,7 @@ fn a_volume_in_memory_is_mounted_again_after_a_reboot() {
 #[test]
 fn unavailable_content_keeps_the_existing_files() {
     let host = Host::new();
-    let known = ours(Kind::ConfigMap, files(&[("k", "v")]));
+    let known = ours(config_map::DIRECTORY, files(&[("k", "v")]));
     let error = ContentError::Field("x".into());
     let unknown = Desired { content: Content::Unknown(error), ..known.clone() };
     let volumes = host.set_up(&unknown);
@@ -181,7 +184,7 @@ fn links_in_a_volume_are_never_followed() {
     let outside = host.root.path().join("outside");
     fs::create_dir(&outside).unwrap();
     fs::write(outside.join("precious"), "mine").unwrap();
-    let desired = ours(Kind::ConfigMap, files(&[("k", "v"), ("d/e", "w")]));
+    let desired = ours(config_map::DIRECTORY, files(&[("k", "v"), ("d/e", "w")]));
     host.set_up(&desired);
     let volume = host.at("volumes/kubernetes.io~configmap/v");
     for target in
@@ -271,8 +274,8 @@ fn huge_pages_are_mounted_once_and_unmounted() {
 #[test]
 fn a_busy_volume_is_reported_and_the_others_are_removed() {
     let host = Host::new();
-    host.set_up(&ours(Kind::Secret, files(&[("k", "v")])));
-    host.set_up(&ours(Kind::ConfigMap, files(&[("k", "v")])));
+    host.set_up(&ours(secret::DIRECTORY, files(&[("k", "v")])));
+    host.set_up(&ours(config_map::DIRECTORY, files(&[("k", "v")])));
     host.mounts.set_busy(true);
     let error = host.tear_down().unwrap_err();
     assert_eq!(error.to_string(), "UnmountVolume.TearDown failed for volume \"v\"");
@@ -287,15 +290,15 @@ fn a_busy_volume_is_reported_and_the_others_are_removed() {
 fn host_paths_are_checked_created_and_never_removed() {
     let host = Host::new();
     let (dir, file) = (host.root.path().join("made/dir"), host.root.path().join("file"));
-    assert!(check_host_path(&dir, host_path::PathType::Directory).is_err() && !dir.exists());
-    check_host_path(&dir, host_path::PathType::DirectoryOrCreate).unwrap();
-    check_host_path(&file, host_path::PathType::FileOrCreate).unwrap();
+    assert!(check_host_path(&dir, PathType::Directory).is_err() && !dir.exists());
+    check_host_path(&dir, PathType::DirectoryOrCreate).unwrap();
+    check_host_path(&file, PathType::FileOrCreate).unwrap();
     assert!(dir.is_dir() && file.is_file());
-    let error = check_host_path(&dir, host_path::PathType::File).unwrap_err();
+    let error = check_host_path(&dir, PathType::File).unwrap_err();
     assert_eq!(error.to_string(), format!("hostPath type check failed: {} is not a file", dir.display()));
     let desired_volume = vec![(
         "h".to_owned(),
-        DesiredVolume::Host { path: dir.clone(), path_type: host_path::PathType::Anything, read_only: false },
+        DesiredVolume::Host { path: dir.clone(), path_type: PathType::Anything, read_only: false },
     )];
     let volumes = super::set_up(&host.layout(), desired_volume, &host.mounts, now(), 1).finish(Vec::new());
     assert_eq!(volumes.mounted["h"], Mounted { host_path: dir.clone(), read_only: false, relabel: false });
@@ -308,7 +311,7 @@ fn a_reader_never_sees_a_mixture() {
     let host = Host::new();
     let of = |generation: usize| {
         let text = generation.to_string().repeat(1_000);
-        ours(Kind::ConfigMap, files(&[("a", &text), ("dir/b", &text), ("c", &text)]))
+        ours(config_map::DIRECTORY, files(&[("a", &text), ("dir/b", &text), ("c", &text)]))
     };
     host.set_up(&of(0));
     let done = AtomicBool::new(false);
@@ -355,7 +358,7 @@ fn any_files() -> impl Strategy<Value = Files> {
 }
 
 fn any_desired() -> impl Strategy<Value = Desired> {
-    let kind = prop_oneof![Just(Kind::ConfigMap), Just(Kind::Secret)];
+    let kind = prop_oneof![Just(config_map::DIRECTORY), Just(secret::DIRECTORY)];
     (kind, any_files(), any::<bool>()).prop_map(|(kind, files, grouped)| {
         let group = grouped.then(own_group);
         let files = files.into_iter().map(|(path, file)| {

@@ -1,10 +1,8 @@
 //! Errors of setting up and tearing down volumes.
 
 use std::fmt;
-use std::io::ErrorKind;
 use std::time::Duration;
 
-use super::desired::Store;
 use super::files::PathError;
 use hostlet_base::{Quantity, error_chain};
 use hostlet_host::{PathError as PathWorkError, SysError};
@@ -152,18 +150,6 @@ pub enum HostError {
     },
 }
 
-impl HostError {
-    /// The same error of a volume stored in `store`, which says how large the volume is if that is why it is full.
-    pub(super) fn of_store(self, store: Store) -> Self {
-        match (&self, store) {
-            (Self::File { source, .. }, Store::Memory(size)) if source.kind() == ErrorKind::StorageFull => {
-                Self::MemoryFull { size, source: Box::new(self) }
-            }
-            _ => self,
-        }
-    }
-}
-
 /// The step of setting up a volume that failed, in upstream's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VolumeStep {
@@ -252,23 +238,4 @@ pub enum VolumeError {
         /// Why.
         source: HostError,
     },
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::actual::failed;
-
-    #[test]
-    fn a_full_volume_in_memory_names_its_size_and_where_that_comes_from() {
-        let text = |kind: ErrorKind, store: Store| {
-            error_chain(&failed("write", "/v/token".as_ref())(kind.into()).of_store(store))
-        };
-        let full = "the volume is in memory with a size of 64Ki, the least of its sizeLimit, the pod's limits.memory and the \
-                    node's memory: cannot write /v/token: no storage space";
-        assert_eq!(text(ErrorKind::StorageFull, Store::Memory(64 << 10)), full);
-        assert_eq!(text(ErrorKind::StorageFull, Store::Disk), "cannot write /v/token: no storage space");
-        let denied = text(ErrorKind::PermissionDenied, Store::Memory(64 << 10));
-        assert_eq!(denied, "cannot write /v/token: permission denied");
-    }
 }

@@ -8,45 +8,32 @@ use std::path::{Path, PathBuf};
 use super::actual::{failed, found_at};
 use super::error::{HostError, VolumeProblem, VolumeStep};
 use super::execute::{mark, unmark};
-use super::kinds::host_path::Found;
-use super::layout::{Kind, POD_MODE, PodLayout};
+use super::layout::{POD_MODE, PodLayout};
+use super::model::External;
+use super::path_type::Found;
 use hostlet_host::{
     GroupChange, MountCall, MountTable, Mounts, PathError, pods_dir, real_path, set_group_of_tree,
 };
 
-/// A volume that is a mount of something else.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct External {
-    pub(super) kind: Kind,
-    /// The name of its directory: of the PersistentVolume, or of the volume if it is not one.
-    pub(super) name: String,
-    /// What is mounted: a path of this host, or `server:/path`.
-    pub(super) source: String,
-    /// The path or the server. All volumes on one server block together.
-    pub(super) unit: PathBuf,
-    /// Mount options without those of hostlet, sorted.
-    pub(super) options: Vec<String>,
-    pub(super) read_only: bool,
-    /// The group that its files are given to, unless it is read-only.
-    pub(super) group: Option<(u32, GroupChange)>,
-    /// Whether only one pod may use it at a time.
-    pub(super) is_exclusive: bool,
-}
-
 impl External {
+    /// Whether it is a directory of this host.
+    pub(super) fn is_on_host(&self) -> bool {
+        self.directory.filesystem().is_none()
+    }
+
     /// Where it is on the host.
     pub(super) fn dir(&self, layout: &PodLayout) -> PathBuf {
-        layout.volume(self.kind, &self.name)
+        layout.volume(self.directory, &self.name)
     }
 
     /// Whether it is set up. Does not access what is mounted.
     pub(super) fn is_ready(&self, layout: &PodLayout, table: &MountTable) -> bool {
-        let is_marked = || layout.meta(self.kind, &self.name).join("ready").exists();
+        let is_marked = || layout.meta(self.directory, &self.name).join("ready").exists();
         self.is_mounted(layout, table) && is_marked()
     }
 
     fn is_mounted(&self, layout: &PodLayout, table: &MountTable) -> bool {
-        let dir = real_path(&layout.volumes(self.kind)).join(&self.name);
+        let dir = real_path(&layout.volumes(self.directory)).join(&self.name);
         table.at(&dir).next().is_some()
     }
 
@@ -73,7 +60,7 @@ impl External {
 
     /// Checks what is mounted, if it is a path of this host.
     fn check_source(&self) -> Result<(), HostError> {
-        if self.kind != Kind::LocalVolume {
+        if !self.is_on_host() {
             return Ok(());
         }
         let path = Path::new(&self.source);
@@ -98,7 +85,7 @@ impl External {
         if self.is_exclusive && is_shared {
             return Err(HostError::InUse);
         }
-        let (dir, meta) = (self.dir(layout), layout.meta(self.kind, &self.name));
+        let (dir, meta) = (self.dir(layout), layout.meta(self.directory, &self.name));
         let mut warning = None;
         if !self.is_mounted(layout, &table) {
             if is_shared {
@@ -146,9 +133,9 @@ impl External {
     /// Whether the volume is mounted for another pod.
     fn is_used_by_others(&self, root: &Path, layout: &PodLayout, table: &MountTable) -> bool {
         let pods = real_path(&pods_dir(root));
-        let volume = layout.volume(self.kind, &self.name);
+        let volume = layout.volume(self.directory, &self.name);
         let inside = volume.strip_prefix(layout.dirs().path()).unwrap_or(&volume);
-        let own = real_path(&layout.volumes(self.kind)).join(&self.name);
+        let own = real_path(&layout.volumes(self.directory)).join(&self.name);
         table.within(&pods).filter(|mount| mount.point != own).any(|mount| {
             let mut parts = mount.point.strip_prefix(&pods).unwrap_or(Path::new("")).components();
             parts.next().is_some() && parts.as_path() == inside
@@ -156,18 +143,15 @@ impl External {
     }
 
     fn call(&self, target: PathBuf) -> MountCall {
-        let (filesystem, options) = if self.kind == Kind::Nfs {
-            (Some("nfs"), self.all_options())
-        } else {
-            (None, vec!["bind".to_owned()])
-        };
+        let filesystem = self.directory.filesystem();
+        let options = if filesystem.is_some() { self.all_options() } else { vec!["bind".to_owned()] };
         MountCall { source: self.source.clone(), target, filesystem, options }
     }
 
     /// The call that gives a directory of this host its options: a new bind mount has those of its source.
     fn restriction(&self, target: PathBuf) -> Option<MountCall> {
         let options = self.all_options();
-        if self.kind != Kind::LocalVolume || options.is_empty() {
+        if !self.is_on_host() || options.is_empty() {
             return None;
         }
         let options = ["bind", "remount"].map(str::to_owned).into_iter().chain(options).collect();

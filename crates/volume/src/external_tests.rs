@@ -4,11 +4,12 @@ use std::os::unix::fs::PermissionsExt;
 
 use super::*;
 use crate::apply::tear_down;
+use crate::kinds::{local_volume, nfs};
 use crate::testing::{Host, UID};
 
 fn local(source: &Path) -> External {
     External {
-        kind: Kind::LocalVolume,
+        directory: local_volume::DIRECTORY,
         name: "pv-1".to_owned(),
         source: source.to_str().unwrap().to_owned(),
         unit: source.to_owned(),
@@ -21,7 +22,7 @@ fn local(source: &Path) -> External {
 
 fn nfs() -> External {
     let source = Path::new("server:/export");
-    External { kind: Kind::Nfs, options: vec!["nfsvers=4.2".to_owned()], ..local(source) }
+    External { directory: nfs::DIRECTORY, options: vec!["nfsvers=4.2".to_owned()], ..local(source) }
 }
 
 impl Host {
@@ -126,7 +127,7 @@ fn work_that_was_interrupted_after_the_mount_is_completed() {
     let mut volume = local(disk.path());
     volume.options = vec!["nosuid".to_owned()];
     host.mount(&volume, UID).unwrap();
-    unmark(&host.pod(UID).meta(volume.kind, &volume.name)).unwrap();
+    unmark(&host.pod(UID).meta(volume.directory, &volume.name)).unwrap();
     assert!(!host.is_ready(&volume, UID));
     host.mount(&volume, UID).unwrap();
     assert!(host.is_ready(&volume, UID));

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use super::kinds::empty_dir;
+use super::model::KindDirectory;
 use hostlet_base::PodUid;
 use hostlet_host::PodDirs;
 
@@ -25,59 +27,6 @@ pub(super) const DATA: &str = "..data";
 /// The new link that is renamed to [`DATA`].
 pub(super) const NEW_DATA: &str = "..data_tmp";
 
-/// The kinds of volumes with a directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
-    EmptyDir,
-    ConfigMap,
-    Secret,
-    DownwardApi,
-    Projected,
-    LocalVolume,
-    Nfs,
-}
-
-impl Kind {
-    pub(super) const ALL: [Self; 7] = [
-        Self::EmptyDir,
-        Self::ConfigMap,
-        Self::Secret,
-        Self::DownwardApi,
-        Self::Projected,
-        Self::LocalVolume,
-        Self::Nfs,
-    ];
-
-    /// The plugin name in directory names.
-    pub(super) fn dir_name(self) -> &'static str {
-        match self {
-            Self::EmptyDir => "kubernetes.io~empty-dir",
-            Self::ConfigMap => "kubernetes.io~configmap",
-            Self::Secret => "kubernetes.io~secret",
-            Self::DownwardApi => "kubernetes.io~downward-api",
-            Self::Projected => "kubernetes.io~projected",
-            Self::LocalVolume => "kubernetes.io~local-volume",
-            Self::Nfs => "kubernetes.io~nfs",
-        }
-    }
-
-    /// Whether the daemon writes the volume's files and containers only read them.
-    pub(super) fn is_written_by_us(self) -> bool {
-        match self {
-            Self::EmptyDir | Self::LocalVolume | Self::Nfs => false,
-            Self::ConfigMap | Self::Secret | Self::DownwardApi | Self::Projected => true,
-        }
-    }
-
-    /// Whether the volume is a mount of what outlives the pod.
-    pub(super) fn is_external(self) -> bool {
-        match self {
-            Self::LocalVolume | Self::Nfs => true,
-            Self::EmptyDir | Self::ConfigMap | Self::Secret | Self::DownwardApi | Self::Projected => false,
-        }
-    }
-}
-
 /// The directories of a pod's volumes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PodLayout {
@@ -96,12 +45,12 @@ impl PodLayout {
     }
 
     /// The directory of its volumes of one kind.
-    pub(super) fn volumes(&self, kind: Kind) -> PathBuf {
-        self.dirs.volumes().join(kind.dir_name())
+    pub(super) fn volumes(&self, kind: KindDirectory) -> PathBuf {
+        self.dirs.volumes().join(kind.name())
     }
 
     /// The directory of a volume.
-    pub(super) fn volume(&self, kind: Kind, name: &str) -> PathBuf {
+    pub(super) fn volume(&self, kind: KindDirectory, name: &str) -> PathBuf {
         self.volumes(kind).join(name)
     }
 
@@ -112,7 +61,7 @@ impl PodLayout {
 
     /// The directory of the ready markers.
     pub(super) fn metas(&self) -> PathBuf {
-        self.dirs.plugins().join(Kind::EmptyDir.dir_name())
+        self.dirs.plugins().join(empty_dir::DIRECTORY.name())
     }
 
     /// The directory with what is remembered of the pod's claims.
@@ -122,9 +71,9 @@ impl PodLayout {
 
     /// The directory whose file `ready` marks a volume as complete. Kinds other than emptyDir are based on one upstream, hence the
     /// prefix.
-    pub(super) fn meta(&self, kind: Kind, name: &str) -> PathBuf {
+    pub(super) fn meta(&self, kind: KindDirectory, name: &str) -> PathBuf {
         if kind.is_external() {
-            return self.dirs.plugins().join(kind.dir_name()).join(name);
+            return self.dirs.plugins().join(kind.name()).join(name);
         }
         self.metas().join(if kind.is_written_by_us() { format!("wrapped_{name}") } else { name.to_owned() })
     }
@@ -143,6 +92,7 @@ pub(super) fn group_file_mode(mode: u32, written_by_us: bool) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kinds::{config_map, secret};
 
     #[test]
     fn paths_and_modes_equal_the_stock_kubelets() {
@@ -150,12 +100,12 @@ mod tests {
         let text = |path: PathBuf| path.to_str().unwrap().to_owned();
         let pod = "/var/lib/kubelet/pods/u1";
         assert_eq!(
-            text(layout.volume(Kind::ConfigMap, "cm")),
+            text(layout.volume(config_map::DIRECTORY, "cm")),
             format!("{pod}/volumes/kubernetes.io~configmap/cm")
         );
         let plugins = format!("{pod}/plugins/kubernetes.io~empty-dir");
-        assert_eq!(text(layout.meta(Kind::EmptyDir, "mem")), format!("{plugins}/mem"));
-        assert_eq!(text(layout.meta(Kind::Secret, "sec")), format!("{plugins}/wrapped_sec"));
+        assert_eq!(text(layout.meta(empty_dir::DIRECTORY, "mem")), format!("{plugins}/mem"));
+        assert_eq!(text(layout.meta(secret::DIRECTORY, "sec")), format!("{plugins}/wrapped_sec"));
         assert_eq!(group_dir_mode(0o777, false), 0o2777);
         assert_eq!(group_dir_mode(0o1777, true), 0o3777);
         assert_eq!(group_dir_mode(0o755, true), 0o2755);

@@ -7,7 +7,8 @@
 //! pod when a retry is worthwhile. The worker calls [`Volumes::tear_down`] once nothing of the pod runs, before its directory
 //! is removed. Where no daemon runs, [`tear_down`] does it.
 //!
-//! For each volume: the desired state (`desired`, from the spec by its kind in `kinds/`, and from the objects, claims and tokens of
+//! A kind of volumes is a file of `kinds/` and a line of its registry; what it says of a volume are values of `model`, which the rest
+//! works with. For each volume: the desired state (`desired`, by its kind, from the spec and from the objects, claims and tokens of
 //! `sources`), the actual state (`actual`, from disk and mounts alone), the operations between the two (`plan`, pure), executed
 //! by `execute`; mounts of what outlives the pod are the exception (`external`, `remote`). What may block for long is done on
 //! `threads` of its own. A `reconciler` does that repeatedly for one pod; `task` owns the reconcilers.
@@ -23,6 +24,8 @@ mod kinds;
 mod layout;
 mod local;
 mod metrics;
+mod model;
+mod path_type;
 mod plan;
 mod read;
 mod reconciler;
@@ -39,15 +42,15 @@ mod token;
 
 pub use actual::unknown_plugins;
 pub use apply::{Mounted, PodVolumes};
-pub use desired::NodeAmounts;
 pub use error::{ContentError, HostError, VolumeError, VolumeProblem, VolumeStep};
 pub use files::PathError;
-pub use kinds::{container_named, resource_value};
+pub use kinds::{cause_rules, container_named, resource_value};
 pub use local::{empty_dir_path, local_volume_dir, own_volume_dir};
+pub use model::{NodeAmounts, NodeLabels};
 pub use read::ReadError;
 pub use reconciler::VolumeOwner;
 pub use sub_path::{SubPath, SubPathError};
-pub use task::{NodeLabels, VolumeSettings, VolumeTask, Volumes};
+pub use task::{VolumeSettings, VolumeTask, Volumes};
 pub use teardown::tear_down;
 pub use threads::VolumeThreads;
 

@@ -4,37 +4,27 @@ use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::Volume;
 
-use super::layout::{Kind, PodLayout};
+use super::kinds::empty_dir;
+use super::kinds::registry::kind_of;
+use super::layout::PodLayout;
 use hostlet_base::PodUid;
 
 /// The directory of a volume whose content is on the node's disk and ends with its pod: an emptyDir on disk, or a ConfigMap (upstream
 /// `IsLocalEphemeralVolume`). `None` for other volumes.
 pub fn local_volume_dir(root: &Path, pod: &PodUid, volume: &Volume) -> Option<PathBuf> {
-    let on_disk = |medium: Option<&str>| medium.unwrap_or_default().is_empty();
-    let kind = match (&volume.empty_dir, &volume.config_map) {
-        (Some(directory), _) if on_disk(directory.medium.as_deref()) => Kind::EmptyDir,
-        (None, Some(_)) => Kind::ConfigMap,
-        (_, _) => return None,
-    };
-    Some(PodLayout::new(root, pod)?.volume(kind, &volume.name))
+    let kind = kind_of(volume).filter(|kind| kind.is_local_ephemeral(volume))?;
+    Some(PodLayout::new(root, pod)?.volume(kind.directory()?, &volume.name))
 }
 
 /// The directory of an emptyDir, whatever its medium.
 pub fn empty_dir_path(root: &Path, pod: &PodUid, name: &str) -> Option<PathBuf> {
-    Some(PodLayout::new(root, pod)?.volume(Kind::EmptyDir, name))
+    Some(PodLayout::new(root, pod)?.volume(empty_dir::DIRECTORY, name))
 }
 
 /// The directory of a volume whose content the daemon makes, whatever it is on; `None` for other volumes.
 pub fn own_volume_dir(root: &Path, pod: &PodUid, volume: &Volume) -> Option<PathBuf> {
-    let kinds = [
-        (volume.empty_dir.is_some(), Kind::EmptyDir),
-        (volume.config_map.is_some(), Kind::ConfigMap),
-        (volume.secret.is_some(), Kind::Secret),
-        (volume.downward_api.is_some(), Kind::DownwardApi),
-        (volume.projected.is_some(), Kind::Projected),
-    ];
-    let (_, kind) = kinds.into_iter().find(|(is_of_kind, _)| *is_of_kind)?;
-    Some(PodLayout::new(root, pod)?.volume(kind, &volume.name))
+    let directory = kind_of(volume)?.directory().filter(|directory| !directory.is_external())?;
+    Some(PodLayout::new(root, pod)?.volume(directory, &volume.name))
 }
 
 #[cfg(test)]

@@ -10,6 +10,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 
 use super::apply::PodVolumes;
+use super::kinds::empty_dir;
+use super::kinds::registry::kind_of;
 use hostlet_pod::AdmittedPod;
 use hostlet_telemetry::Metrics;
 
@@ -127,20 +129,8 @@ fn owned((name, plugin): (&String, Plugin)) -> (String, Plugin) {
 
 /// Upstream's name of the plugin for a volume.
 fn plugin(volume: &Volume) -> Plugin {
-    let plugins = [
-        (volume.config_map.is_some(), "kubernetes.io/configmap"),
-        (volume.secret.is_some(), "kubernetes.io/secret"),
-        (volume.projected.is_some(), "kubernetes.io/projected"),
-        (volume.downward_api.is_some(), "kubernetes.io/downward-api"),
-        (volume.host_path.is_some(), "kubernetes.io/host-path"),
-        (volume.nfs.is_some(), "kubernetes.io/nfs"),
-        (
-            volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some(),
-            "kubernetes.io/persistent-claim",
-        ),
-    ];
     // The default of the API server for a volume without a source.
-    plugins.into_iter().find_map(|(is_it, name)| is_it.then_some(name)).unwrap_or("kubernetes.io/empty-dir")
+    kind_of(volume).map_or(empty_dir::DIRECTORY.plugin, |kind| kind.plugin())
 }
 
 #[cfg(test)]

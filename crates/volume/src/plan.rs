@@ -6,9 +6,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::actual::{Actual, Leftover, Present, Root, Tree};
-use super::desired::{Content, Desired, Store};
 use super::error::{ContentError, HostError};
 use super::files::{Files, top_names};
+use super::model::{Content, Desired, Store};
 
 /// An operation on the host. A plan may be interrupted after any of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,7 +120,7 @@ fn make(
         operations.push(Operation::SetMode { dir: dir.clone(), mode });
     }
     if let Some(group) = desired.group {
-        let written_by_us = desired.kind.is_written_by_us();
+        let written_by_us = desired.directory.is_written_by_us();
         operations.push(Operation::SetGroup { dir, group, written_by_us });
     }
     operations.push(Operation::Mark { meta });

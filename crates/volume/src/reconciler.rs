@@ -13,14 +13,14 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::apply::{self, Applied, PathResults, PathTask, PodVolumes};
-use super::desired::{Context, NodeAmounts, desired};
+use super::desired::desired;
 use super::error::{VolumeError, VolumeProblem};
 use super::kinds::claim;
-use super::layout::{Kind, PodLayout};
+use super::layout::PodLayout;
 use super::metrics::{PodShare, VolumeMetrics};
+use super::model::{Context, NodeAmounts, NodeLabels};
 use super::remembered::remember;
 use super::sources::Sources;
-use super::task::NodeLabels;
 use super::teardown::tear_down;
 use super::threads::VolumeThreads;
 use hostlet_base::{Backoff, BackoffPolicy, Conflated, PodRef, PodUid, WallClock, error_chain, sleep_until};
@@ -289,7 +289,7 @@ async fn work_on_paths(
         let done = match task {
             PathTask::Check { path, .. } => shared.on_path(uid, path, work).await,
             PathTask::Mount(external) => {
-                let is_local = external.kind == Kind::LocalVolume;
+                let is_local = external.is_on_host();
                 let threads = if is_local { &shared.threads.local_volumes } else { &shared.threads.paths };
                 threads.run(uid.as_str(), &external.unit, &external.unit, work).await
             }

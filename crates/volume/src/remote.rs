@@ -8,7 +8,8 @@ use std::sync::Arc;
 use futures::future::join_all;
 
 use super::error::{HostError, VolumeError};
-use super::layout::{Kind, PodLayout};
+use super::kinds::registry::directories;
+use super::layout::PodLayout;
 use super::threads::VolumeThreads;
 use hostlet_base::PodUid;
 use hostlet_host::{Mount, MountTable, Mounts, PathError, SysError, real_path};
@@ -26,9 +27,9 @@ pub(super) struct RemoteMounts {
 
 /// A pod's mounts of remote filesystems. Blocking, but accesses none of them.
 pub(super) fn find(layout: &PodLayout, mounts: &dyn Mounts) -> Result<Vec<RemoteMounts>, SysError> {
-    let dirs = [layout.dirs().sub_paths(), layout.volumes(Kind::Nfs), layout.volumes(Kind::LocalVolume)];
+    let mut external = directories().filter(|kind| kind.is_external());
     // The mount table of a host with many pods is long, and read only if needed.
-    if dirs.iter().all(|dir| !dir.exists()) {
+    if !layout.dirs().sub_paths().exists() && external.all(|kind| !layout.volumes(kind).exists()) {
         return Ok(Vec::new());
     }
     Ok(remote_mounts(layout, &mounts.table()?))
@@ -36,14 +37,17 @@ pub(super) fn find(layout: &PodLayout, mounts: &dyn Mounts) -> Result<Vec<Remote
 
 /// Those of the table. The ones with foreign mounts in them are left out, as they are not torn down.
 fn remote_mounts(layout: &PodLayout, table: &MountTable) -> Vec<RemoteMounts> {
-    let (parts, nfs) = (real_path(&layout.dirs().sub_paths()), real_path(&layout.volumes(Kind::Nfs)));
-    let local = real_path(&layout.volumes(Kind::LocalVolume));
+    let parts = real_path(&layout.dirs().sub_paths());
+    let external = directories().filter(|kind| kind.is_external());
+    let external: Vec<_> = external.map(|kind| (kind, real_path(&layout.volumes(kind)))).collect();
     let is_bare = |mount: &Mount| table.inside(&mount.point).next().is_none();
     let directly_in = |dir| table.within(dir).filter(move |mount: &&Mount| mount.point.parent() == Some(dir));
-    let volumes = directly_in(nfs.as_path()).chain(directly_in(local.as_path()));
+    let volumes = external.iter().flat_map(|(_, dir)| directly_in(dir.as_path()));
     // Also a part that is in an export below the volume's, which is another device.
     let is_nfs_volume = |mount: &Mount| {
-        mount.is_nfs() && table.within(&nfs).any(|volume| volume.origin.device == mount.origin.device)
+        let is_same = |volume: &Mount| volume.origin.device == mount.origin.device;
+        let mut of_servers = external.iter().filter(|(kind, _)| kind.filesystem().is_some());
+        mount.is_nfs() && of_servers.any(|(_, dir)| table.within(dir).any(is_same))
     };
     let mut found: Vec<RemoteMounts> = Vec::new();
     // The kernel unmounts an export below an export with it.

@@ -9,8 +9,11 @@ use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolume, Pod};
 
-use super::desired::{Snapshot, TokenKey, claims, references, token_requests};
-use super::layout::{DATA, Kind, PodLayout};
+use super::desired::references;
+use super::kinds::claim::claims;
+use super::kinds::projected::{self, token_requests};
+use super::layout::{DATA, PodLayout};
+use super::model::{Snapshot, TokenKey};
 use super::remembered::recall;
 use super::token::{is_due, read_token, received, refresh_at};
 use hostlet_base::error_chain;
@@ -171,5 +174,5 @@ async fn renew(objects: &dyn ObjectSource, key: &TokenKey, held: &mut Held, now:
 }
 
 fn token_path(layout: &PodLayout, (volume, path): &TokenKey) -> PathBuf {
-    layout.volume(Kind::Projected, volume).join(DATA).join(path)
+    layout.volume(projected::DIRECTORY, volume).join(DATA).join(path)
 }

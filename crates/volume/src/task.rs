@@ -1,6 +1,6 @@
 //! The task that owns the reconcilers, one per pod with volumes, and forwards requests to them. Never waits for one.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::apply::PodVolumes;
-use super::desired::NodeAmounts;
 use super::error::VolumeError;
 use super::layout::PodLayout;
 use super::metrics::VolumeMetrics;
+use super::model::{NodeAmounts, NodeLabels};
 use super::read::{self, ReadError};
 use super::reconciler::{Job, Shared, VolumeOwner, VolumeReconciler};
 use super::sub_path::{self, SubPath, SubPathError};
@@ -33,9 +33,6 @@ const REQUESTS: usize = 16;
 
 /// Bound of pending jobs per reconciler. The pod's worker sends one at a time; more are pending only if it stopped waiting.
 const JOBS: usize = 4;
-
-/// Returns the node's current labels.
-pub type NodeLabels = Arc<dyn Fn() -> BTreeMap<String, String> + Send + Sync>;
 
 /// Dependencies of the volumes.
 pub struct VolumeSettings {

@@ -1,5 +1,6 @@
 //! Volumes from a worker's view: they appear with their objects, change with them, renew tokens, and survive the daemon.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;

@@ -12,7 +12,7 @@ use parking_lot::{Condvar, Mutex};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::desired::NodeAmounts;
+use super::model::NodeAmounts;
 use hostlet_host::{Inside, Mount, MountCall, MountTable, Mounts, Origin, SysError, real_path};
 use hostlet_pod::AdmittedPod;
 

@@ -14,7 +14,7 @@ mod security;
 mod spec;
 #[cfg(test)]
 mod tests;
-mod unsupported;
+pub mod unsupported;
 mod volume_files;
 mod volumes;
 

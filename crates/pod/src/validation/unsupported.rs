@@ -85,8 +85,8 @@ fn check_allocated(pod: &Pod, found: &mut Found) {
 /// The medium of volumes in huge pages of a size, which follows.
 const HUGE_PAGES_OF_SIZE: &str = "HugePages-";
 
-/// The supported kinds of volumes.
-const VOLUMES: [&str; 9] = [
+/// The supported kinds of volumes by their fields: those of the registry of crate `volume`, and images, which the runtime mounts.
+pub const VOLUMES: [&str; 9] = [
     "configMap",
     "downwardAPI",
     "emptyDir",

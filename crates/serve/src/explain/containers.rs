@@ -1,18 +1,19 @@
 //! Explains a pod with a ready sandbox by its worst container.
 
+use hostlet_base::causes::find;
+use hostlet_base::{human_duration, reasons};
+use hostlet_observe::status::Activity;
+use hostlet_pod::{ContainerKind, PodPhase, is_static, restarts_after};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus};
 
 use super::case::ExplainInput;
-use super::causes::{OF_CONFIG, OF_CONTAINER, find};
+use super::causes::{OF_CONFIG, OF_CONTAINER};
 use super::endings::{UNKNOWN, because, how_it_ended, remedy_of_end};
 use super::explanation::{Explanation, Verdict, one_line};
 use super::images::image;
 use super::probes::{probes, startup_gate};
 use super::steps::{failed_step, starting, step};
-use hostlet_base::{human_duration, reasons};
-use hostlet_observe::status::Activity;
-use hostlet_pod::{ContainerKind, PodPhase, is_static, restarts_after};
 
 /// Explains a pod by its containers.
 pub(super) fn containers(case: &ExplainInput<'_>) -> Explanation {

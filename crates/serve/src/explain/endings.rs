@@ -7,8 +7,9 @@ use k8s_openapi::api::core::v1::ContainerStateTerminated;
 use nix::sys::signal::Signal;
 
 use super::case::ExplainInput;
-use super::causes::{OF_CONTAINER, find, innermost_message, of_log_end};
+use super::causes::{OF_CONTAINER, innermost_message, of_log_end};
 use super::explanation::one_line;
+use hostlet_base::causes::{Rule, find};
 use hostlet_base::reasons;
 use hostlet_observe::status::ContainerKill;
 
@@ -131,7 +132,7 @@ fn remedy_of_kill(kill: &ContainerKill) -> Option<&'static str> {
 pub(super) const UNKNOWN: &str = "correct the manifest according to the message, or check the container runtime's log (journalctl -u containerd)";
 
 /// `, because its program is not in its image: exec: …`, or only the message if the cause is unknown.
-pub(super) fn because(rule: Option<&super::causes::Rule>, message: &str) -> String {
+pub(super) fn because(rule: Option<&Rule>, message: &str) -> String {
     let words = cut(innermost_message(message));
     match rule {
         Some(rule) => format!(", because {}: {words}", rule.cause),

@@ -1,12 +1,14 @@
 //! Explains missing images by the waiting reason.
 
+use hostlet_base::causes::find;
+use hostlet_base::reasons;
+use hostlet_observe::status::{Activity, ImageOwner};
+
 use super::case::ExplainInput;
-use super::causes::{OF_PULL, find, innermost_message};
+use super::causes::{OF_PULL, innermost_message};
 use super::endings::because;
 use super::explanation::{Explanation, one_line};
 use super::steps::with_pull;
-use hostlet_base::reasons;
-use hostlet_observe::status::{Activity, ImageOwner};
 
 /// The remedy for a failed pull with an unknown cause.
 const UNKNOWN: &str =

@@ -1,17 +1,18 @@
 //! Explains a pod by the first cause that applies, in this order. `containers` explains containers.
 
+use hostlet_base::causes::find;
+use hostlet_base::{human_duration, reasons};
+use hostlet_observe::status::{Activity, ImagePull, READY_TO_START, cause_in};
+use hostlet_pod::has_ended;
 use jiff::SignedDuration;
 
 use super::case::{Disposition, ExplainInput, NodeProblem};
-use super::causes::{OF_SANDBOX, OF_STEP, find, manifest_remedy, runtime_remedy};
+use super::causes::{OF_SANDBOX, OF_STEP, manifest_remedy, runtime_remedy};
 use super::containers::containers;
 use super::endings::because;
 use super::explanation::{Explanation, Verdict, one_line};
 use super::resize::with_resize;
 use super::steps::{failed_step, starting, step};
-use hostlet_base::{human_duration, reasons};
-use hostlet_observe::status::{Activity, ImagePull, READY_TO_START, cause_in};
-use hostlet_pod::has_ended;
 
 const RUNTIME_LOG: &str = "check the container runtime's log (journalctl -u containerd)";
 
@@ -180,7 +181,7 @@ fn terminating(case: &ExplainInput<'_>) -> Option<Explanation> {
     let explanation = match case.activity() {
         Activity::Retrying { error } => {
             let error = error.as_deref().unwrap_or("the container runtime gave no reason");
-            let cause = find(OF_STEP, error);
+            let cause = find(&OF_STEP, error);
             Explanation::wrong(format!("The pod cannot be stopped{}", because(cause, error)))
                 .next(case.next_work())
                 .do_this(cause.map_or(RUNTIME_LOG, |cause| cause.remedy))
@@ -268,7 +269,7 @@ fn sandbox(case: &ExplainInput<'_>) -> Option<Explanation> {
         return Some(Explanation::wrong(sentence).at("network").since(since).next(again).do_this(remedy));
     }
     if let Some(problem) = message.strip_prefix("Failed to create pod sandbox: ") {
-        let cause = find(OF_SANDBOX, problem);
+        let cause = find(&OF_SANDBOX, problem);
         return Some(
             Explanation::wrong(format!("The pod's sandbox cannot be created{}", because(cause, problem)))
                 .at("sandbox")

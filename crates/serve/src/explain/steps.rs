@@ -1,16 +1,17 @@
 //! The steps of a pod's worker in words, and a pod that is at one of them. Does not know the statuses of containers.
 
 use super::case::ExplainInput;
-use super::causes::{OF_STEP, find};
+use super::causes::OF_STEP;
 use super::endings::because;
 use super::explanation::Explanation;
+use hostlet_base::causes::find;
 use hostlet_base::{human_duration, human_size};
 use hostlet_observe::status::{Activity, ImagePull};
 
 /// A failed step that is reported only by an event.
 pub(super) fn failed_step(case: &ExplainInput<'_>, error: Option<&str>) -> Explanation {
     let error = error.unwrap_or("no reason was given");
-    let cause = find(OF_STEP, error);
+    let cause = find(&OF_STEP, error);
     // Upstream's wording for a volume; the worker has left that step.
     let is_volume = error.contains("failed for volume") || error.contains("attach or mount volumes");
     let at = if is_volume { step(&Activity::SettingUpVolumes) } else { step(case.activity()) };

@@ -1,21 +1,19 @@
-//! Volumes behind PersistentVolumeClaims: those of the types hostPath, local and nfs. Pure.
+//! Volumes behind PersistentVolumeClaims: what the PersistentVolume of the claim is. Pure.
 
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{
-    LocalVolumeSource, PersistentVolume, PersistentVolumeClaimVolumeSource, PersistentVolumeSpec,
+    PersistentVolume, PersistentVolumeClaimVolumeSource, PersistentVolumeSpec, Pod, Volume,
 };
 use serde_json::Value;
 
-use super::{host_path, nfs};
-use crate::desired::{Context, DesiredVolume};
-use crate::error::{VolumeProblem, VolumeStep};
-use crate::external::External;
-use crate::layout::Kind;
+use super::kind::Kind;
+use crate::error::VolumeStep;
+use crate::model::{Context, DesiredVolume, KindDirectory, Persistent};
+use hostlet_base::causes::{Group, Rule, rule};
 use hostlet_base::json;
-use hostlet_host::GroupChange;
 use hostlet_pod::matches_node_selector;
-use hostlet_pod::objects::{ClaimState, GROUP, MOUNT_OPTIONS};
+use hostlet_pod::objects::{ClaimRef, ClaimState, GROUP, MOUNT_OPTIONS};
 
 /// The fields of a PersistentVolume that name no type of volume.
 const NO_TYPES: [&str; 9] = [
@@ -30,22 +28,130 @@ const NO_TYPES: [&str; 9] = [
     "volumeMode",
 ];
 
-/// The desired state of the volume `name` of the pod, behind the claim that `source` names.
-pub(crate) fn desired(
-    name: &str,
-    source: &PersistentVolumeClaimVolumeSource,
-    context: &Context<'_>,
-) -> DesiredVolume {
-    let claim = format!("{}/{}", context.namespace(), source.claim_name);
-    match context.snapshot.claims.get(&source.claim_name) {
-        Some(ClaimState::Bound(volume)) => behind(name, volume, source.read_only.unwrap_or(false), context),
-        Some(ClaimState::Failed(error)) => {
-            DesiredVolume::Unprocessed(format!("error processing PVC {claim}: {error}"))
-        }
-        Some(ClaimState::Pending) | None => DesiredVolume::Unprocessed(format!(
-            "error processing PVC {claim}: failed to fetch PVC from API server: it has not answered yet"
-        )),
+/// Causes why a claim or its PersistentVolume cannot be used.
+const RULES: &[Rule] = &[
+    rule(
+        &["error processing pvc", "pvc is not bound"],
+        "the claim of a volume is not bound to a PersistentVolume",
+        "find out what it waits for (kubectl describe pvc): a PersistentVolume that fits, or its provisioner; without an API \
+         server, a PersistentVolume whose spec.claimRef names it, in a manifest; hostlet retries automatically",
+    ),
+    rule(
+        &["error processing pvc", "pvc is being deleted"],
+        "the claim of a volume is being deleted",
+        "delete the pod, or create the claim again; hostlet retries automatically",
+    ),
+    rule(
+        &["error processing pvc", "but it belongs to the claim"],
+        "the PersistentVolume belongs to another claim",
+        "correct spec.volumeName of one of the claims, or spec.claimRef of the PersistentVolume",
+    ),
+    rule(
+        &["error processing pvc", "pv.spec.claimref"],
+        "the PersistentVolume belongs to another claim, perhaps to an earlier one of the same name",
+        "correct spec.claimRef of the PersistentVolume, or remove its uid so that the claim is bound again; hostlet \
+         retries automatically",
+    ),
+    rule(
+        &["error processing pvc", "failed to fetch pv ", "not found"],
+        "the PersistentVolume of a claim does not exist",
+        "create it, or delete the claim and create it again; hostlet retries automatically",
+    ),
+    rule(
+        &["error processing pvc", "persistentvolumeclaims", "not found"],
+        "the claim of a volume does not exist",
+        "create it in the pod's namespace, or correct persistentVolumeClaim.claimName in spec.volumes; hostlet \
+         retries automatically",
+    ),
+    rule(
+        &["error processing pvc", "no manifest defines"],
+        "no manifest defines the claim of a volume, or the PersistentVolume that the claim names",
+        "add it to the directory of static pods, or correct the name; hostlet retries automatically",
+    ),
+    rule(
+        &["error processing pvc"],
+        "the API server did not return the claim of a volume or its PersistentVolume",
+        "check that this node can reach the API server and may read them; hostlet retries automatically",
+    ),
+    rule(
+        &["has volumemode", "but is specified in"],
+        "the volume of a claim is a block device, and hostlet mounts volumes as filesystems only",
+        "use a claim with volumeMode: Filesystem",
+    ),
+    rule(
+        &["findpluginbyspec failed", "csi driver"],
+        "the PersistentVolume needs a volume driver, and hostlet does not run volume drivers yet",
+        "use a PersistentVolume of the type local, hostPath or nfs, or run the pod on a node with another kubelet",
+    ),
+    rule(
+        &["findpluginbyspec failed"],
+        "hostlet does not mount PersistentVolumes of this type yet",
+        "use a PersistentVolume of the type local, hostPath or nfs, or run the pod on a node with another kubelet",
+    ),
+    rule(
+        &["nodeaffinity check failed"],
+        "the PersistentVolume belongs to other nodes",
+        "run the pod on a node that spec.nodeAffinity of the PersistentVolume matches, or correct that",
+    ),
+    rule(
+        &["readwriteoncepod access mode"],
+        "another pod on this node uses a volume for one pod only",
+        "remove the other pod, or use another access mode; hostlet retries automatically",
+    ),
+    rule(
+        &["mount failed:", "mounting arguments:"],
+        "the host's mount refused to mount a volume",
+        "correct what its output says, perhaps mountOptions of the PersistentVolume; hostlet retries automatically",
+    ),
+];
+
+/// The kind of volumes with a claim. What is mounted, and its directory, are those of the kind of the PersistentVolume.
+pub(super) struct Claim {
+    /// The kinds that PersistentVolumes may be of.
+    pub(super) kinds: &'static [&'static dyn Kind],
+}
+
+impl Kind for Claim {
+    fn is_kind_of(&self, volume: &Volume) -> bool {
+        volume.persistent_volume_claim.is_some()
     }
+
+    fn plugin(&self) -> &'static str {
+        "kubernetes.io/persistent-claim"
+    }
+
+    fn directory(&self) -> Option<KindDirectory> {
+        None
+    }
+
+    fn desired(&self, volume: &Volume, context: &Context<'_>) -> Option<DesiredVolume> {
+        let source = volume.persistent_volume_claim.as_ref()?;
+        let claim = format!("{}/{}", context.namespace(), source.claim_name);
+        Some(match context.snapshot.claims.get(&source.claim_name) {
+            Some(ClaimState::Bound(persistent)) => {
+                behind(&volume.name, persistent, source.read_only.unwrap_or(false), context, self.kinds)
+            }
+            Some(ClaimState::Failed(error)) => {
+                DesiredVolume::Unprocessed(format!("error processing PVC {claim}: {error}"))
+            }
+            Some(ClaimState::Pending) | None => DesiredVolume::Unprocessed(format!(
+                "error processing PVC {claim}: failed to fetch PVC from API server: it has not answered yet"
+            )),
+        })
+    }
+
+    fn rules(&self) -> Group {
+        &[RULES]
+    }
+}
+
+/// The claims that a pod's volumes refer to.
+pub(crate) fn claims(pod: &Pod) -> Vec<ClaimRef> {
+    let namespace = pod.metadata.namespace.clone().unwrap_or_default();
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let sources = volumes.filter_map(|volume| volume.persistent_volume_claim.as_ref());
+    let claim = |name: &String| ClaimRef { namespace: namespace.clone(), name: name.clone() };
+    sources.map(|source| claim(&source.claim_name)).collect()
 }
 
 /// The groups that the annotations of PersistentVolumes give to the pod's processes. As upstream, what is no number gives none.
@@ -60,80 +166,32 @@ pub(crate) fn groups(context: &Context<'_>) -> BTreeSet<i64> {
     claims.filter_map(group).collect()
 }
 
-fn behind(name: &str, volume: &PersistentVolume, read_only: bool, context: &Context<'_>) -> DesiredVolume {
+fn behind(
+    name: &str,
+    volume: &PersistentVolume,
+    read_only: bool,
+    context: &Context<'_>,
+    kinds: &[&dyn Kind],
+) -> DesiredVolume {
     let none = PersistentVolumeSpec::default();
     let spec = volume.spec.as_ref().unwrap_or(&none);
-    let pv = volume.metadata.name.as_deref().unwrap_or_default();
     let mode = spec.volume_mode.as_deref().unwrap_or("Filesystem");
     if mode != "Filesystem" {
         let text = format!("volume {name} has volumeMode {mode}, but is specified in volumeMounts");
         return DesiredVolume::Unprocessed(text);
     }
-    let failed = |step, cause: String| {
-        DesiredVolume::Invalid(VolumeProblem::Volume { step, volume: pv.to_owned(), cause })
+    let name = volume.metadata.name.as_deref().unwrap_or_default();
+    let persistent = Persistent { name, spec, options: mount_options(volume, spec), read_only };
+    let desired = kinds.iter().find_map(|kind| kind.desired_persistent(&persistent, context));
+    let Some(desired) = desired else {
+        return persistent.failed(VolumeStep::FindPlugin, unsupported(spec));
     };
     let required = spec.node_affinity.as_ref().and_then(|affinity| affinity.required.as_ref());
     let terms = required.map(|required| required.node_selector_terms.as_slice());
-    let is_here = terms.is_none_or(|terms| matches_node_selector(terms, "", context.labels));
-    let is_known = spec.host_path.is_some() || spec.local.is_some() || spec.nfs.is_some();
-    if is_known && !is_here {
-        return failed(VolumeStep::NodeAffinity, "no matching NodeSelectorTerms".to_owned());
-    }
-    let external = External {
-        kind: Kind::Nfs,
-        name: pv.to_owned(),
-        source: String::new(),
-        unit: Default::default(),
-        options: mount_options(volume, spec),
-        read_only,
-        group: None,
-        is_exclusive: spec.access_modes.as_deref() == Some(&["ReadWriteOncePod".to_owned()]),
-    };
-    if let Some(source) = &spec.host_path {
-        if !external.options.is_empty() {
-            let cause = "mount options are not supported for this volume type";
-            return failed(VolumeStep::MountOptions, cause.to_owned());
-        }
-        return match host_path::PathType::from_api(source.type_.as_deref()) {
-            Ok(path_type) => DesiredVolume::Host { path: source.path.clone().into(), path_type, read_only },
-            Err(error) => failed(VolumeStep::SetUp, error.to_string()),
-        };
-    }
-    if let Some(source) = &spec.local {
-        return local(external, source, context);
-    }
-    if let Some(source) = &spec.nfs {
-        return DesiredVolume::External(nfs::external(external, source));
-    }
-    failed(VolumeStep::FindPlugin, unsupported(spec))
-}
-
-fn local(external: External, source: &LocalVolumeSource, context: &Context<'_>) -> DesiredVolume {
-    if source.path.split('/').any(|part| part == "..") {
-        let cause = format!("invalid path: {} must not contain '..'", source.path);
-        return DesiredVolume::Invalid(VolumeProblem::Volume {
-            step: VolumeStep::SetUp,
-            volume: external.name,
-            cause,
-        });
-    }
-    // Upstream takes a relative path as one from the root.
-    let path = if source.path.starts_with('/') { source.path.clone() } else { format!("/{}", source.path) };
-    let group = context.group();
-    DesiredVolume::External(External {
-        kind: Kind::LocalVolume,
-        unit: path.clone().into(),
-        source: path,
-        group: group.map(|group| (group, group_change(context))),
-        ..external
-    })
-}
-
-fn group_change(context: &Context<'_>) -> GroupChange {
-    let security = context.pod.spec.as_ref().and_then(|spec| spec.security_context.as_ref());
-    match security.and_then(|security| security.fs_group_change_policy.as_deref()) {
-        Some("OnRootMismatch") => GroupChange::OnRootMismatch,
-        Some(_) | None => GroupChange::Always,
+    if terms.is_none_or(|terms| matches_node_selector(terms, "", context.labels)) {
+        desired
+    } else {
+        persistent.failed(VolumeStep::NodeAffinity, "no matching NodeSelectorTerms")
     }
 }
 

@@ -6,6 +6,10 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::kinds::testing::Pod;
+use crate::kinds::{local_volume, nfs};
+use crate::model::External;
+use crate::path_type::PathType;
+use hostlet_host::GroupChange;
 use hostlet_pod::objects::{ClaimError, ObjectError};
 
 const SIZE: &str = "1Gi";
@@ -71,11 +75,8 @@ fn annotations_give_the_pods_processes_their_groups() {
 fn a_host_path_has_its_type_and_is_read_only_if_the_pod_says_so() {
     let spec = json!({"hostPath": {"path": "/srv", "type": "DirectoryOrCreate"}});
     for read_only in [false, true] {
-        let expected = DesiredVolume::Host {
-            path: "/srv".into(),
-            path_type: host_path::PathType::DirectoryOrCreate,
-            read_only,
-        };
+        let expected =
+            DesiredVolume::Host { path: "/srv".into(), path_type: PathType::DirectoryOrCreate, read_only };
         assert_eq!(of(Pod::new(json!({})), bound(spec.clone()), read_only), expected);
     }
     let with_options = json!({"hostPath": {"path": "/srv"}, "mountOptions": ["noatime"]});
@@ -89,8 +90,8 @@ fn a_local_volume_has_options_and_a_group() {
     let spec = json!({"local": {"path": "/mnt/disk1"}, "mountOptions": ["nosuid", "noatime", "nosuid"]});
     let local = external(spec.clone());
     assert_eq!(
-        (local.kind, local.name.as_str(), local.source.as_str()),
-        (Kind::LocalVolume, "pv-1", "/mnt/disk1")
+        (local.directory, local.name.as_str(), local.source.as_str()),
+        (local_volume::DIRECTORY, "pv-1", "/mnt/disk1")
     );
     assert_eq!(
         (local.options.as_slice(), local.group),
@@ -116,7 +117,10 @@ fn nfs_has_its_server_its_options_and_no_group() {
     let pod = Pod::new(json!({"securityContext": {"fsGroup": 3000}}));
     let spec = json!({"nfs": {"server": "fd00::1", "path": "/export"}, "mountOptions": ["hard"]});
     let nfs = external_of(pod, spec, true);
-    assert_eq!((nfs.kind, nfs.name.as_str(), nfs.source.as_str()), (Kind::Nfs, "pv-1", "[fd00::1]:/export"));
+    assert_eq!(
+        (nfs.directory, nfs.name.as_str(), nfs.source.as_str()),
+        (nfs::DIRECTORY, "pv-1", "[fd00::1]:/export")
+    );
     assert_eq!((nfs.options.as_slice(), nfs.group, nfs.read_only), (&["hard".to_owned()][..], None, true));
 }
 

@@ -1,16 +1,65 @@
 //! ConfigMap volumes. Pure.
 
-use k8s_openapi::api::core::v1::{ConfigMapProjection, ConfigMapVolumeSource};
+use k8s_openapi::api::core::v1::{ConfigMapProjection, ConfigMapVolumeSource, Volume};
 
-use super::keys::{Defaults, keyed_files};
-use crate::desired::Context;
+use super::keys::{self, Defaults, keyed_files};
+use super::kind::Kind;
+use super::written::written;
 use crate::error::ContentError;
 use crate::files::Files;
+use crate::model::{Context, DesiredVolume, KindDirectory, Provider, Store};
+use hostlet_base::causes::{Group, Rule, rule};
 use hostlet_pod::objects::ObjectRef;
 
 const WHAT: &str = "configmap references non-existent config";
 
-pub(crate) fn files(source: &ConfigMapVolumeSource, context: &Context<'_>) -> Result<Files, ContentError> {
+pub(crate) const DIRECTORY: KindDirectory =
+    KindDirectory { plugin: "kubernetes.io/configmap", provider: Provider::Daemon };
+
+/// Causes why the files of a ConfigMap are not available.
+const RULES: &[Rule] = &[rule(
+    &["for volume", "configmap", "not found"],
+    "the ConfigMap of a volume does not exist",
+    "create it in the pod's namespace, correct its name in spec.volumes, or set optional: true; hostlet \
+         retries automatically",
+)];
+
+/// The kind of ConfigMap volumes.
+pub(super) struct ConfigMap;
+
+impl Kind for ConfigMap {
+    fn is_kind_of(&self, volume: &Volume) -> bool {
+        volume.config_map.is_some()
+    }
+
+    fn plugin(&self) -> &'static str {
+        DIRECTORY.plugin
+    }
+
+    fn directory(&self) -> Option<KindDirectory> {
+        Some(DIRECTORY)
+    }
+
+    fn references(&self, volume: &Volume, namespace: &str) -> Vec<ObjectRef> {
+        volume.config_map.iter().map(|source| ObjectRef::config_map(&source.name, namespace)).collect()
+    }
+
+    /// Their files are on the disk, as upstream.
+    fn is_local_ephemeral(&self, _volume: &Volume) -> bool {
+        true
+    }
+
+    fn desired(&self, volume: &Volume, context: &Context<'_>) -> Option<DesiredVolume> {
+        let source = volume.config_map.as_ref()?;
+        Some(written(DIRECTORY, Store::Disk, files(source, context), context))
+    }
+
+    fn rules(&self) -> Group {
+        &[keys::RULES, RULES]
+    }
+}
+
+fn files(source: &ConfigMapVolumeSource, context: &Context<'_>) -> Result<Files, ContentError> {
     let optional = source.optional.unwrap_or(false);
     let object =
         context.snapshot.object(&ObjectRef::config_map(&source.name, context.namespace()), optional)?;

@@ -2,17 +2,69 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{DownwardAPIVolumeFile, DownwardAPIVolumeSource};
+use k8s_openapi::api::core::v1::{DownwardAPIVolumeFile, DownwardAPIVolumeSource, Volume};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use super::empty_dir::memory;
 use super::keys::Defaults;
-use super::{container_named, resource_value};
-use crate::desired::Context;
+use super::kind::Kind;
+use super::resource_field::{container_named, resource_value};
+use super::written::written;
 use crate::error::ContentError;
 use crate::files::{Files, clean_path};
+use crate::model::{Context, DesiredVolume, KindDirectory, Provider};
+use hostlet_base::causes::{Group, Rule, rule};
 use hostlet_base::go_quoted;
 
-pub(crate) fn files(source: &DownwardAPIVolumeSource, context: &Context<'_>) -> Result<Files, ContentError> {
+const DIRECTORY: KindDirectory =
+    KindDirectory { plugin: "kubernetes.io/downward-api", provider: Provider::Daemon };
+
+/// Causes why fields and resources of the pod are not available.
+const RULES: &[Rule] = &[
+    rule(
+        &["unsupported fieldpath"],
+        "a downwardAPI volume refers to an unsupported field",
+        "correct fieldRef.fieldPath in spec.volumes",
+    ),
+    rule(
+        &["unsupported container resource"],
+        "a downwardAPI volume refers to an unsupported resource",
+        "correct resourceFieldRef.resource in spec.volumes",
+    ),
+    rule(
+        &["for volume", "container", "not found"],
+        "a downwardAPI volume refers to a container that the pod does not have",
+        "correct resourceFieldRef.containerName in spec.volumes",
+    ),
+];
+
+/// The kind of downwardAPI volumes.
+pub(super) struct DownwardApi;
+
+impl Kind for DownwardApi {
+    fn is_kind_of(&self, volume: &Volume) -> bool {
+        volume.downward_api.is_some()
+    }
+
+    fn plugin(&self) -> &'static str {
+        DIRECTORY.plugin
+    }
+
+    fn directory(&self) -> Option<KindDirectory> {
+        Some(DIRECTORY)
+    }
+
+    fn desired(&self, volume: &Volume, context: &Context<'_>) -> Option<DesiredVolume> {
+        let source = volume.downward_api.as_ref()?;
+        Some(written(DIRECTORY, memory(context), files(source, context), context))
+    }
+
+    fn rules(&self) -> Group {
+        &[RULES]
+    }
+}
+
+fn files(source: &DownwardAPIVolumeSource, context: &Context<'_>) -> Result<Files, ContentError> {
     let defaults = Defaults { mode: source.default_mode, user: source.default_user };
     from_items(source.items.as_deref().unwrap_or_default(), defaults, context)
 }

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, Pod};
+use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, Pod, Volume};
 
-use crate::desired::{Context, Store};
+use super::kind::Kind;
 use crate::error::ContentError;
+use crate::model::{Content, Context, Desired, DesiredVolume, KindDirectory, Provider, Store};
+use hostlet_base::causes::{Group, Rule, rule};
 use hostlet_base::{Quantity, ResourceList};
 use hostlet_pod::resources::huge_pages;
 
@@ -14,8 +16,68 @@ const HUGE_PAGES_MEDIUM: &str = "HugePages";
 /// That of volumes in huge pages of a size, which follows.
 const HUGE_PAGES_OF_SIZE: &str = "HugePages-";
 
+pub(crate) const DIRECTORY: KindDirectory =
+    KindDirectory { plugin: "kubernetes.io/empty-dir", provider: Provider::Containers };
+
+/// Causes why an emptyDir cannot be made.
+const RULES: &[Rule] = &[
+    rule(
+        &["no resource request for huge pages"],
+        "a volume is in huge pages, and the pod requests none of that size",
+        "request hugepages-<size> in the resources of the container that mounts it",
+    ),
+    rule(
+        &["requests multiple huge page sizes"],
+        "a volume is in huge pages, and the pod requests several sizes",
+        "name the size in emptyDir.medium: HugePages-<size>",
+    ),
+];
+
+/// The kind of emptyDir volumes.
+pub(super) struct EmptyDir;
+
+impl Kind for EmptyDir {
+    fn is_kind_of(&self, volume: &Volume) -> bool {
+        volume.empty_dir.is_some()
+    }
+
+    fn plugin(&self) -> &'static str {
+        DIRECTORY.plugin
+    }
+
+    fn directory(&self) -> Option<KindDirectory> {
+        Some(DIRECTORY)
+    }
+
+    fn is_local_ephemeral(&self, volume: &Volume) -> bool {
+        let medium = volume.empty_dir.as_ref().and_then(|source| source.medium.as_deref());
+        medium.unwrap_or_default().is_empty()
+    }
+
+    fn desired(&self, volume: &Volume, context: &Context<'_>) -> Option<DesiredVolume> {
+        let source = volume.empty_dir.as_ref()?;
+        let (mode, group) = (mode(source), context.group());
+        Some(match store(source, context) {
+            Ok(store) => {
+                let content = Content::Theirs;
+                DesiredVolume::Own(Desired { directory: DIRECTORY, store, mode, group, content })
+            }
+            Err(error) => DesiredVolume::invalid(&volume.name, &error),
+        })
+    }
+
+    fn rules(&self) -> Group {
+        &[RULES]
+    }
+}
+
+/// The store of a volume in memory without a limit of its own.
+pub(super) fn memory(context: &Context<'_>) -> Store {
+    Store::Memory(memory_size(None, context))
+}
+
 /// Where the volume stores its content.
-pub(crate) fn store(source: &EmptyDirVolumeSource, context: &Context<'_>) -> Result<Store, ContentError> {
+fn store(source: &EmptyDirVolumeSource, context: &Context<'_>) -> Result<Store, ContentError> {
     match source.medium.as_deref().unwrap_or_default() {
         "" => Ok(Store::Disk),
         "Memory" => {
@@ -30,7 +92,7 @@ pub(crate) fn store(source: &EmptyDirVolumeSource, context: &Context<'_>) -> Res
 }
 
 /// The permissions of the directory, from the API's number; the sticky bit may be among them.
-pub(crate) fn mode(source: &EmptyDirVolumeSource) -> Option<u32> {
+fn mode(source: &EmptyDirVolumeSource) -> Option<u32> {
     source.mode.map(|mode| mode.unsigned_abs() & 0o1777)
 }
 
@@ -70,7 +132,7 @@ fn requested_page_sizes(pod: &Pod) -> BTreeSet<u64> {
 }
 
 /// Size of a volume in memory: the minimum of its limit, the pod's memory limit and the node's memory.
-pub(crate) fn memory_size(limit: Option<Quantity>, context: &Context<'_>) -> u64 {
+fn memory_size(limit: Option<Quantity>, context: &Context<'_>) -> u64 {
     let own = limit.and_then(|limit| u64::try_from(limit.value()).ok());
     let node = u64::try_from(context.node.memory).unwrap_or_default();
     [own, context.memory_limit].into_iter().flatten().filter(|bytes| *bytes > 0).fold(node, u64::min)
@@ -80,8 +142,8 @@ pub(crate) fn memory_size(limit: Option<Quantity>, context: &Context<'_>) -> u64
 mod tests {
     use serde_json::{Value, json};
 
-    use crate::desired::{Content, DesiredVolume, Store};
     use crate::kinds::testing::{NODE, Pod};
+    use crate::model::{Content, DesiredVolume, Store};
 
     fn store(source: Value, memory_limit: Option<u64>) -> Result<Store, String> {
         let mut pod = Pod::new(json!({}));

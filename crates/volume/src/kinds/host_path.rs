@@ -1,111 +1,86 @@
-//! hostPath volumes: the types of their paths. Pure; paths of the host are never removed.
+//! hostPath volumes, directly in a pod or behind a claim: paths of the host, which are checked and never removed. Pure.
 
-use std::path::Path;
+use k8s_openapi::api::core::v1::{HostPathVolumeSource, Volume};
 
-use crate::error::{ContentError, HostError};
+use super::kind::Kind;
+use crate::error::{ContentError, VolumeStep};
+use crate::model::{Context, DesiredVolume, KindDirectory, Persistent};
+use crate::path_type::PathType;
+use hostlet_base::causes::{Group, Rule, rule};
 
-/// The required type of a `hostPath` (Kubernetes docs, "hostPath volume types").
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PathType {
-    Anything,
-    Directory,
-    DirectoryOrCreate,
-    File,
-    FileOrCreate,
-    Socket,
-    CharDevice,
-    BlockDevice,
-}
+/// Causes why a host path cannot be used.
+const RULES: &[Rule] = &[
+    rule(
+        &["mount options are not supported for this volume type"],
+        "a PersistentVolume of the type hostPath has mount options, which have no effect there",
+        "remove mountOptions from the PersistentVolume",
+    ),
+    rule(
+        &["hostpath type check failed", "is not a directory"],
+        "a hostPath volume requires a directory that does not exist on this host",
+        "create it (mkdir -p), correct hostPath.path, or set hostPath.type to DirectoryOrCreate; hostlet \
+         retries automatically",
+    ),
+    rule(
+        &["hostpath type check failed", "is not a file"],
+        "a hostPath volume requires a file that does not exist on this host",
+        "create it, correct hostPath.path, or set hostPath.type to FileOrCreate; hostlet retries automatically",
+    ),
+    rule(
+        &["hostpath type check failed", "is not a socket"],
+        "a hostPath volume requires a socket that does not exist on this host",
+        "start the service that listens on it, or correct hostPath.path; hostlet retries automatically",
+    ),
+    rule(
+        &["hostpath type check failed", "device"],
+        "a hostPath volume requires a device that does not exist on this host",
+        "check that the device exists (ls -l /dev) and its driver is loaded, or correct hostPath.path; hostlet \
+         retries automatically",
+    ),
+    rule(
+        &["for volume", "not a directory"],
+        "a component of a volume's path is not a directory",
+        "correct the path in the message, in the manifest or on this host; hostlet retries automatically",
+    ),
+];
 
-/// What is at a path, following links.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
-    Nothing,
-    Directory,
-    File,
-    Socket,
-    CharDevice,
-    BlockDevice,
-    Other,
-}
+/// The kind of hostPath volumes.
+pub(super) struct HostPath;
 
-/// What has to be created.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Make {
-    Directory,
-    File,
-}
-
-impl PathType {
-    /// From the API's name of the type.
-    pub(crate) fn from_api(name: Option<&str>) -> Result<Self, ContentError> {
-        Ok(match name.unwrap_or_default() {
-            "" => Self::Anything,
-            "Directory" => Self::Directory,
-            "DirectoryOrCreate" => Self::DirectoryOrCreate,
-            "File" => Self::File,
-            "FileOrCreate" => Self::FileOrCreate,
-            "Socket" => Self::Socket,
-            "CharDevice" => Self::CharDevice,
-            "BlockDevice" => Self::BlockDevice,
-            other => return Err(ContentError::Unsupported(format!("hostPath type {other:?}"))),
-        })
+impl Kind for HostPath {
+    fn is_kind_of(&self, volume: &Volume) -> bool {
+        volume.host_path.is_some()
     }
-}
 
-/// What to create at `path`, if anything. Fails, with upstream's message, if something of another type is there.
-pub(crate) fn check(path: &Path, is: PathType, found: Found) -> Result<Option<Make>, HostError> {
-    let (expected, described) = match (is, found) {
-        (PathType::Anything, _) => return Ok(None),
-        (PathType::DirectoryOrCreate, Found::Nothing) => return Ok(Some(Make::Directory)),
-        (PathType::FileOrCreate, Found::Nothing) => return Ok(Some(Make::File)),
-        (PathType::Directory | PathType::DirectoryOrCreate, _) => (Found::Directory, "directory"),
-        (PathType::File | PathType::FileOrCreate, _) => (Found::File, "file"),
-        (PathType::Socket, _) => (Found::Socket, "socket file"),
-        (PathType::CharDevice, _) => (Found::CharDevice, "character device"),
-        (PathType::BlockDevice, _) => (Found::BlockDevice, "block device"),
-    };
-    if found == expected {
-        return Ok(None);
+    fn plugin(&self) -> &'static str {
+        "kubernetes.io/host-path"
     }
-    Err(HostError::HostPath(format!("hostPath type check failed: {} is not a {described}", path.display())))
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    fn directory(&self) -> Option<KindDirectory> {
+        None
+    }
 
-    const TYPES: [PathType; 8] = [
-        PathType::Anything,
-        PathType::Directory,
-        PathType::DirectoryOrCreate,
-        PathType::File,
-        PathType::FileOrCreate,
-        PathType::Socket,
-        PathType::CharDevice,
-        PathType::BlockDevice,
-    ];
+    fn desired(&self, volume: &Volume, _context: &Context<'_>) -> Option<DesiredVolume> {
+        let desired = desired(volume.host_path.as_ref()?, false);
+        Some(desired.unwrap_or_else(|error| DesiredVolume::invalid(&volume.name, &error)))
+    }
 
-    #[test]
-    fn each_type_takes_what_it_names_and_makes_only_what_it_may() {
-        let of = |is, found| check(Path::new("/x"), is, found).map_err(|error| error.to_string());
-        for (found, fits) in [
-            (Found::Directory, vec![PathType::Anything, PathType::Directory, PathType::DirectoryOrCreate]),
-            (Found::File, vec![PathType::Anything, PathType::File, PathType::FileOrCreate]),
-            (Found::Socket, vec![PathType::Anything, PathType::Socket]),
-            (Found::CharDevice, vec![PathType::Anything, PathType::CharDevice]),
-            (Found::BlockDevice, vec![PathType::Anything, PathType::BlockDevice]),
-            (Found::Other, vec![PathType::Anything]),
-        ] {
-            for is in TYPES {
-                assert_eq!(of(is, found).is_ok(), fits.contains(&is), "{is:?} {found:?}");
-                assert!(!matches!(of(is, found), Ok(Some(_))), "what is there is not made again");
-            }
+    fn desired_persistent(&self, volume: &Persistent<'_>, _context: &Context<'_>) -> Option<DesiredVolume> {
+        let source = volume.spec.host_path.as_ref()?;
+        if !volume.options.is_empty() {
+            let cause = "mount options are not supported for this volume type";
+            return Some(volume.failed(VolumeStep::MountOptions, cause));
         }
-        assert_eq!(of(PathType::Anything, Found::Nothing), Ok(None));
-        assert_eq!(of(PathType::DirectoryOrCreate, Found::Nothing), Ok(Some(Make::Directory)));
-        assert_eq!(of(PathType::FileOrCreate, Found::Nothing), Ok(Some(Make::File)));
-        let message = of(PathType::Socket, Found::Nothing).unwrap_err();
-        assert_eq!(message, "hostPath type check failed: /x is not a socket file");
+        let desired = desired(source, volume.read_only);
+        Some(desired.unwrap_or_else(|error| volume.failed(VolumeStep::SetUp, error.to_string())))
     }
+
+    fn rules(&self) -> Group {
+        &[RULES]
+    }
+}
+
+fn desired(source: &HostPathVolumeSource, read_only: bool) -> Result<DesiredVolume, ContentError> {
+    let path_type = PathType::from_api(source.type_.as_deref())?;
+    Ok(DesiredVolume::Host { path: source.path.clone().into(), path_type, read_only })
 }

@@ -4,10 +4,41 @@ use k8s_openapi::api::core::v1::KeyToPath;
 
 use crate::error::ContentError;
 use crate::files::{File, Files, clean_path};
+use hostlet_base::causes::{Rule, rule};
 use hostlet_pod::objects::Object;
 
 /// Mode of files without one. The API server and the defaults of static pods normally set it.
 pub(super) const DEFAULT_MODE: i32 = 0o644;
+
+/// Causes why an object of a volume, or a key of it, is not available.
+pub(super) const RULES: &[Rule] = &[
+    rule(
+        &["for volume", "there is no api server"],
+        "a volume refers to an object of a cluster, and this node has no API server",
+        "remove the volume, or use a hostPath with the same files",
+    ),
+    rule(
+        &["timed out waiting for the"],
+        "the API server has not returned the object that a volume refers to",
+        "check that this node can reach the API server; hostlet retries automatically",
+    ),
+    rule(
+        &["for volume", "cannot read"],
+        "the API server failed to return an object that a volume refers to",
+        "check that this node can reach the API server; hostlet retries automatically",
+    ),
+    rule(
+        &["for volume", "is forbidden"],
+        "the API server does not allow this node to read an object that a volume refers to",
+        "check the pod's namespace, the object's name, and the node's permissions; hostlet retries automatically",
+    ),
+    rule(
+        &["references non-existent"],
+        "a volume refers to a key that its ConfigMap or Secret does not have",
+        "add the key to the object, correct items in spec.volumes, or set optional: true; hostlet retries \
+         automatically",
+    ),
+];
 
 /// What a volume's files have if they have none of their own, from `defaultMode` and `defaultUser`.
 #[derive(Clone, Copy, Debug)]

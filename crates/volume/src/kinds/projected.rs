@@ -1,14 +1,20 @@
-//! Several sources in one volume, tokens of the pod's service account among them; kept in memory. Pure.
+//! Projected volumes: several sources in one volume, tokens of the pod's service account among them; kept in memory. Pure.
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Container, Pod, ProjectedVolumeSource, ServiceAccountTokenProjection};
+use k8s_openapi::api::core::v1::{
+    Container, Pod, ProjectedVolumeSource, ServiceAccountTokenProjection, Volume,
+};
 
+use super::empty_dir::memory;
 use super::keys::Defaults;
+use super::kind::Kind;
+use super::written::written;
 use super::{config_map, downward_api, secret};
-use crate::desired::{Context, TokenKey};
 use crate::error::ContentError;
 use crate::files::{File, Files, clean_path};
+use crate::model::{Context, DesiredVolume, KindDirectory, Provider, TokenKey};
+use hostlet_base::causes::{Group, Rule, rule};
 use hostlet_pod::objects::{ObjectRef, TokenRequest};
 
 /// Mode of a token that belongs to a user or a group: no one else may read it.
@@ -16,12 +22,58 @@ const OWNED_TOKEN_MODE: u32 = 0o600;
 /// Default lifetime of a token, in seconds.
 const TOKEN_SECONDS: i64 = 3600;
 
+pub(crate) const DIRECTORY: KindDirectory =
+    KindDirectory { plugin: "kubernetes.io/projected", provider: Provider::Daemon };
+
+/// Causes why the files of several sources are not available.
+const RULES: &[Rule] = &[rule(
+    &["failed to fetch token"],
+    "the API server did not issue a token for the pod's service account",
+    "check that the service account exists, and that the API server accepts the audience; hostlet retries \
+         automatically",
+)];
+
+/// The kind of projected volumes.
+pub(super) struct Projected;
+
+impl Kind for Projected {
+    fn is_kind_of(&self, volume: &Volume) -> bool {
+        volume.projected.is_some()
+    }
+
+    fn plugin(&self) -> &'static str {
+        DIRECTORY.plugin
+    }
+
+    fn directory(&self) -> Option<KindDirectory> {
+        Some(DIRECTORY)
+    }
+
+    fn references(&self, volume: &Volume, namespace: &str) -> Vec<ObjectRef> {
+        volume.projected.iter().flat_map(|source| references(source, namespace)).collect()
+    }
+
+    fn desired(&self, volume: &Volume, context: &Context<'_>) -> Option<DesiredVolume> {
+        let source = volume.projected.as_ref()?;
+        Some(written(DIRECTORY, memory(context), files(&volume.name, source, context), context))
+    }
+
+    fn rules(&self) -> Group {
+        &[RULES]
+    }
+}
+
+/// The tokens in a pod's volumes.
+pub(crate) fn token_requests(pod: &Pod) -> BTreeMap<TokenKey, TokenRequest> {
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    volumes
+        .filter_map(|volume| Some((volume, volume.projected.as_ref()?)))
+        .flat_map(|(volume, source)| requests_of_volume(&volume.name, source, pod))
+        .collect()
+}
+
 /// The files of all sources. If two sources have the same path, the later one wins.
-pub(crate) fn files(
-    volume: &str,
-    source: &ProjectedVolumeSource,
-    context: &Context<'_>,
-) -> Result<Files, ContentError> {
+fn files(volume: &str, source: &ProjectedVolumeSource, context: &Context<'_>) -> Result<Files, ContentError> {
     let defaults = Defaults { mode: source.default_mode, user: source.default_user };
     let (mut files, mut errors) = (Files::new(), Vec::new());
     for source in source.sources.iter().flatten() {
@@ -79,7 +131,7 @@ fn service_account(pod: &Pod) -> String {
     name.unwrap_or_default()
 }
 
-pub(crate) fn references(source: &ProjectedVolumeSource, namespace: &str) -> Vec<ObjectRef> {
+fn references(source: &ProjectedVolumeSource, namespace: &str) -> Vec<ObjectRef> {
     let of = source.sources.iter().flatten().flat_map(|source| {
         let map = source.config_map.as_ref().map(|source| ObjectRef::config_map(&source.name, namespace));
         let secret = source.secret.as_ref().map(|source| ObjectRef::secret(&source.name, namespace));
@@ -89,7 +141,7 @@ pub(crate) fn references(source: &ProjectedVolumeSource, namespace: &str) -> Vec
 }
 
 /// The tokens of one volume. A token with an invalid path is left out: the volume's content reports it.
-pub(crate) fn token_requests(
+fn requests_of_volume(
     volume: &str,
     source: &ProjectedVolumeSource,
     pod: &Pod,
@@ -193,7 +245,7 @@ mod tests {
         let source = volume.projected.unwrap();
         let names: Vec<_> = references(&source, "ns").into_iter().map(|object| object.name).collect();
         assert_eq!(names, ["kube-root-ca.crt"]);
-        let requests = token_requests("v", &source, &pod(json!({"serviceAccountName": "sa"})).pod);
+        let requests = requests_of_volume("v", &source, &pod(json!({"serviceAccountName": "sa"})).pod);
         let request = &requests[&("v".to_owned(), "token".to_owned())];
         assert_eq!(
             (request.service_account.as_str(), request.expiration_seconds, request.audiences.len()),

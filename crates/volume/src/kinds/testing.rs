@@ -6,9 +6,10 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1 as api;
 use serde_json::{Value, json};
 
-use crate::desired::{Content, Context, DesiredVolume, Snapshot, desired};
+use crate::desired::desired;
 use crate::error::ContentError;
 use crate::files::Files;
+use crate::model::{Content, Context, DesiredVolume, Snapshot};
 pub(super) use crate::testing::NODE;
 use hostlet_pod::objects::{ClaimState, Object, ObjectError, ObjectKind, ObjectRef, ObjectState};
 

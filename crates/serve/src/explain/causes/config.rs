@@ -1,6 +1,6 @@
 //! Causes of CreateContainerConfigError. The messages are hostlet's own, worded like upstream's.
 
-use super::rule::{Rule, rule};
+use hostlet_base::causes::{Rule, rule};
 
 const NOT_ROOT: &str = "set securityContext.runAsUser to a user other than 0, or remove runAsNonRoot";
 const OBJECT: &str = "create it in the pod's namespace, correct its name in the container's env, or set optional: true; hostlet retries automatically";

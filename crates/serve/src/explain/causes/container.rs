@@ -1,6 +1,6 @@
 //! Causes why a container cannot be created or started: program, directories, user, limits and profiles.
 
-use super::rule::{Rule, rule};
+use hostlet_base::causes::{Rule, rule};
 
 const PROGRAM: &str = "check command and args of the container against what is in its image: a program that is not in the PATH \
      of the image needs its absolute path, and a shell command line needs command: [sh, -c, …] and an image that has a shell";

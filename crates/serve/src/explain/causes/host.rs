@@ -1,6 +1,6 @@
 //! Problems of this host, tried after more specific rules, and fallbacks by the failed step for unknown causes.
 
-use super::rule::{Rule, rule};
+use hostlet_base::causes::{Rule, rule};
 
 pub(super) const RULES: &[Rule] = &[
     rule(

@@ -1,6 +1,6 @@
 //! Causes of failed image pulls, from messages of containerd and registries.
 
-use super::rule::{Rule, rule};
+use hostlet_base::causes::{Rule, rule};
 
 const NAME: &str = "check the name and tag in spec.containers[].image; a digest must be from this repository";
 const CREDENTIALS: &str = "check the name in spec.containers[].image; for a private registry name a Secret of type \

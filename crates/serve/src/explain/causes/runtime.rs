@@ -1,6 +1,6 @@
 //! Failures of the container runtime itself, independent of the request.
 
-use super::rule::{Rule, rule};
+use hostlet_base::causes::{Rule, rule};
 
 const LOG: &str =
     "check the container runtime's log (journalctl -u containerd); hostlet retries automatically";

@@ -1,6 +1,6 @@
 //! Causes why a pod's sandbox cannot be created or removed: network, pause image and settings.
 
-use super::rule::{Rule, rule};
+use hostlet_base::causes::{Rule, rule};
 
 const PODS_LIMIT: &str = "raise resources.limits.memory of its containers: the limit applies to the whole pod, and the sandbox needs some of it (e.g. 16Mi)";
 
