@@ -73,7 +73,7 @@ impl Server {
 }
 
 /// Reads one request, answers it, and closes or hangs.
-pub async fn converse(
+pub(crate) async fn converse(
     mut connection: impl AsyncRead + AsyncWrite + Unpin,
     answer: Vec<u8>,
     then: Then,
