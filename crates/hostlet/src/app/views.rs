@@ -25,7 +25,7 @@ impl Parts {
     ) -> SupervisorInputs {
         SupervisorInputs {
             heartbeats,
-            status_cache: self.status_cache.clone(),
+            status_cache: self.handles.status_cache.clone(),
             pleg: self.runtime.pleg.health(),
             manifests: self.manifests.clone(),
             api: self.api.clone(),
@@ -49,20 +49,20 @@ impl Parts {
     pub(super) fn logs(&self) -> ContainerLogs {
         ContainerLogs {
             pleg: self.runtime.pleg.clone(),
-            status_cache: self.status_cache.clone(),
+            status_cache: self.handles.status_cache.clone(),
             watches: self.log_watches.clone(),
         }
     }
 
     /// The control server's view.
     pub(super) fn server(&self, config: &Config) -> ControlServer {
-        let preload = |directory: PathBuf| (directory, self.preload.subscribe());
+        let preload = |directory: PathBuf| (directory, self.handles.problems.preload.clone());
         ControlServer {
             node: config.node_name.clone(),
-            pods: self.pods.clone(),
-            activities: self.activities.clone(),
-            timeline: self.timeline.clone(),
-            desired_pods: self.desired_pods.clone(),
+            pods: self.handles.pods.clone(),
+            activities: self.handles.activities.clone(),
+            timeline: self.handles.timeline.clone(),
+            desired_pods: self.handles.desired_pods.clone(),
             source: self.manifests.clone(),
             api: self.api.clone(),
             runtime: self.runtime.status.clone(),
@@ -74,22 +74,22 @@ impl Parts {
             arrivals: Arc::new(ContainerdArrivals::new(self.runtime.content.clone())),
             preload: config.image_preload_dir.clone().map(preload),
             store: self.store.trouble(),
-            shims: self.shims.subscribe(),
-            foreign: self.foreign.subscribe(),
+            shims: self.handles.problems.shims.clone(),
+            foreign: self.handles.problems.foreign.clone(),
             kubelets: self.kubelets.clone(),
             exposure: self.exposure.clone(),
             certificate: self.certificate.clone(),
-            shutdown: self.shutdown_outputs.view.clone(),
+            shutdown: self.handles.shutdown.view.clone(),
             connections: self.connections.clone(),
             events: self.recent.clone(),
             service: self.runtime.runtime.clone(),
-            restarts: self.restarts.clone(),
+            restarts: self.handles.restarts.clone(),
             describer: self.describer.clone(),
             plugins: self.plugins.clone(),
             usage: self.usage.subscribe(),
             metrics: self.metrics.clone(),
-            failing_probes: self.probes.failing.clone(),
-            probe_metrics: self.probes.registry.clone(),
+            failing_probes: self.handles.probes.failing.clone(),
+            probe_metrics: self.handles.probes.metrics.clone(),
         }
     }
 }
