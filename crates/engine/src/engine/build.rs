@@ -107,6 +107,19 @@ impl Engine {
     pub fn first_tasks(&mut self) -> Vec<EngineTask> {
         std::mem::take(&mut self.first)
     }
+
+    /// Has a test say what is admitted and what probes find, in place of the engine. Returns the record of admitted pods.
+    #[cfg(test)]
+    pub(crate) fn directed_by(
+        &mut self,
+        desired_pods: watch::Receiver<DesiredPods>,
+        results: ProbeResults,
+    ) -> AdmittedPods {
+        self.first.clear();
+        self.handles.desired_pods = desired_pods;
+        self.handles.probes.results = results;
+        self.admitted.clone()
+    }
 }
 
 fn admission(

@@ -13,7 +13,7 @@ use super::running::{RunningHost, Shared};
 use super::task::{EngineTask, TaskStage};
 use crate::gate::{StartGate, StopGate};
 use crate::housekeeping::{HostJanitor, ProtectedMemory};
-use crate::lifecycle::PodTable;
+use crate::lifecycle::{PodTable, PodTableDeps};
 use crate::shutdown::ShutdownSources;
 use crate::worker::{EnvAccess, HostAccess, ReportSinks, RuntimeAccess, WorkerContext, WorkerMetrics};
 use hostlet_net::http::HttpClient;
@@ -31,20 +31,19 @@ impl Engine {
             is_checked: self.handles.shutdown.is_checked.clone(),
         };
         let interception = std::mem::take(&mut self.deps.interception);
-        let table = PodTable::new(
-            self.handles.desired_pods.clone(),
-            self.deps.runtime.pleg.clone(),
-            (interception.syncer)(self.worker_context(&host, &shared)),
-            (interception.janitor)(self.janitor(&host, &shared)),
-            self.settings.sync_frequency,
-            StdRng::from_rng(&mut self.deps.random),
-        );
         let adopted = self.handles.adopted.iter().map(|adopted| AdmittedPod::new(adopted.pod.clone()));
-        let table = table
-            .with_statuses(shared.statuses)
-            .at(self.deps.node.addresses.clone())
-            .reporting(self.deps.events.pods.clone())
-            .after(adopted);
+        let table = PodTable::new(PodTableDeps {
+            desired_pods: self.handles.desired_pods.clone(),
+            adopted: adopted.collect(),
+            pleg: self.deps.runtime.pleg.clone(),
+            syncer: (interception.syncer)(self.worker_context(&host, &shared)),
+            janitor: (interception.janitor)(self.janitor(&host, &shared)),
+            statuses: shared.statuses,
+            addresses: self.deps.node.addresses.clone(),
+            events: self.deps.events.pods.clone(),
+            sync_frequency: self.settings.sync_frequency,
+            chance: StdRng::from_rng(&mut self.deps.random),
+        });
         table.register(&self.deps.metrics, &self.handles.status_cache);
         let sources = ShutdownSources {
             logind: self.deps.host.logind,

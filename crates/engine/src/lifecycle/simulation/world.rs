@@ -13,6 +13,7 @@ use super::checker::Checker;
 use super::fuse::{Fuse, Fused};
 use super::source::{Source, Wish};
 use super::trace::Trace;
+use crate::source::SourceState;
 use hostlet_pod::pod_uid;
 use hostlet_pod::{AdmittedPod, ContainerKind};
 use hostlet_runtime::cri::fake::{EventMode, OnTerm, Run, Script, What};
@@ -94,7 +95,6 @@ impl World {
     /// Sends the current desired pods to the daemon, if it runs.
     pub(super) fn set_desired(&mut self) {
         let (state, wanted) = self.source.read(self.node.now(), &self.wanted);
-        self.node.note(&state, &wanted);
         let pods = wanted.pods.iter().map(|pod| (pod_uid(pod).to_string(), pod.clone()));
         let new: BTreeMap<String, Arc<AdmittedPod>> = pods.collect();
         for (uid, pod) in &self.wanted {
@@ -106,7 +106,7 @@ impl World {
         }
         new.values().for_each(|pod| self.checker.wanted(pod));
         self.wanted = new;
-        self.node.set_desired(wanted.ready, wanted.pods);
+        self.node.set_manifests(state);
     }
 
     /// Sorted names of the containers that run in a desired pod: its sidecars and main containers.
@@ -159,7 +159,7 @@ impl World {
         let adopted = self.node.stored_pods();
         self.source.forget(&adopted);
         self.checker.booted(&adopted);
-        self.node.set_desired(false, []);
+        self.node.set_manifests(SourceState::default());
         self.node.boot();
         if self.random.random_bool(0.5) {
             // The sources take a while to become ready.
