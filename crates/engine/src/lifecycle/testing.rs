@@ -33,7 +33,7 @@ use hostlet_base::{CONFIG_SEEN_ANNOTATION, POD_UID_LABEL, PodRef, PodUid, WallCl
 use hostlet_image::PullLimits;
 use hostlet_observe::log::LogLayout;
 use hostlet_observe::status::timeline::Entry;
-use hostlet_observe::status::{Activity, Doing, PodStatusEntry};
+use hostlet_observe::status::{Activity, DirectoryEntry, Doing, PodStatusEntry};
 use hostlet_pod::objects::services::ServiceEnv;
 use hostlet_pod::objects::{FakeObjects, RuntimeClasses};
 use hostlet_pod::{AdmittedPod, DesiredPods, PodKill, ProbeResults, pod_uid};
@@ -48,6 +48,9 @@ const SYNC_FREQUENCY: Duration = Duration::from_secs(60);
 
 /// Longest pause of a crash loop.
 const CRASH_LOOP_CAP: Duration = Duration::from_secs(300);
+
+/// How many pods the engine admits.
+pub(super) const PLACES: usize = 3;
 
 /// How long logind would delay a shutdown.
 const LOGIND_DELAY: Duration = Duration::from_secs(5);
@@ -237,6 +240,25 @@ impl Node {
         if let Some(daemon) = &self.daemon {
             daemon.manifests.send_replace(self.manifests.clone());
         }
+    }
+
+    /// The pods that the daemon has admitted; none without a daemon.
+    pub(super) fn admitted(&self) -> Vec<Arc<AdmittedPod>> {
+        let daemon = self.daemon.as_ref();
+        daemon.map(|daemon| daemon.handles.desired_pods.borrow().pods.clone()).unwrap_or_default()
+    }
+
+    /// Whether the daemon has rejected this pod.
+    pub(super) fn is_rejected(&self, uid: &str) -> bool {
+        let entry =
+            self.daemon.as_ref().and_then(|daemon| daemon.handles.pods.all().remove(&PodUid::from(uid)));
+        matches!(entry, Some(DirectoryEntry::Rejected(_)))
+    }
+
+    /// Whether a pod is reported as ready.
+    pub(super) fn is_ready(&self, uid: &str) -> bool {
+        let conditions = self.status(uid).and_then(|status| status.conditions.clone()).unwrap_or_default();
+        conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
     }
 
     /// What the daemon reports of the pods of others.

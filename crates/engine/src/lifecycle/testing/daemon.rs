@@ -21,9 +21,10 @@ use crate::shutdown::ShutdownSettings;
 use crate::shutdown::testing::FakeLogind;
 use crate::source::SourceState;
 use hostlet_base::node::{OwnNode, Pressures};
+use hostlet_base::resources::PODS;
 use hostlet_base::settings::ImageVerification;
 use hostlet_base::testing::resource_list;
-use hostlet_base::{QuietPeriod, ResourceList};
+use hostlet_base::{Quantity, QuietPeriod, ResourceList};
 use hostlet_host::KernelMounts;
 use hostlet_image::Images;
 use hostlet_image::credentials::Credentials;
@@ -107,9 +108,11 @@ impl Daemon {
     }
 }
 
-/// What the node offers: more than the pods of any test need.
+/// What the node offers.
 fn allocatable() -> ResourceList {
-    resource_list([("cpu", "4"), ("memory", "8Gi"), ("ephemeral-storage", "100Gi"), ("pods", "1000")])
+    let mut all = resource_list([("cpu", "4"), ("memory", "8Gi"), ("ephemeral-storage", "100Gi")]);
+    all.set(PODS, Quantity::count(super::PLACES as u64));
+    all
 }
 
 fn settings(node: &Node) -> EngineSettings {
