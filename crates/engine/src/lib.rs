@@ -4,6 +4,7 @@
 pub mod admission;
 pub mod container_logs;
 pub mod cri_config;
+pub mod engine;
 pub mod eviction;
 pub mod gate;
 pub mod housekeeping;

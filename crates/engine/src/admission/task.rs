@@ -163,7 +163,9 @@ impl Admission {
         let mut changes = self.inputs.status_cache.changes();
         loop {
             self.update();
+            // Biased, so that every run of a simulation is the same. No arm starves another: an update takes in all of them.
             tokio::select! {
+                biased;
                 // Cancel-safe: waits for a token.
                 () = cancel.cancelled() => return,
                 // Cancel-safe as documented there.

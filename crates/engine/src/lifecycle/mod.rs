@@ -48,4 +48,4 @@ pub use lifecycles::{Effect, LifecycleView, PodLifecycles};
 pub use state::{
     KillRequest, LifecyclePhase, PodLifecycle, PodUpdate, Transition, UpdateKind, UpdateSubject,
 };
-pub use task::{Janitor, KnownPods, PodTable};
+pub use task::{Janitor, KnownPods, PodTable, PodTableDeps};

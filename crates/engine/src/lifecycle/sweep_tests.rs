@@ -181,7 +181,7 @@ async fn what_hostlet_did_not_record_is_reported_and_left_alone() {
     node.until("hostlet's own is swept", MINUTE, |n| !n.directories().contains(&"ours".to_owned())).await;
     sleep(5 * MINUTE).await;
     assert!(theirs.exists() && log.exists() && link.is_symlink());
-    let report = node.foreign.borrow().clone().unwrap();
+    let report = node.foreign().unwrap();
     assert!(report.contains("(UID theirs)") && report.contains("rm -r --one-file-system"), "{report}");
     assert!(!report.contains("u1") && !report.contains("ours"), "{report}");
 
@@ -189,7 +189,7 @@ async fn what_hostlet_did_not_record_is_reported_and_left_alone() {
     std::fs::remove_dir_all(node.root().join("pods/theirs")).unwrap();
     std::fs::remove_dir_all(node.root().join("pod-logs/ns_db_theirs")).unwrap();
     node.want([]);
-    node.until("nothing is reported", 2 * MINUTE, |n| n.foreign.borrow().is_none()).await;
+    node.until("nothing is reported", 2 * MINUTE, |n| n.foreign().is_none()).await;
     node.until("the pod is gone", MINUTE, |n| !n.has("u1")).await;
     sleep(5 * MINUTE).await;
     node.leave_foreign_directory("u1");

@@ -96,42 +96,60 @@ pub struct PodTable {
     metrics: LifecycleMetrics,
 }
 
+/// What the table needs.
+pub struct PodTableDeps {
+    /// The pods that should run.
+    pub desired_pods: watch::Receiver<DesiredPods>,
+    /// The pods that an earlier daemon had admitted, in that order. Those that no source names are terminated once every source was
+    /// read: before a successor of the same full name starts, even if the runtime has nothing of them.
+    pub adopted: Vec<Arc<AdmittedPod>>,
+    /// What the runtime has.
+    pub pleg: PlegHandle,
+    /// Performs the work of pods.
+    pub syncer: Arc<dyn PodSyncer>,
+    /// Cleans up the host.
+    pub janitor: Arc<dyn Janitor>,
+    /// Receives what is desired and which pods changed in the runtime.
+    pub statuses: StatusHandle,
+    /// The node's addresses: when they change all pods are synced, as their statuses show them and a container may wait for one.
+    pub addresses: NodeAddresses,
+    /// Receives events about pods that do not terminate.
+    pub events: PodEvents,
+    /// Pause between two syncs of a pod that nothing else causes (`syncFrequency`).
+    pub sync_frequency: Duration,
+    /// The randomness of jitter.
+    pub chance: StdRng,
+}
+
 impl PodTable {
-    /// A table of `desired_pods`. `resync` is `syncFrequency`; `chance` is the randomness of jitter.
-    pub fn new(
-        desired_pods: watch::Receiver<DesiredPods>,
-        pleg: PlegHandle,
-        syncer: Arc<dyn PodSyncer>,
-        janitor: Arc<dyn Janitor>,
-        resync: Duration,
-        chance: StdRng,
-    ) -> Self {
+    /// A table of the desired pods.
+    pub fn new(deps: PodTableDeps) -> Self {
+        let mut lifecycles = PodLifecycles::new(deps.sync_frequency);
+        let mut adopted = BTreeMap::new();
+        for pod in deps.adopted {
+            lifecycles.adopt(pod.clone());
+            adopted.insert(pod.reference.uid.clone(), pod);
+        }
         Self {
-            lifecycles: PodLifecycles::new(resync),
-            workers: Workers::new(syncer),
-            pleg,
-            desired_pods,
-            sweep: Sweep::new(janitor.clone()),
-            janitor,
+            lifecycles,
+            workers: Workers::new(deps.syncer),
+            pleg: deps.pleg,
+            desired_pods: deps.desired_pods,
+            sweep: Sweep::new(deps.janitor.clone()),
+            janitor: deps.janitor,
             desired: BTreeMap::new(),
-            adopted: BTreeMap::new(),
+            adopted,
             kills: Kills::default(),
-            events: Arc::new(|_, _, _| {}),
+            events: deps.events,
             is_desired_complete: false,
             housekeeping: Instant::now(),
             is_share_due: true,
-            chance,
-            addresses: NodeAddresses::fixed([]),
-            statuses: StatusHandle::default(),
+            chance: deps.chance,
+            addresses: deps.addresses,
+            statuses: deps.statuses,
             heartbeat: Heartbeat::default(),
             metrics: LifecycleMetrics::default(),
         }
-    }
-
-    /// Reports the desired pods, and which pods changed in the runtime, to the task that computes statuses.
-    pub fn with_statuses(mut self, statuses: StatusHandle) -> Self {
-        self.statuses = statuses;
-        self
     }
 
     /// Adds its metrics, and the numbers of the pods in `status_cache` by phase.
@@ -151,32 +169,9 @@ impl PodTable {
         self
     }
 
-    /// Follows the node's addresses: when they change all pods are synced, as their statuses show them and a container may
-    /// wait for one.
-    pub fn at(mut self, addresses: NodeAddresses) -> Self {
-        self.addresses = addresses;
-        self
-    }
-
-    /// Sends events about pods that do not terminate.
-    pub fn reporting(mut self, events: PodEvents) -> Self {
-        self.events = events;
-        self
-    }
-
     /// The killed pods whose lifecycle has finished, while their kill is requested.
     pub fn ended_kills(&self) -> watch::Receiver<BTreeSet<PodUid>> {
         self.kills.all_ended()
-    }
-
-    /// Adopts the pods that an earlier daemon had admitted, in that order. Those that no source names are terminated once every
-    /// source was read: before a successor of the same full name starts, even if the runtime has nothing of them.
-    pub fn after(mut self, adopted: impl IntoIterator<Item = Arc<AdmittedPod>>) -> Self {
-        for pod in adopted {
-            self.lifecycles.adopt(pod.clone());
-            self.adopted.insert(pod.reference.uid.clone(), pod);
-        }
-        self
     }
 
     /// Runs until cancelled. Work under way is cancelled then; pods keep running.

@@ -1,9 +1,13 @@
-//! A node for the tests of this room: real lifecycles, workers and PLEG on an in-memory runtime with paused time. The daemon can be
-//! stopped and rebuilt while the runtime and the host's directories remain.
+//! A node for the tests of this room: the engine and PLEG on an in-memory runtime with paused time. The daemon can be stopped and
+//! rebuilt while the runtime and the host's directories remain. A test of lifecycles directs the engine: it says itself what is
+//! admitted and what probes find. The simulation leaves both to the engine.
+
+mod daemon;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,48 +19,44 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tempfile::TempDir;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
-use tokio_util::sync::CancellationToken;
 
-use super::{Janitor, PodTable};
+use self::daemon::{Daemon, Directed};
+use super::Janitor;
 use crate::admission::{AdmittedPods, AdoptedPod};
-use crate::cri_config::testing::host;
-use crate::cri_config::{HostSettings, SubordinateIds, UserNamespaces};
-use crate::gate::{StartGate, StopGate};
-use crate::housekeeping::{HostJanitor, ProtectedMemory};
+use crate::housekeeping::HostJanitor;
 use crate::ownership::OwnPods;
 use crate::source::SourceState;
-use crate::worker::{
-    EnvAccess, HostAccess, PodSyncer, ReportSinks, RestartRequests, RuntimeAccess, WorkerContext,
-    WorkerMetrics,
-};
+use crate::worker::{PodSyncer, WorkerContext};
 use hostlet_base::node::NodeAddresses;
-use hostlet_base::settings::ImageVerification;
-use hostlet_base::{CONFIG_SEEN_ANNOTATION, POD_UID_LABEL, PodRef, PodUid, QuietPeriod, WallClock};
-use hostlet_host::KernelMounts;
+use hostlet_base::{CONFIG_SEEN_ANNOTATION, POD_UID_LABEL, PodRef, PodUid, WallClock};
+use hostlet_image::PullLimits;
 use hostlet_image::credentials::RegistryCredentials;
-use hostlet_image::{Images, PullLimits};
-use hostlet_net::http::HttpClient;
 use hostlet_observe::log::LogLayout;
-use hostlet_observe::pleg::Pleg;
-use hostlet_observe::status::timeline::{Timeline, TimelineEntry};
+use hostlet_observe::status::timeline::TimelineEntry;
 use hostlet_observe::status::{
-    Activity, PodActivities, PodStatusDeps, PodStatusEntry, PodStatusTask, StatusCache, StatusGates,
-    StatusHandle, WorkerActivity,
+    Activity, DirectoryEntry, PodStatusDeps, PodStatusEntry, PodStatusTask, WorkerActivity,
 };
-use hostlet_pod::AdmittedPod;
-use hostlet_pod::DesiredPods;
 use hostlet_pod::objects::services::ServiceEnv;
 use hostlet_pod::objects::{FakeObjects, RuntimeClasses};
-use hostlet_pod::pod_uid;
-use hostlet_pod::{PodEvents, PodKill, ProbeResults};
+use hostlet_pod::{AdmittedPod, DesiredPods, PodKill, ProbeResults, pod_uid};
 use hostlet_runtime::cri::fake::{FakeRuntime, RecordedCall};
 use hostlet_runtime::cri::wire::{ContainerState, PodSandboxState};
 use hostlet_runtime::cri::{Operation, RuntimeCondition, RuntimeStatus};
 use hostlet_store::Store;
 use hostlet_telemetry::{Heartbeats, Metrics};
-use hostlet_volume::{NodeAmounts, VolumeSettings, Volumes};
+
+/// Pause between two syncs of a pod that nothing else causes.
+const SYNC_FREQUENCY: Duration = Duration::from_secs(60);
+
+/// Longest pause of a crash loop.
+const CRASH_LOOP_CAP: Duration = Duration::from_secs(300);
+
+/// How many pods the engine admits.
+pub(super) const PLACES: usize = 3;
+
+/// How long logind would delay a shutdown.
+const LOGIND_DELAY: Duration = Duration::from_secs(5);
 
 /// Poll interval of tests.
 const LOOK: Duration = Duration::from_millis(10);
@@ -88,8 +88,8 @@ pub(super) struct Seen {
 
 /// The pod, the container and the reason of an event.
 type Reported = (PodUid, Option<String>, String);
-type Wrap = Box<dyn Fn(WorkerContext) -> Arc<dyn PodSyncer>>;
-type WrapJanitor = Box<dyn Fn(HostJanitor) -> Arc<dyn Janitor>>;
+type Wrap = Rc<dyn Fn(WorkerContext) -> Arc<dyn PodSyncer>>;
+type WrapJanitor = Rc<dyn Fn(HostJanitor) -> Arc<dyn Janitor>>;
 
 /// A host with a runtime and, if running, a daemon.
 pub(super) struct Node {
@@ -102,7 +102,7 @@ pub(super) struct Node {
     pub(super) runtime_classes: RuntimeClasses,
     /// Publishes the node's addresses.
     pub(super) addresses: (watch::Sender<Option<Arc<[IpAddr]>>>, NodeAddresses),
-    /// What probes have found.
+    /// What probes have found, where a test says that.
     pub(super) probes: ProbeResults,
     clock: WallClock,
     root: TempDir,
@@ -121,25 +121,13 @@ pub(super) struct Node {
     pub(super) metrics: Metrics,
     /// The limits on pulls of the next daemon.
     pub(super) pull_limits: PullLimits,
+    /// Whether the test says what is admitted and what probes find, rather than the engine.
+    is_directed: bool,
     wanted: DesiredPods,
-    /// What the daemon reports of the pods of others.
-    pub(super) foreign: watch::Sender<Option<String>>,
+    manifests: SourceState,
     /// The runtime's last status.
     pub(super) status: watch::Sender<Option<RuntimeStatus>>,
     daemon: Option<Daemon>,
-}
-
-struct Daemon {
-    tasks: JoinSet<()>,
-    cancel: CancellationToken,
-    wanted: watch::Sender<DesiredPods>,
-    status_cache: StatusCache,
-    activities: PodActivities,
-    timeline: Timeline,
-    store: Store,
-    admitted: AdmittedPods,
-    restarts: RestartRequests,
-    heartbeats: Heartbeats,
 }
 
 impl Node {
@@ -150,24 +138,24 @@ impl Node {
 
     /// The same with a gate of `bound` and a wrapper around the worker's actions.
     pub(super) fn with(bound: usize, wrap: impl Fn(WorkerContext) -> Arc<dyn PodSyncer> + 'static) -> Self {
-        Self::seeded(1, bound, wrap)
+        Self::wrapped(1, bound, Rc::new(wrap), Rc::new(|janitor| Arc::new(janitor)), true)
     }
 
     /// The same with a wrapper around housekeeping.
     pub(super) fn with_janitor(wrap: impl Fn(HostJanitor) -> Arc<dyn Janitor> + 'static) -> Self {
-        Self::wrapped(1, 16, Box::new(|context| Arc::new(context)), Box::new(wrap))
+        Self::wrapped(1, 16, Rc::new(|context| Arc::new(context)), Rc::new(wrap), true)
     }
 
-    /// The same with a seed for its daemons' randomness.
+    /// A node whose daemons do everything themselves, with a seed for their randomness.
     pub(super) fn seeded(
         seed: u64,
         bound: usize,
         wrap: impl Fn(WorkerContext) -> Arc<dyn PodSyncer> + 'static,
     ) -> Self {
-        Self::wrapped(seed, bound, Box::new(wrap), Box::new(|janitor| Arc::new(janitor)))
+        Self::wrapped(seed, bound, Rc::new(wrap), Rc::new(|janitor| Arc::new(janitor)), false)
     }
 
-    fn wrapped(seed: u64, bound: usize, wrap: Wrap, wrap_janitor: WrapJanitor) -> Self {
+    fn wrapped(seed: u64, bound: usize, wrap: Wrap, wrap_janitor: WrapJanitor, is_directed: bool) -> Self {
         let base = "2026-01-01T00:00:00Z".parse().unwrap();
         let runtime = FakeRuntime::starting_at(base);
         runtime.add_image("img:latest");
@@ -190,8 +178,9 @@ impl Node {
             events: Arc::default(),
             metrics: Metrics::default(),
             pull_limits: PullLimits { serialize: false, max_parallel: None, qps: 0, burst: 0 },
+            is_directed,
             wanted: DesiredPods { ready: true, ..DesiredPods::default() },
-            foreign: watch::Sender::default(),
+            manifests: SourceState { ready: true, ..SourceState::default() },
             status: watch::Sender::new(Some(ready())),
             daemon: None,
         };
@@ -209,150 +198,7 @@ impl Node {
 
     /// Starts a new daemon.
     pub(super) fn boot(&mut self) {
-        let runtime = Arc::new(self.runtime.clone());
-        let reported = self.events.clone();
-        let events: PodEvents = Arc::new(move |pod, container, event| {
-            let container = container.map(|container| container.name.clone());
-            reported.lock().push((pod.uid.clone(), container, event.reason.to_string()));
-        });
-        let (pleg, pleg_handle) = Pleg::new(runtime.clone(), StdRng::from_rng(&mut self.chance));
-        let (status_cache, timeline) = (StatusCache::default(), Timeline::default());
-        let activities = PodActivities::new(timeline.clone());
-        let store = self.disk.copy();
-        let (admitted, adopted) = AdmittedPods::new(store.clone());
-        let root = self.root.path();
-        let mounts = Arc::new(KernelMounts { mountinfo: root.join("mountinfo") });
-        let (volume_task, volumes) = Volumes::new(VolumeSettings {
-            root: root.to_owned(),
-            node: NodeAmounts { milli_cpu: 2_000, memory: 8 << 30, ephemeral_storage: 1 << 30 },
-            labels: Arc::new(BTreeMap::new),
-            mounts: mounts.clone(),
-            objects: Arc::new(self.objects.clone()),
-            clock: self.clock.clone(),
-        });
-        let statuses = StatusHandle::default();
-        let sources = PodStatusDeps {
-            handle: statuses.clone(),
-            probes: self.probes.clone(),
-            observed: pleg_handle.cache().clone(),
-            addresses: self.addresses.1.clone(),
-            runtime_name: host().runtime_name,
-            timeline: timeline.clone(),
-            gates: StatusGates { stop_signals: true, image_volumes: true },
-            clock: self.clock.clone(),
-        };
-        let status_task = PodStatusTask::new(sources, status_cache.clone());
-        let settings = HostSettings {
-            root_dir: root.to_owned(),
-            pod_logs_dir: self.logs().pod_logs_dir,
-            resolv_conf: None,
-            node_ips: self.addresses.1.clone(),
-            ..host()
-        };
-        let ids = SubordinateIds { user: "no-such-user".to_owned(), program: "/none".into() };
-        let user_namespaces = Arc::new(UserNamespaces::new(root.to_owned(), 65_536, 110, ids));
-        let restarts = RestartRequests::new(store.clone());
-        let worker_metrics = WorkerMetrics::default();
-        worker_metrics.register(&self.metrics);
-        let context = WorkerContext {
-            runtime: RuntimeAccess {
-                service: runtime.clone(),
-                status: self.status.subscribe(),
-                classes: self.runtime_classes.clone(),
-                images: Images::new(
-                    runtime,
-                    self.pull_limits,
-                    ImageVerification::ExceptPreloaded,
-                    RegistryCredentials::default(),
-                    store.clone(),
-                    self.clock.clone(),
-                ),
-                pleg: pleg_handle.clone(),
-                starts: StartGate::new(self.bound),
-                stops: StopGate::default(),
-                quiet_period: QuietPeriod::default(),
-            },
-            host: HostAccess {
-                settings: Arc::new(settings),
-                cgroups: None,
-                user_namespaces: user_namespaces.clone(),
-                logs: self.logs(),
-                volumes: volumes.clone(),
-                mounts: mounts.clone(),
-            },
-            env: EnvAccess { objects: Arc::new(self.objects.clone()), services: self.service_env.clone() },
-            reports: ReportSinks {
-                status_cache: status_cache.clone(),
-                activities: activities.clone(),
-                timeline: timeline.clone(),
-                statuses: statuses.clone(),
-                events: events.clone(),
-                clock: self.clock.clone(),
-            },
-            store: store.clone(),
-            own: self.own.clone(),
-            restarts: restarts.clone(),
-            probes: self.probes.clone(),
-            hook_client: HttpClient::default(),
-            metrics: worker_metrics,
-            crash_loop_cap: Duration::from_secs(300),
-        };
-        let janitor = HostJanitor {
-            quiet_period: QuietPeriod::default(),
-            root_dir: root.to_owned(),
-            mounts,
-            volumes,
-            logs: self.logs(),
-            cgroups: None,
-            memory_qos: None,
-            protected_memory: ProtectedMemory::default(),
-            pods_limit: None,
-            user_namespaces,
-            own: self.own.clone(),
-            foreign: self.foreign.clone(),
-            admitted: admitted.clone(),
-            status_cache: status_cache.clone(),
-            activities: activities.clone(),
-            timeline: timeline.clone(),
-        };
-        let (wanted, wanted_view) = watch::channel(self.wanted.clone());
-        let table = PodTable::new(
-            wanted_view,
-            pleg_handle,
-            (self.wrap)(context),
-            (self.wrap_janitor)(janitor),
-            Duration::from_secs(60),
-            StdRng::from_rng(&mut self.chance),
-        );
-        let table = table
-            .with_statuses(statuses)
-            .at(self.addresses.1.clone())
-            .reporting(events)
-            .after(adopted.into_iter().map(|adopted| AdmittedPod::new(adopted.pod)));
-        table.register(&self.metrics, &status_cache);
-        status_task.register(&self.metrics);
-        let heartbeats = Heartbeats::default();
-        let table = table.with_heartbeat(heartbeats.register("pods"));
-        let pleg = pleg.with_heartbeat(heartbeats.register("pleg"));
-        let status_task = status_task.with_heartbeat(heartbeats.register("statuses"));
-        let mut tasks = JoinSet::new();
-        let cancel = CancellationToken::new();
-        tasks.spawn(volume_task.run(cancel.clone()));
-        tasks.spawn(pleg.run(cancel.clone()));
-        tasks.spawn(status_task.run(cancel.clone()));
-        tasks.spawn(table.run(cancel.clone()));
-        self.daemon = Some(Daemon {
-            tasks,
-            cancel,
-            wanted,
-            status_cache,
-            activities,
-            timeline,
-            store,
-            admitted,
-            restarts,
-            heartbeats,
-        });
+        self.daemon = Some(Daemon::start(self));
     }
 
     /// Sets or removes the node's address.
@@ -368,24 +214,59 @@ impl Node {
 
     /// Kills the daemon.
     pub(super) async fn stop(&mut self) {
-        if let Some(mut daemon) = self.daemon.take() {
-            daemon.tasks.shutdown().await;
+        if let Some(daemon) = self.daemon.take() {
+            daemon.stop().await;
         }
     }
 
     /// Stops the daemon gracefully.
     pub(super) async fn end(&mut self) {
         if let Some(daemon) = self.daemon.take() {
-            daemon.cancel.cancel();
-            daemon.tasks.join_all().await;
+            daemon.end().await;
         }
     }
 
-    /// Makes the daemon store the pods it admits.
+    /// Makes the daemon store the pods that a test admits.
     pub(super) fn note(&self, source: &SourceState, wanted: &DesiredPods) {
-        if let Some(daemon) = &self.daemon {
-            daemon.admitted.record(source, wanted, self.clock.now());
+        if let Some(directed) = self.directed() {
+            directed.admitted.record(source, wanted, self.clock.now());
         }
+    }
+
+    fn directed(&self) -> Option<&Directed> {
+        self.daemon.as_ref()?.directed.as_ref()
+    }
+
+    /// Sets what manifests define, of which the daemon admits what may run.
+    pub(super) fn set_manifests(&mut self, manifests: SourceState) {
+        self.manifests = manifests;
+        if let Some(daemon) = &self.daemon {
+            daemon.manifests.send_replace(self.manifests.clone());
+        }
+    }
+
+    /// The pods that the daemon has admitted; none without a daemon.
+    pub(super) fn admitted(&self) -> Vec<Arc<AdmittedPod>> {
+        let daemon = self.daemon.as_ref();
+        daemon.map(|daemon| daemon.handles.desired_pods.borrow().pods.clone()).unwrap_or_default()
+    }
+
+    /// Whether the daemon has rejected this pod.
+    pub(super) fn is_rejected(&self, uid: &str) -> bool {
+        let entry =
+            self.daemon.as_ref().and_then(|daemon| daemon.handles.pods.all().remove(&PodUid::from(uid)));
+        matches!(entry, Some(DirectoryEntry::Rejected(_)))
+    }
+
+    /// Whether a pod is reported as ready.
+    pub(super) fn is_ready(&self, uid: &str) -> bool {
+        let conditions = self.status(uid).and_then(|status| status.conditions.clone()).unwrap_or_default();
+        conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+    }
+
+    /// What the daemon reports of the pods of others.
+    pub(super) fn foreign(&self) -> Option<String> {
+        self.daemon.as_ref()?.handles.problems.foreign.borrow().clone()
     }
 
     /// Writes the daemon's store to disk.
@@ -439,23 +320,23 @@ impl Node {
     /// Sets the desired pods, and whether all sources are ready.
     pub(super) fn set_desired(&mut self, ready: bool, pods: impl IntoIterator<Item = Arc<AdmittedPod>>) {
         self.wanted = DesiredPods { ready, pods: pods.into_iter().collect(), ..DesiredPods::default() };
-        if let Some(daemon) = &self.daemon {
-            daemon.wanted.send_replace(self.wanted.clone());
+        if let Some(directed) = self.directed() {
+            directed.wanted.send_replace(self.wanted.clone());
         }
     }
 
     /// Adds a kill of this pod.
     pub(super) fn kill(&mut self, uid: &str, kill: PodKill) {
         self.wanted.kills.insert(uid.into(), kill);
-        if let Some(daemon) = &self.daemon {
-            daemon.wanted.send_replace(self.wanted.clone());
+        if let Some(directed) = self.directed() {
+            directed.wanted.send_replace(self.wanted.clone());
         }
     }
 
     /// Requests that this container is restarted.
     pub(super) async fn restart(&self, uid: &str, container: &str) {
         if let Some(daemon) = &self.daemon {
-            daemon.restarts.request(&uid.into(), &[container.into()]).await;
+            daemon.handles.restarts.request(&uid.into(), &[container.into()]).await;
         }
     }
 
@@ -559,7 +440,7 @@ impl Node {
 
     /// All reported pods; none without a daemon.
     pub(super) fn reported(&self) -> Vec<PodStatusEntry> {
-        self.daemon.as_ref().map(|daemon| daemon.status_cache.all()).unwrap_or_default()
+        self.daemon.as_ref().map(|daemon| daemon.handles.status_cache.all()).unwrap_or_default()
     }
 
     /// The activity of a pod's worker.
@@ -569,19 +450,19 @@ impl Node {
 
     /// What a pod's worker does.
     pub(super) fn doing(&self, uid: &str) -> Option<WorkerActivity> {
-        self.daemon.as_ref()?.activities.of(&uid.into())
+        self.daemon.as_ref()?.handles.activities.of(&uid.into())
     }
 
     /// The timeline of a pod; empty without a daemon.
     pub(super) fn timeline(&self, uid: &str) -> Vec<TimelineEntry> {
-        let tracks = self.daemon.as_ref().map(|daemon| daemon.timeline.tracks(|_| true));
+        let tracks = self.daemon.as_ref().map(|daemon| daemon.handles.timeline.tracks(|_| true));
         let its = tracks.into_iter().flatten().find(|track| track.uid == uid);
         its.map(|track| track.entries.into()).unwrap_or_default()
     }
 
     /// The reported status of a pod.
     pub(super) fn status(&self, uid: &str) -> Option<Arc<PodStatus>> {
-        let reported = self.daemon.as_ref()?.status_cache.all();
+        let reported = self.daemon.as_ref()?.handles.status_cache.all();
         reported
             .into_iter()
             .find(|reported| pod_uid(&reported.pod).as_str() == uid)

@@ -126,8 +126,12 @@ impl Prober {
     /// Takes in the statuses that changed.
     fn take_in(&mut self) {
         let entries = self.deps.status_cache.all();
+        let mut probed: Vec<&PodStatusEntry> =
+            entries.iter().filter(|entry| has_probes(&entry.pod)).collect();
+        // So that the same statuses have the same effect in every run: each new instance takes from the randomness.
+        probed.sort_by(|a, b| a.pod.reference.uid.cmp(&b.pod.reference.uid));
         let mut present = HashSet::new();
-        for entry in entries.iter().filter(|entry| has_probes(&entry.pod)) {
+        for entry in probed {
             let uid = &entry.pod.reference.uid;
             present.insert(uid.clone());
             let is_ending = entry.terminating_since.is_some();

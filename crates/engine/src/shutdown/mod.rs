@@ -13,7 +13,7 @@ mod record;
 mod reports;
 mod task;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod view;
 
 pub use bus::SystemBus;

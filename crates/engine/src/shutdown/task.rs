@@ -57,6 +57,7 @@ pub struct ShutdownSettings {
 }
 
 /// What shutdowns publish.
+#[derive(Clone)]
 pub struct ShutdownOutputs {
     /// For admission.
     pub demands: watch::Receiver<NodeShutdown>,

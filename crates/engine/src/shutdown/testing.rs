@@ -13,7 +13,7 @@ use super::logind::{InhibitLock, Logind, LogindError, LogindSession, SessionEven
 
 /// logind of one host. Cheap to clone; clones are one.
 #[derive(Clone)]
-pub(super) struct FakeLogind(Arc<State>);
+pub(crate) struct FakeLogind(Arc<State>);
 
 struct State {
     inner: Mutex<Inner>,
@@ -36,7 +36,7 @@ struct Inner {
 
 impl FakeLogind {
     /// A logind that delays a shutdown this long.
-    pub(super) fn new(delay: Duration) -> Self {
+    pub(crate) fn new(delay: Duration) -> Self {
         let inner = Inner {
             delay,
             is_preparing: false,

@@ -19,7 +19,9 @@ use hostlet_cluster::api::{
     CertificateReport, CertificateSettings, ClientCertificateTask, ClientOptions, ConnectError, Connections,
     Credentials, CredentialsSource, CredentialsTask, Purpose, connect,
 };
-use hostlet_cluster::api_objects::{ApiObjects, cached_runtime_classes, cached_services};
+use hostlet_cluster::api_objects::{
+    ApiObjects, CacheTask, ObjectsTask, cached_runtime_classes, cached_services,
+};
 use hostlet_cluster::api_pods;
 use hostlet_cluster::node::{
     ApiNodeReader, FormerDevices, LatestNode, LeaseTask, NodeInputs, NodeSettings, NodeStatusTask,
@@ -29,14 +31,15 @@ use hostlet_cluster::publish::mirror::{MirrorDeps, Mirrors};
 use hostlet_cluster::publish::status::{StatusManager, StatusManagerDeps};
 use hostlet_cluster::resource_slices::{Dra, DraSettings, DraTask};
 use hostlet_config::{ClusterConfig, Config};
+use hostlet_engine::engine::ObjectInputs;
 use hostlet_host::Machine;
 use hostlet_net::http::ProxyEnvironment;
 use hostlet_net::tls::CertificateStore;
 use hostlet_observe::pleg;
 use hostlet_observe::status::timeline::Timeline;
 use hostlet_observe::status::{PodDirectory, PublishProgress, StatusCache};
-use hostlet_pod::objects::RuntimeClasses;
-use hostlet_pod::objects::services::ServiceEnv;
+use hostlet_pod::objects::KnownClasses;
+use hostlet_pod::objects::services::KnownServices;
 use hostlet_pod::{ApiState, ContainerRef, DesiredPods, PodEvents};
 use hostlet_runtime::cri::{ImageService, RuntimeService, RuntimeStatus};
 use hostlet_store::Store;
@@ -85,6 +88,7 @@ pub(super) struct ClusterInputs {
     pub(super) unready: watch::Receiver<Vec<String>>,
     /// The DRA drivers of this node.
     pub(super) dra: Dra,
+    pub(super) objects: ObjectTasks,
 }
 
 /// Outputs of the cluster's tasks.
@@ -93,11 +97,11 @@ pub(super) struct ClusterOutputs {
     pub(super) node: LatestNode,
 }
 
-/// The objects of the API server that pods refer to.
-pub(super) struct ClusterObjects {
-    pub(super) objects: ApiObjects,
-    pub(super) services: ServiceEnv,
-    pub(super) runtime_classes: RuntimeClasses,
+/// The tasks that read the objects to which pods refer, before they run.
+pub(super) struct ObjectTasks {
+    objects: ObjectsTask,
+    services: CacheTask<KnownServices>,
+    runtime_classes: CacheTask<KnownClasses>,
 }
 
 impl Cluster {
@@ -194,14 +198,24 @@ impl Cluster {
         ApiNodeReader::new(self.node_client.clone(), settings.name.clone(), limit, latest_node)
     }
 
-    /// Starts all tasks that use the API server. Returns the objects that pods refer to, and how far the API server is behind.
+    /// The objects that pods refer to, and the tasks that read them.
+    pub(super) fn objects(&self, store: &Store) -> (ObjectTasks, ObjectInputs) {
+        let (objects_task, objects) = ApiObjects::new(self.client.clone());
+        let (services_task, services) = cached_services(self.client.clone(), store.clone());
+        let (classes_task, runtime_classes) = cached_runtime_classes(self.client.clone(), store.clone());
+        let tasks =
+            ObjectTasks { objects: objects_task, services: services_task, runtime_classes: classes_task };
+        (tasks, ObjectInputs { objects: Arc::new(objects), services, runtime_classes })
+    }
+
+    /// Starts all tasks that use the API server. Returns how far that is behind.
     pub(super) fn spawn(
         self,
         tasks: &mut Tasks,
         config: &Config,
         inputs: ClusterInputs,
         outputs: ClusterOutputs,
-    ) -> (ClusterObjects, watch::Receiver<PublishProgress>) {
+    ) -> watch::Receiver<PublishProgress> {
         let clock = WallClock::system();
         let events = self.pod_events();
         let Self { credentials, certificates, client, node_client, sink, .. } = self;
@@ -232,12 +246,10 @@ impl Cluster {
             watch_node(node_client.clone(), node_name, outputs.node.clone(), cancel)
         });
         let slices_client = client.clone();
-        let (objects_task, objects) = ApiObjects::new(client.clone());
-        tasks.spawn(Stage::Support, "objects", |cancel| objects_task.run(cancel));
-        let (services_task, services) = cached_services(client.clone(), inputs.store.clone());
-        tasks.spawn(Stage::Support, "services", |cancel| services_task.run(cancel));
-        let (classes_task, runtime_classes) = cached_runtime_classes(client.clone(), inputs.store.clone());
-        tasks.spawn(Stage::Support, "runtime classes", |cancel| classes_task.run(cancel));
+        let ObjectTasks { objects, services, runtime_classes } = inputs.objects;
+        tasks.spawn(Stage::Support, "objects", |cancel| objects.run(cancel));
+        tasks.spawn(Stage::Support, "services", |cancel| services.run(cancel));
+        tasks.spawn(Stage::Support, "runtime classes", |cancel| runtime_classes.run(cancel));
         let sources = MirrorDeps {
             desired_pods: inputs.desired_pods,
             api,
@@ -282,7 +294,7 @@ impl Cluster {
         let lease = LeaseTask::new(node_client, inputs.settings, node, clock);
         let lease = lease.with_heartbeat(tasks.heartbeat("lease"));
         tasks.spawn(Stage::Lease, "lease", |cancel| lease.run(cancel));
-        (ClusterObjects { objects, services, runtime_classes }, progress)
+        progress
     }
 }
 

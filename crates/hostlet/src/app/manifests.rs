@@ -13,14 +13,14 @@ use hostlet_pod::objects::Standalone;
 /// The `User-Agent` of requests to staticPodURL.
 const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("hostlet/v", env!("CARGO_PKG_VERSION")));
 
-/// Starts to read manifests. `objects` receives those that they define, on a standalone host.
+/// Starts to read manifests into `state`. `objects` receives those that they define, on a standalone host.
 pub(super) fn start_manifests(
     config: &Config,
     adopted: &[AdoptedPod],
     objects: Option<Standalone>,
+    state: watch::Sender<SourceState>,
     tasks: &mut Tasks,
-) -> watch::Receiver<SourceState> {
-    let (state, manifests) = watch::channel(SourceState::default());
+) {
     let source = SourceConfig {
         path: config.sources.static_pod_path.clone(),
         node_name: config.node_name.clone(),
@@ -34,5 +34,4 @@ pub(super) fn start_manifests(
     };
     let known = adopted.iter().filter_map(AdoptedPod::of_manifest).collect();
     tasks.spawn_reader(Stage::Pods, "manifests", |cancel| source::run(source, known, state, cancel));
-    manifests
 }

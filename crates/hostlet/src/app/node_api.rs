@@ -181,26 +181,26 @@ fn endpoints(
     EndpointParts {
         healthz,
         streams: StreamParts {
-            pods: parts.pods.clone(),
+            pods: parts.handles.pods.clone(),
             pleg: parts.runtime.pleg.clone(),
             runtime: parts.runtime.runtime.clone(),
             idle: config.node_api.streaming_idle,
             metrics: stream_metrics,
         },
         logs: ContainerLogParts {
-            pods: parts.pods.clone(),
+            pods: parts.handles.pods.clone(),
             logs: parts.logs(),
             split_streams: config.pods.split_log_streams,
             clock: clock.clone(),
             cancel,
         },
         pods: PodLists {
-            pods: parts.pods.clone(),
+            pods: parts.handles.pods.clone(),
             observed: observed.clone(),
             has_allocated: wanted.allocated_pods,
         },
         stats: parts.stats.clone(),
-        scraped: Scraped { metrics: parts.metrics.clone(), probes: parts.probes.registry.clone() },
+        scraped: Scraped { metrics: parts.metrics.clone(), probes: parts.handles.probes.metrics.clone() },
         pages: NodePages {
             configuration: about.configuration,
             zpages: ZPages {
@@ -216,7 +216,7 @@ fn endpoints(
                 journalctl: "journalctl".into(),
             },
             checkpoints: wanted.checkpoints.then(|| Checkpoints {
-                pods: parts.pods.clone(),
+                pods: parts.handles.pods.clone(),
                 observed,
                 runtime: parts.runtime.runtime.clone(),
                 dir: checkpoints_dir(&config.root_dir),

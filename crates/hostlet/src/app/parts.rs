@@ -1,22 +1,23 @@
 //! The parts of the daemon that do not need the runtime, created and started in order of their dependencies.
 
-use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 use tokio::sync::watch;
 
-use super::cluster::{Cluster, ClusterInputs, ClusterObjects, ClusterOutputs};
+use super::cluster::{Cluster, ClusterInputs, ClusterOutputs};
+use super::engine::{engine_settings, image_preload};
 use super::images::start_images;
 use super::manifests::start_manifests;
 use super::node_side::NodeSide;
-use super::paths::{ETC, KERNEL_LOG, PROC, ROOT, SYS};
+use super::paths::{KERNEL_LOG, MOUNTINFO, PROC, ROOT};
 use super::plugins::start_plugins;
 use super::runtime::RuntimeSide;
 use super::tasks::{Stage, Tasks};
 use hostlet_base::node::{NodeAddresses, NodeEvents, NodeReader};
-use hostlet_base::{PodEvent, PodRef, PodUid, WallClock};
+use hostlet_base::{PodEvent, PodRef, WallClock};
 use hostlet_cluster::api::{CertificateReport, Connections, register_certificate};
 use hostlet_cluster::node::{
     AddressObserver, HostObserver, LatestNode, NodeDescriber, NodeInputs, OomObserver, PodCidrTask,
@@ -24,44 +25,28 @@ use hostlet_cluster::node::{
 };
 use hostlet_cluster::resource_slices::Dra;
 use hostlet_config::Config;
-use hostlet_engine::admission::{Admission, AdmissionInputs, AdmissionOutputs, AdmittedPods, AdoptedPod};
-use hostlet_engine::cri_config::KernelFacts;
+use hostlet_engine::admission::AdoptedPod;
+use hostlet_engine::engine::{
+    self, Engine, EngineDeps, EngineHandles, EventSinks, HostDeps, Interception, ObjectInputs, PodSources,
+    RuntimeDeps,
+};
 use hostlet_engine::housekeeping::{IPTABLES, IptablesChains, OtherKubelets};
 use hostlet_engine::ownership::OwnPods;
-use hostlet_engine::probe::ProbeMetrics;
-use hostlet_engine::shutdown::{Reports, Shutdown, ShutdownOutputs, ShutdownPeriods, ShutdownSettings};
+use hostlet_engine::shutdown::{Reports, SystemBus};
 use hostlet_engine::source::SourceState;
-use hostlet_engine::worker::RestartRequests;
+use hostlet_host::KernelMounts;
 use hostlet_image::Images;
-use hostlet_image::preload::PreloadProblem;
 use hostlet_observe::log::LogWatches;
 use hostlet_observe::stats::UsageStats;
-use hostlet_observe::status::timeline::Timeline;
-use hostlet_observe::status::{
-    PodActivities, PodDirectory, PublishProgress, RecentEvents, StatusCache, register_resizes,
-};
+use hostlet_observe::status::RecentEvents;
 use hostlet_plugins::PluginList;
 use hostlet_pod::objects::services::ServiceEnv;
-use hostlet_pod::objects::{ObjectSource, RuntimeClasses, Standalone};
-use hostlet_pod::{ApiState, ContainerRef, DesiredPods, FailingProbes, PodEvents, PodKill, ProbeResults};
+use hostlet_pod::objects::{RuntimeClasses, Standalone};
+use hostlet_pod::{ApiState, ContainerRef, PodEvents};
 use hostlet_runtime::cri::RuntimeService;
 use hostlet_serve::node_api::stats::Stats;
 use hostlet_store::Store;
 use hostlet_telemetry::Metrics;
-
-/// The parts of a cluster, or what stands in for them: its objects, and how far the API server is behind.
-type ClusterParts =
-    (Arc<dyn ObjectSource>, ServiceEnv, RuntimeClasses, Option<watch::Receiver<PublishProgress>>);
-
-/// What probes leave for the other parts.
-#[derive(Default)]
-pub(super) struct Probes {
-    pub(super) results: ProbeResults,
-    pub(super) failing: FailingProbes,
-    pub(super) metrics: ProbeMetrics,
-    /// Where only they are registered.
-    pub(super) registry: Metrics,
-}
 
 /// What survives the daemon on this host.
 pub(super) struct Records {
@@ -73,41 +58,16 @@ pub(super) struct Records {
 pub(super) struct Parts {
     pub(super) node: NodeSide,
     pub(super) runtime: RuntimeSide,
+    /// What works on pods.
+    pub(super) engine: Engine,
+    /// What others see of the engine.
+    pub(super) handles: EngineHandles,
     pub(super) store: Store,
-    pub(super) status_cache: StatusCache,
-    /// What the workers of pods do.
-    pub(super) activities: PodActivities,
-    pub(super) timeline: Timeline,
-    /// The pods of this node, also the rejected ones.
-    pub(super) pods: PodDirectory,
-    pub(super) events: PodEvents,
     pub(super) node_events: NodeEvents,
     pub(super) recent: RecentEvents,
-    pub(super) restarts: RestartRequests,
-    pub(super) probes: Probes,
     pub(super) describer: NodeDescriber,
     pub(super) images: Images,
-    pub(super) admitted: AdmittedPods,
-    /// Pods admitted by the previous daemon.
-    pub(super) adopted: Vec<AdoptedPod>,
-    pub(super) desired_pods: watch::Receiver<DesiredPods>,
-    pub(super) objects: Arc<dyn ObjectSource>,
-    pub(super) service_env: ServiceEnv,
-    pub(super) runtime_classes: RuntimeClasses,
     pub(super) addresses: NodeAddresses,
-    /// Problems of image archives.
-    pub(super) preload: watch::Sender<Vec<PreloadProblem>>,
-    /// The record of hostlet's own pods.
-    pub(super) own: OwnPods,
-    /// What pods of others have on this host.
-    pub(super) foreign: watch::Sender<Option<String>>,
-    /// Leftover shims that cannot be killed.
-    pub(super) shims: watch::Sender<Option<String>>,
-    /// Graceful node shutdown, not running yet.
-    pub(super) shutdown: Shutdown,
-    pub(super) shutdown_outputs: ShutdownOutputs,
-    /// The pods that are evicted.
-    pub(super) evicted: watch::Sender<BTreeMap<PodUid, PodKill>>,
     /// What the API server has of this node; `None` on a standalone node.
     pub(super) reports: Option<Reports>,
     pub(super) manifests: watch::Receiver<SourceState>,
@@ -137,22 +97,13 @@ impl Parts {
         tasks: &mut Tasks,
     ) -> Self {
         let Records { store, own } = records;
-        let probes = Probes::default();
-        probes.metrics.register(&probes.registry);
+        let probe_metrics = Metrics::default();
         let started = WallClock::system().now();
         register_identity(&metrics, &config.node_name);
         register_process(&metrics, PROC.into());
         register_start(&metrics, started);
-        register_start(&probes.registry, started);
-        let (admitted, adopted) = AdmittedPods::new(store.clone());
-        // Without an API server, manifests also define the objects that pods refer to.
-        let standalone = Standalone::default();
-        let file_objects = cluster.is_none().then(|| standalone.clone());
-        let manifests = start_manifests(config, &adopted, file_objects, tasks);
-        let shutdown = Shutdown::new(shutdown_settings(config), store.clone(), &metrics);
-        let shutdown_outputs = shutdown.outputs();
-        let (status_cache, timeline) = (StatusCache::default(), Timeline::default());
-        register_resizes(&metrics, &status_cache);
+        register_start(&probe_metrics, started);
+        let (manifests_in, manifests) = watch::channel(SourceState::default());
         // A standalone host has no API server to wait for.
         let (api_in, api) = watch::channel(ApiState { ready: cluster.is_none(), ..ApiState::default() });
         let latest_node = LatestNode::default();
@@ -171,15 +122,8 @@ impl Parts {
         };
         tasks.spawn(Stage::Support, "host observer", |cancel| observer.run(cancel));
         let recent = RecentEvents::new(WallClock::system());
-        let no_events = |_: &PodRef, _: Option<&ContainerRef>, _: &PodEvent| {};
-        let events =
-            cluster.as_ref().map_or_else(|| -> PodEvents { Arc::new(no_events) }, Cluster::pod_events);
-        let events = recent.of_pods(events);
-        let node_events: NodeEvents = match &cluster {
-            Some(cluster) => cluster.node_events(&config.node_name),
-            None => Arc::new(|_| {}),
-        };
-        let node_events = recent.of_node(&config.node_name, node_events);
+        let events = event_sinks(config, cluster.as_ref(), &recent);
+        let node_events = events.node.clone();
 
         let observer = OomObserver { log: KERNEL_LOG.into(), events: node_events.clone() };
         tasks.spawn(Stage::Support, "kernel log", |cancel| observer.run(cancel));
@@ -203,41 +147,61 @@ impl Parts {
         let dra = Dra::new(WallClock::system());
         dra.register(&metrics);
         let plugins = start_plugins(config, &dra, &node_events, &metrics, tasks);
-
-        let (desired_in, desired_pods) = watch::channel(DesiredPods::default());
-        let (rejected_in, rejected) = watch::channel(Vec::new());
-        let pods = PodDirectory::new(status_cache.clone(), rejected, api.clone());
-        let evicted = watch::Sender::default();
-        let inputs = AdmissionInputs {
-            manifests: manifests.clone(),
-            api: api.clone(),
-            own: node.view.clone(),
-            own_node: node.own_node.subscribe(),
-            pressures: node.pressures.subscribe(),
-            node: latest_node.subscribe(),
-            reader: cluster.as_ref().map(|cluster| -> Arc<dyn NodeReader> {
-                Arc::new(cluster.node_reader(&node.settings, latest_node.clone()))
-            }),
-            status_cache: status_cache.clone(),
-            allowed_unsafe_sysctls: config.pods.allowed_unsafe_sysctls.clone(),
-            has_swap: has_swap(config),
-            runtime: runtime.status.clone(),
-            shutdown: shutdown_outputs.demands.clone(),
-            evicted: evicted.subscribe(),
-        };
-        let outputs = AdmissionOutputs {
-            desired_pods: desired_in,
-            rejected: rejected_in,
-            admitted: admitted.clone(),
-            events: events.clone(),
-            timeline: timeline.clone(),
-            clock: WallClock::system(),
-        };
-        let admission = Admission::new(inputs, outputs).counted_in(&metrics);
-        let admission = admission.with_heartbeat(tasks.heartbeat("admission"));
-        tasks.spawn(Stage::Pods, "admission", |cancel| admission.run(cancel));
-
         let images = start_images(config, &runtime, &store, &metrics, tasks);
+
+        let (file_objects, object_tasks, objects) = match &cluster {
+            Some(cluster) => {
+                let (object_tasks, objects) = cluster.objects(&store);
+                (None, Some(object_tasks), objects)
+            }
+            None => {
+                // Without an API server, manifests also define the objects that pods refer to.
+                let standalone = Standalone::default();
+                let objects = ObjectInputs {
+                    objects: Arc::new(standalone.clone()),
+                    services: ServiceEnv::none(),
+                    runtime_classes: RuntimeClasses::none(),
+                };
+                (Some(standalone), None, objects)
+            }
+        };
+        let deps = EngineDeps {
+            runtime: RuntimeDeps {
+                service: runtime.runtime.clone(),
+                status: runtime.status.clone(),
+                pleg: runtime.pleg.clone(),
+                quiet_period: runtime.calls.quiet_period(),
+            },
+            images: images.clone(),
+            preload: image_preload(config, &runtime),
+            objects,
+            sources: PodSources { manifests: manifests.clone(), api: api.clone() },
+            node: engine::NodeInputs {
+                own_node: node.own_node.subscribe(),
+                pressures: node.pressures.subscribe(),
+                object: latest_node.subscribe(),
+                reader: cluster.as_ref().map(|cluster| -> Arc<dyn NodeReader> {
+                    Arc::new(cluster.node_reader(&node.settings, latest_node.clone()))
+                }),
+                addresses: addresses.clone(),
+            },
+            store: store.clone(),
+            own,
+            host: HostDeps {
+                mounts: Arc::new(KernelMounts { mountinfo: MOUNTINFO.into() }),
+                logind: Arc::new(SystemBus),
+            },
+            events,
+            clock: WallClock::system(),
+            random: StdRng::from_os_rng(),
+            metrics: metrics.clone(),
+            probe_metrics,
+            interception: Interception::default(),
+        };
+        let (mut engine, handles) = Engine::build(engine_settings(config, &node), deps);
+        start_manifests(config, &handles.adopted, file_objects, manifests_in, tasks);
+        tasks.spawn_engine(engine.first_tasks());
+
         let node_object = latest_node.subscribe();
         let describer = NodeDescriber {
             settings: node.settings.clone(),
@@ -250,7 +214,7 @@ impl Parts {
                 ready_at: runtime.ready_at.clone(),
                 pleg: runtime.pleg.health(),
                 pressures: node.pressures.subscribe(),
-                others: shutdown_outputs.unready.clone(),
+                others: handles.shutdown.unready.clone(),
             },
             latest: latest_node.subscribe(),
         };
@@ -269,67 +233,44 @@ impl Parts {
         if cluster.is_some() {
             register_certificate(&metrics, certificate.clone(), WallClock::system());
         }
-        let (objects, service_env, runtime_classes, progress): ClusterParts = match cluster {
-            Some(cluster) => {
-                let inputs = ClusterInputs {
-                    settings: node.settings.clone(),
-                    machine: node.machine.subscribe(),
-                    pressures: node.pressures.subscribe(),
-                    addresses: addresses.clone(),
-                    runtime: runtime.runtime.clone(),
-                    images: runtime.images.clone(),
-                    runtime_status: runtime.status.clone(),
-                    ready_at: runtime.ready_at.clone(),
-                    pleg: runtime.pleg.health(),
-                    quiet_period: runtime.calls.quiet_period(),
-                    status_cache: status_cache.clone(),
-                    pods: pods.clone(),
-                    timeline: timeline.clone(),
-                    desired_pods: desired_pods.clone(),
-                    store: store.clone(),
-                    metrics: metrics.clone(),
-                    events: node_events.clone(),
-                    known: adopted.iter().filter_map(AdoptedPod::of_api).collect(),
-                    unready: shutdown_outputs.unready.clone(),
-                    dra,
-                };
-                let (objects, progress) = cluster.spawn(tasks, config, inputs, outputs);
-                let ClusterObjects { objects, services, runtime_classes } = objects;
-                (Arc::new(objects), services, runtime_classes, Some(progress))
-            }
-            None => (Arc::new(standalone), ServiceEnv::none(), RuntimeClasses::none(), None),
-        };
+        let progress = cluster.zip(object_tasks).map(|(cluster, objects)| {
+            let inputs = ClusterInputs {
+                settings: node.settings.clone(),
+                machine: node.machine.subscribe(),
+                pressures: node.pressures.subscribe(),
+                addresses: addresses.clone(),
+                runtime: runtime.runtime.clone(),
+                images: runtime.images.clone(),
+                runtime_status: runtime.status.clone(),
+                ready_at: runtime.ready_at.clone(),
+                pleg: runtime.pleg.health(),
+                quiet_period: runtime.calls.quiet_period(),
+                status_cache: handles.status_cache.clone(),
+                pods: handles.pods.clone(),
+                timeline: handles.timeline.clone(),
+                desired_pods: handles.desired_pods.clone(),
+                store: store.clone(),
+                metrics: metrics.clone(),
+                events: node_events.clone(),
+                known: handles.adopted.iter().filter_map(AdoptedPod::of_api).collect(),
+                unready: handles.shutdown.unready.clone(),
+                dra,
+                objects,
+            };
+            cluster.spawn(tasks, config, inputs, outputs)
+        });
         let reports = progress.map(|statuses| Reports { statuses, node: node_object });
-        let restarts = RestartRequests::new(store.clone());
         Self {
             node,
             runtime,
-            restarts,
-            probes,
+            engine,
+            handles,
             describer,
             store,
-            status_cache,
-            activities: PodActivities::new(timeline.clone()),
-            timeline,
-            pods,
-            events,
             node_events,
             recent,
             images,
-            admitted,
-            adopted,
-            desired_pods,
-            objects,
-            service_env,
-            runtime_classes,
             addresses,
-            preload: watch::Sender::new(Vec::new()),
-            own,
-            foreign: watch::Sender::new(None),
-            shims: watch::Sender::new(None),
-            shutdown,
-            shutdown_outputs,
-            evicted,
             reports,
             manifests,
             api,
@@ -352,16 +293,13 @@ impl Parts {
     }
 }
 
-fn shutdown_settings(config: &Config) -> ShutdownSettings {
-    ShutdownSettings {
-        periods: ShutdownPeriods::new(&config.shutdown),
-        is_recorded: config.shutdown.is_recorded,
-        root_dir: config.root_dir.clone(),
-        etc: ETC.into(),
-    }
-}
-
-/// Whether containers may swap: only on cgroup v2 with the controller for it.
-fn has_swap(config: &Config) -> bool {
-    config.cgroups.limited_swap && KernelFacts::read(Path::new(SYS), Path::new(PROC), true).swap_controller
+/// Where events go: to the API server, if there is one, and to those who ask for recent ones.
+fn event_sinks(config: &Config, cluster: Option<&Cluster>, recent: &RecentEvents) -> EventSinks {
+    let no_events = |_: &PodRef, _: Option<&ContainerRef>, _: &PodEvent| {};
+    let pods = cluster.map_or_else(|| -> PodEvents { Arc::new(no_events) }, Cluster::pod_events);
+    let node: NodeEvents = match cluster {
+        Some(cluster) => cluster.node_events(&config.node_name),
+        None => Arc::new(|_| {}),
+    };
+    EventSinks { pods: recent.of_pods(pods), node: recent.of_node(&config.node_name, node) }
 }

@@ -1,5 +1,5 @@
-//! Wires what measures the use of resources: volumes from the start, because they may have limits or be of claims; everything else once
-//! somebody asks the node's API.
+//! Wires what measures the use of resources once somebody asks the node's API. Volumes, which may have limits or be of claims, are
+//! measured by the engine.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,60 +9,20 @@ use super::paths::{PROC, SYS};
 use super::tasks::{Stage, Tasks};
 use hostlet_base::{WallClock, error_chain};
 use hostlet_config::Config;
-use hostlet_engine::eviction::{Eviction, EvictionDeps};
+use hostlet_engine::eviction::EvictionDeps;
 use hostlet_host::cgroup::Cgroups;
 use hostlet_host::{CpuTopology, Host};
 use hostlet_observe::log::LogLayout;
-use hostlet_observe::stats::{
-    DiskSettings, DiskStats, StorageSettings, StorageStats, SystemPaths, UsageSettings, UsageStats,
-};
+use hostlet_observe::stats::{DiskSettings, DiskStats, SystemPaths, UsageSettings, UsageStats};
 use hostlet_serve::node_api::stats::StatsParts;
-use hostlet_volume::Volumes;
 
 impl Parts {
-    /// Starts what measures volumes and limits the local storage of pods.
-    pub(super) fn start_storage(
-        &self,
-        config: &Config,
-        logs: &LogLayout,
-        volumes: &Volumes,
-        tasks: &mut Tasks,
-    ) -> StorageStats {
-        let (task, storage) = StorageStats::new(StorageSettings {
-            runtime: self.runtime.runtime.clone(),
-            observed: self.runtime.pleg.cache().clone(),
-            logs: logs.clone(),
-            root_dir: config.root_dir.clone(),
-            external: volumes.external(),
-            external_pace: config.pods.volume_stats_period,
-            clock: WallClock::system(),
-        });
-        storage.register(&self.metrics, &self.desired_pods);
-        tasks.spawn(Stage::Support, "storage use", |cancel| task.run(cancel));
-        if self.node.settings.node.local_storage_isolation {
-            let sources = EvictionDeps {
-                desired_pods: self.desired_pods.clone(),
-                status_cache: self.status_cache.clone(),
-                timeline: self.timeline.clone(),
-                storage: storage.clone(),
-                root_dir: config.root_dir.clone(),
-                kills: self.evicted.clone(),
-                events: self.events.clone(),
-                clock: WallClock::system(),
-            };
-            let eviction = Eviction::new(sources, &self.metrics);
-            tasks.spawn(Stage::Pods, "eviction", |cancel| eviction.run(cancel));
-        }
-        storage
-    }
-
     /// Gives the node's API and the control socket what they need for statistics.
     pub(super) fn serve_stats(
         &self,
         config: &Config,
         logs: &LogLayout,
         cgroups: Arc<Cgroups>,
-        storage: StorageStats,
         tasks: &mut Tasks,
     ) {
         let clock = WallClock::system();
@@ -102,8 +62,8 @@ impl Parts {
         self.stats.set(StatsParts {
             usage,
             disks,
-            storage,
-            desired_pods: self.desired_pods.clone(),
+            storage: self.handles.usage.clone(),
+            desired_pods: self.handles.desired_pods.clone(),
             runtime: self.runtime.runtime.clone(),
             node: config.node_name.clone(),
             root_dir: config.root_dir.clone(),

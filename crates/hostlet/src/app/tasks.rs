@@ -10,6 +10,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use hostlet_base::RescanRequester;
+use hostlet_engine::engine::{EngineTask, TaskStage};
 use hostlet_telemetry::{Heartbeat, Heartbeats};
 
 /// Time limit of the shutdown.
@@ -40,6 +41,13 @@ pub(super) enum Stage {
 impl Stage {
     const ALL: [Self; 7] =
         [Self::Pods, Self::Support, Self::Publish, Self::State, Self::Node, Self::Lease, Self::Supervisor];
+
+    fn of_engine(stage: TaskStage) -> Self {
+        match stage {
+            TaskStage::Pods => Self::Pods,
+            TaskStage::Support => Self::Support,
+        }
+    }
 
     /// Whether its tasks change anything outside this process.
     fn acts(self) -> bool {
@@ -183,6 +191,15 @@ impl Tasks {
                 }),
             };
         self.running.insert(handle.id(), Task { name, stage });
+    }
+
+    /// Starts tasks of the engine, in this order.
+    pub(super) fn spawn_engine(&mut self, tasks: Vec<EngineTask>) {
+        for task in tasks {
+            let (name, stage) = (task.name, Stage::of_engine(task.stage));
+            let heartbeat = if task.has_heartbeat { self.heartbeat(name) } else { Heartbeat::default() };
+            self.spawn(stage, name, |cancel| task.run(heartbeat, cancel));
+        }
     }
 
     fn token(&self, stage: Stage) -> &CancellationToken {

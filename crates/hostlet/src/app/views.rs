@@ -28,7 +28,7 @@ impl Parts {
     ) -> SupervisorInputs {
         SupervisorInputs {
             heartbeats,
-            status_cache: self.status_cache.clone(),
+            status_cache: self.handles.status_cache.clone(),
             pleg: self.runtime.pleg.health(),
             manifests: self.manifests.clone(),
             api: self.api.clone(),
@@ -52,7 +52,7 @@ impl Parts {
     pub(super) fn logs(&self) -> ContainerLogs {
         ContainerLogs {
             pleg: self.runtime.pleg.clone(),
-            status_cache: self.status_cache.clone(),
+            status_cache: self.handles.status_cache.clone(),
             watches: self.log_watches.clone(),
         }
     }
@@ -60,12 +60,12 @@ impl Parts {
     /// The server of the control socket.
     pub(super) fn server(&self, config: &Config) -> ControlServer {
         let node = config.node_name.clone();
-        let finder = PodFinder { node: node.clone(), pods: self.pods.clone() };
+        let finder = PodFinder { node: node.clone(), pods: self.handles.pods.clone() };
         let (health, host, pulls) = (self.runtime_health(), self.host_problems(), self.image_pulls());
         let archives = config
             .image_preload_dir
             .clone()
-            .map(|dir| ImageArchives { dir, problems: self.preload.subscribe() });
+            .map(|dir| ImageArchives { dir, problems: self.handles.problems.preload.clone() });
         ControlServer {
             pods: PodsEndpoint {
                 finder: finder.clone(),
@@ -75,30 +75,30 @@ impl Parts {
                 host: host.clone(),
                 archives: archives.clone(),
                 certificate: self.certificate.clone(),
-                shutdown: self.shutdown_outputs.view.clone(),
+                shutdown: self.handles.shutdown.view.clone(),
                 plugins: self.plugins.clone(),
             },
             explain: ExplainEndpoint {
                 finder: finder.clone(),
                 manifests: self.manifests.clone(),
                 api: self.api.clone(),
-                desired_pods: self.desired_pods.clone(),
+                desired_pods: self.handles.desired_pods.clone(),
                 runtime: health,
                 host,
                 pulls: pulls.clone(),
                 archives,
-                timeline: self.timeline.clone(),
-                shutdown: self.shutdown_outputs.view.clone(),
-                failing_probes: self.probes.failing.clone(),
+                timeline: self.handles.timeline.clone(),
+                shutdown: self.handles.shutdown.view.clone(),
+                failing_probes: self.handles.probes.failing.clone(),
             },
-            timeline: TimelineEndpoint { node: node.clone(), timeline: self.timeline.clone() },
+            timeline: TimelineEndpoint { node: node.clone(), timeline: self.handles.timeline.clone() },
             events: EventsEndpoint { node, events: self.recent.clone() },
             logs: LogsEndpoint { finder: finder.clone(), logs: self.logs() },
             exec: ExecEndpoint { finder: finder.clone(), runtime: self.runtime.runtime.clone() },
             restart: RestartEndpoint {
                 finder,
                 observed: self.runtime.pleg.cache().clone(),
-                restarts: self.restarts.clone(),
+                restarts: self.handles.restarts.clone(),
             },
             images: ImageEndpoints { runtime: self.runtime.images.clone(), pulls },
             node: NodeEndpoints {
@@ -110,7 +110,7 @@ impl Parts {
                 plugins: self.plugins.clone(),
             },
             usage: UsageEndpoint { stats: self.usage.subscribe(), describer: self.describer.clone() },
-            metrics: MetricsEndpoints { metrics: self.metrics.clone(), probes: self.probes.registry.clone() },
+            metrics: MetricsEndpoints { metrics: self.metrics.clone(), probes: self.handles.probes.metrics.clone() },
         }
     }
 
@@ -125,8 +125,8 @@ impl Parts {
     fn host_problems(&self) -> HostProblems {
         HostProblems {
             store: self.store.trouble(),
-            shims: self.shims.subscribe(),
-            foreign: self.foreign.subscribe(),
+            shims: self.handles.problems.shims.clone(),
+            foreign: self.handles.problems.foreign.clone(),
             kubelets: self.kubelets.clone(),
             exposure: self.exposure.clone(),
         }
@@ -136,8 +136,8 @@ impl Parts {
         ImagePulls {
             images: self.images.clone(),
             arrivals: Arc::new(ContainerdArrivals::new(self.runtime.content.clone())),
-            pods: self.pods.clone(),
-            activities: self.activities.clone(),
+            pods: self.handles.pods.clone(),
+            activities: self.handles.activities.clone(),
         }
     }
 }

@@ -1,13 +1,15 @@
 //! Invariants at every step, checked with the calls, the container history and the reported statuses.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::super::testing::{Node, STARTS};
+use super::super::testing::{Node, PLACES, STARTS};
 use super::model::Instance;
+use super::source::WITH_LIVENESS;
 use super::trace::{Line, Trace};
 use crate::admission::AdoptedPod;
 use hostlet_observe::status::PodStatusEntry;
@@ -36,6 +38,8 @@ struct Known {
     sidecars: Vec<String>,
     containers: BTreeMap<String, Instance>,
     reported: Option<Status>,
+    /// Its status was once that of a pod that has ended.
+    was_over: bool,
 }
 
 /// The last reported status of a pod.
@@ -76,6 +80,8 @@ impl Known {
 
 pub(super) struct Checker {
     bound: usize,
+    /// Whether liveness probes succeed.
+    is_alive: bool,
     /// Number of daemons.
     daemon: usize,
     /// The pods that the current daemon knew from the start.
@@ -91,6 +97,7 @@ impl Checker {
     pub(super) fn new(bound: usize) -> Self {
         Self {
             bound,
+            is_alive: true,
             daemon: 0,
             adopted: BTreeSet::new(),
             calls: 0,
@@ -123,6 +130,8 @@ impl Checker {
             known.containers.retain(|_, instance| instance.ended.is_none());
             known.containers.values_mut().for_each(Instance::bury);
             known.is_excused = true;
+            // Admission may take it for the one that has ended, until its status is new.
+            known.was_over = true;
             known.disturbed = Some(Instant::now());
         }
     }
@@ -146,6 +155,13 @@ impl Checker {
     pub(super) fn disturb_all(&mut self) {
         let uids: Vec<String> = self.pods.keys().cloned().collect();
         uids.iter().for_each(|uid| self.disturb(uid));
+    }
+
+    /// From now on liveness probes succeed or fail. An instance that failed before may still be stopped for it.
+    pub(super) fn set_alive(&mut self, is_alive: bool) {
+        self.is_alive = is_alive;
+        let containers = self.pods.values_mut().flat_map(|known| &mut known.containers);
+        containers.filter(|(name, _)| *name == WITH_LIVENESS).for_each(|(_, instance)| instance.excuse());
     }
 
     /// Something of a pod vanished, so counters may restart.
@@ -184,7 +200,20 @@ impl Checker {
         self.open.retain(|at| {
             calls.get(at - first).is_some_and(|call| call.ended_at.is_none() && now - call.at < PATIENCE)
         });
-        node.reported().iter().try_for_each(|reported| self.reported(reported))
+        node.reported().iter().try_for_each(|reported| self.reported(reported))?;
+        self.places(node)
+    }
+
+    /// A daemon admits no pod beyond the places of the node. One that has ended needs none, and those of an earlier daemon stay.
+    fn places(&self, node: &Node) -> Result<(), String> {
+        let admitted = node.admitted();
+        let needs_place = |pod: &&Arc<AdmittedPod>| {
+            self.pods.get(pod.reference.uid.as_str()).is_none_or(|known| !known.was_over)
+        };
+        let taken: Vec<String> =
+            admitted.iter().filter(needs_place).map(|pod| pod.reference.uid.to_string()).collect();
+        let is_within = taken.len() <= PLACES || taken.iter().all(|uid| self.adopted.contains(uid));
+        is_within.then_some(()).ok_or_else(|| format!("{PLACES} places for {taken:?}"))
     }
 
     fn gate<'c>(
@@ -215,8 +244,10 @@ impl Checker {
         if let (Operation::StopContainer, Some((name, instance))) = (call.operation, instance) {
             // Sidecars do not keep a pod alive.
             let is_over = has_ended && known.sidecars.contains(name);
+            let is_dead = !self.is_alive && name == WITH_LIVENESS;
             let is_healthy = instance.ran_at(call.at)
                 && !is_over
+                && !is_dead
                 && known.unwanted.is_none()
                 && known.sandboxes_requested == 1
                 && known.disturbed.is_none_or(|at| at < instance.started);
@@ -313,6 +344,7 @@ impl Checker {
                 return Err(format!("{uid}: {name} had {count} restarts, now {:?}", now.restarts));
             }
         }
+        known.was_over |= now.end.is_some();
         known.reported = Some(now);
         Ok(())
     }

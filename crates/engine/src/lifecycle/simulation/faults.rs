@@ -72,6 +72,7 @@ impl World {
             880..900 => self.restart_runtime(),
             900..910 => self.set_clock(),
             910..940 => self.resize(),
+            940..950 => self.change_liveness(),
             // Only time passes.
             _ => self.trace.step("tick".to_owned()),
         }
@@ -172,6 +173,13 @@ impl World {
         };
         self.trace.step(format!("{times} {operation} will meet {fault:?}"));
         self.node.runtime.faults().add(Rule::new(operation, fault).times(times));
+    }
+
+    /// The programs with a liveness probe hang, or work again.
+    fn change_liveness(&mut self) {
+        let is_alive = !self.is_alive;
+        self.trace.step(format!("liveness probes succeed: {is_alive}"));
+        self.set_alive(is_alive);
     }
 
     async fn end_daemon(&mut self) {

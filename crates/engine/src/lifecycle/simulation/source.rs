@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{EnvVar, Pod, ResourceRequirements};
+use k8s_openapi::api::core::v1::{EnvVar, ExecAction, Pod, Probe, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::super::testing::pod_with;
@@ -17,6 +17,28 @@ use hostlet_pod::{AdmittedPod, DesiredPods, ManifestOrigin};
 
 /// The names of sidecars.
 pub(super) const SIDECARS: [&str; 1] = ["proxy"];
+
+/// The container with a readiness probe, and the one with a liveness probe: each runs a command of the name of its probe.
+pub(super) const WITH_READINESS: &str = "calm";
+pub(super) const WITH_LIVENESS: &str = "slow";
+
+/// The command of liveness probes.
+pub(super) const ALIVE: &str = "alive";
+const READY: &str = "ready";
+
+/// Pause between two runs of a probe, seconds.
+const PROBE_PERIOD: i32 = 10;
+
+fn probe(command: &str) -> Probe {
+    Probe {
+        exec: Some(ExecAction { command: Some(vec![command.to_owned()]) }),
+        period_seconds: Some(PROBE_PERIOD),
+        timeout_seconds: Some(1),
+        success_threshold: Some(1),
+        failure_threshold: Some(3),
+        ..Probe::default()
+    }
+}
 
 /// A pod as written by its owner.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,6 +71,8 @@ impl Wish {
             container.env = Some(vec![EnvVar { name: "VERSION".to_owned(), value, value_from: None }]);
             let limits = [("memory".to_owned(), Quantity(format!("{}Mi", self.memory)))].into();
             container.resources = Some(ResourceRequirements { limits: Some(limits), ..Default::default() });
+            container.readiness_probe = (container.name == WITH_READINESS).then(|| probe(READY));
+            container.liveness_probe = (container.name == WITH_LIVENESS).then(|| probe(ALIVE));
         }
         Arc::new(pod)
     }
@@ -56,7 +80,12 @@ impl Wish {
     fn manifest(&self) -> String {
         let containers: Vec<String> = self.containers.iter().map(|name| {
             let (version, memory) = (self.version, self.memory);
-            format!("{{name: {name}, image: img, imagePullPolicy: IfNotPresent, env: [{{name: VERSION, value: \"{version}\"}}], resources: {{limits: {{memory: {memory}Mi}}}}}}")
+            let probe = match *name {
+                WITH_READINESS => format!(", readinessProbe: {{exec: {{command: [{READY}]}}, periodSeconds: {PROBE_PERIOD}}}"),
+                WITH_LIVENESS => format!(", livenessProbe: {{exec: {{command: [{ALIVE}]}}, periodSeconds: {PROBE_PERIOD}}}"),
+                _ => String::new(),
+            };
+            format!("{{name: {name}, image: img, imagePullPolicy: IfNotPresent, env: [{{name: VERSION, value: \"{version}\"}}], resources: {{limits: {{memory: {memory}Mi}}}}{probe}}}")
         }).collect();
         let inits = self.inits.iter().map(|name| {
             let policy = if SIDECARS.contains(name) { ", restartPolicy: Always" } else { "" };

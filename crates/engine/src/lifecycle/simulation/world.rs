@@ -11,11 +11,13 @@ use tokio::time::{Instant, sleep};
 use super::super::testing::Node;
 use super::checker::Checker;
 use super::fuse::{Fuse, Fused};
-use super::source::{Source, Wish};
+use super::source::{ALIVE, Source, Wish};
 use super::trace::Trace;
+use crate::source::SourceState;
 use hostlet_pod::pod_uid;
 use hostlet_pod::{AdmittedPod, ContainerKind};
-use hostlet_runtime::cri::fake::{EventMode, OnTerm, Run, Script, What};
+use hostlet_runtime::cri::ExecOutput;
+use hostlet_runtime::cri::fake::{EventMode, Exec, OnTerm, Run, Script, What};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -36,6 +38,8 @@ pub(super) struct World {
     pub(super) versions: usize,
     /// Probability of faults.
     pub(super) foulness: f64,
+    /// Whether liveness probes succeed.
+    pub(super) is_alive: bool,
     pub(super) checker: Checker,
     pub(super) trace: Trace,
     steps: usize,
@@ -70,6 +74,7 @@ impl World {
             wanted: BTreeMap::new(),
             versions: 0,
             foulness: 0.1,
+            is_alive: true,
             checker,
             trace: Trace::new(keeps_trace),
             steps: 0,
@@ -94,7 +99,6 @@ impl World {
     /// Sends the current desired pods to the daemon, if it runs.
     pub(super) fn set_desired(&mut self) {
         let (state, wanted) = self.source.read(self.node.now(), &self.wanted);
-        self.node.note(&state, &wanted);
         let pods = wanted.pods.iter().map(|pod| (pod_uid(pod).to_string(), pod.clone()));
         let new: BTreeMap<String, Arc<AdmittedPod>> = pods.collect();
         for (uid, pod) in &self.wanted {
@@ -106,7 +110,17 @@ impl World {
         }
         new.values().for_each(|pod| self.checker.wanted(pod));
         self.wanted = new;
-        self.node.set_desired(wanted.ready, wanted.pods);
+        self.node.set_manifests(state);
+    }
+
+    /// Sets whether liveness probes succeed.
+    pub(super) fn set_alive(&mut self, is_alive: bool) {
+        let output = ExecOutput { exit_code: i32::from(!is_alive), ..ExecOutput::default() };
+        self.node.runtime.script_exec(&[ALIVE], Exec { output, ..Exec::default() });
+        // What has happened until now is judged by what was true.
+        self.look();
+        self.is_alive = is_alive;
+        self.checker.set_alive(is_alive);
     }
 
     /// Sorted names of the containers that run in a desired pod: its sidecars and main containers.
@@ -159,7 +173,7 @@ impl World {
         let adopted = self.node.stored_pods();
         self.source.forget(&adopted);
         self.checker.booted(&adopted);
-        self.node.set_desired(false, []);
+        self.node.set_manifests(SourceState::default());
         self.node.boot();
         if self.random.random_bool(0.5) {
             // The sources take a while to become ready.
@@ -189,6 +203,7 @@ impl World {
         self.node.runtime.faults().clear();
         self.node.runtime.faults().release();
         self.node.runtime.script("crash", Script::forever());
+        self.set_alive(true);
         self.node.runtime.set_event_mode(EventMode::Pods);
         for (slot, wish) in self.wishes.clone() {
             self.source.put(slot, &wish);

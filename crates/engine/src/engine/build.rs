@@ -1,0 +1,198 @@
+//! The engine before the runtime has answered: what decides about pods, and what others see of them.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::deps::EngineDeps;
+use super::handles::{EngineHandles, ProbeHandles, ProblemHandles};
+use super::settings::EngineSettings;
+use super::task::{EngineTask, TaskStage};
+use crate::admission::{Admission, AdmissionInputs, AdmissionOutputs, AdmittedPods};
+use crate::probe::ProbeMetrics;
+use crate::shutdown::Shutdown;
+use crate::worker::RestartRequests;
+use hostlet_image::preload::PreloadProblem;
+use hostlet_observe::stats::{StorageSettings, StorageStats};
+use hostlet_observe::status::timeline::Timeline;
+use hostlet_observe::status::{PodActivities, PodDirectory, StatusCache, register_resizes};
+use hostlet_pod::{DesiredPods, FailingProbes, ProbeResults, RejectedPod};
+use hostlet_volume::{VolumeSettings, Volumes};
+
+/// The parts that work on pods. Nothing runs before its tasks do.
+pub struct Engine {
+    pub(super) settings: EngineSettings,
+    pub(super) deps: EngineDeps,
+    pub(super) handles: EngineHandles,
+    pub(super) admitted: AdmittedPods,
+    pub(super) volumes: Volumes,
+    pub(super) shutdown: Shutdown,
+    pub(super) probe_metrics: ProbeMetrics,
+    pub(super) problems: Problems,
+    /// Those that need no answer of the runtime.
+    first: Vec<EngineTask>,
+    /// The others that exist already.
+    pub(super) later: Vec<EngineTask>,
+}
+
+/// Where tasks publish what does not work.
+#[derive(Default)]
+pub(super) struct Problems {
+    pub(super) preload: watch::Sender<Vec<PreloadProblem>>,
+    pub(super) foreign: watch::Sender<Option<String>>,
+    pub(super) shims: watch::Sender<Option<String>>,
+}
+
+/// Where admission publishes its decisions.
+struct Decisions {
+    desired_pods: watch::Sender<DesiredPods>,
+    rejected: watch::Sender<Vec<RejectedPod>>,
+}
+
+impl Engine {
+    /// Builds the parts, and the handles by which others see them.
+    pub fn build(settings: EngineSettings, deps: EngineDeps) -> (Self, EngineHandles) {
+        let (admitted, adopted) = AdmittedPods::new(deps.store.clone());
+        let shutdown = Shutdown::new(settings.shutdown.clone(), deps.store.clone(), &deps.metrics);
+        let (status_cache, timeline) = (StatusCache::default(), Timeline::default());
+        register_resizes(&deps.metrics, &status_cache);
+        let probe_metrics = ProbeMetrics::default();
+        probe_metrics.register(&deps.probe_metrics);
+        let (desired_in, desired_pods) = watch::channel(DesiredPods::default());
+        let (rejected_in, rejected) = watch::channel(Vec::new());
+        let (volumes, volume_task) = volumes(&settings, &deps);
+        let (usage, usage_task) = usage(&settings, &deps, &volumes, &desired_pods);
+        let problems = Problems::default();
+        let handles = EngineHandles {
+            pods: PodDirectory::new(status_cache.clone(), rejected, deps.sources.api.clone()),
+            desired_pods,
+            status_cache,
+            activities: PodActivities::new(timeline.clone()),
+            timeline,
+            adopted,
+            kills: watch::Sender::default(),
+            restarts: RestartRequests::new(deps.store.clone()),
+            usage,
+            probes: ProbeHandles {
+                results: ProbeResults::default(),
+                failing: FailingProbes::default(),
+                metrics: deps.probe_metrics.clone(),
+            },
+            shutdown: shutdown.outputs(),
+            problems: ProblemHandles {
+                preload: problems.preload.subscribe(),
+                foreign: problems.foreign.subscribe(),
+                shims: problems.shims.subscribe(),
+            },
+        };
+        let decisions = Decisions { desired_pods: desired_in, rejected: rejected_in };
+        let first = vec![admission(&settings, &deps, &handles, admitted.clone(), decisions)];
+        let later = vec![volume_task, usage_task];
+        let engine = Self {
+            settings,
+            deps,
+            handles: handles.clone(),
+            admitted,
+            volumes,
+            shutdown,
+            probe_metrics,
+            problems,
+            first,
+            later,
+        };
+        (engine, handles)
+    }
+
+    /// The tasks that need no answer of the runtime, once: they decide about pods.
+    pub fn first_tasks(&mut self) -> Vec<EngineTask> {
+        std::mem::take(&mut self.first)
+    }
+
+    /// Has a test say what is admitted and what probes find, in place of the engine. Returns the record of admitted pods.
+    #[cfg(test)]
+    pub(crate) fn directed_by(
+        &mut self,
+        desired_pods: watch::Receiver<DesiredPods>,
+        results: ProbeResults,
+    ) -> AdmittedPods {
+        self.first.clear();
+        self.handles.desired_pods = desired_pods;
+        self.handles.probes.results = results;
+        self.admitted.clone()
+    }
+}
+
+fn admission(
+    settings: &EngineSettings,
+    deps: &EngineDeps,
+    handles: &EngineHandles,
+    admitted: AdmittedPods,
+    decisions: Decisions,
+) -> EngineTask {
+    let inputs = AdmissionInputs {
+        manifests: deps.sources.manifests.clone(),
+        api: deps.sources.api.clone(),
+        own: settings.node.clone(),
+        own_node: deps.node.own_node.clone(),
+        pressures: deps.node.pressures.clone(),
+        node: deps.node.object.clone(),
+        reader: deps.node.reader.clone(),
+        status_cache: handles.status_cache.clone(),
+        allowed_unsafe_sysctls: settings.allowed_unsafe_sysctls.clone(),
+        has_swap: settings.has_swap,
+        runtime: deps.runtime.status.clone(),
+        shutdown: handles.shutdown.demands.clone(),
+        evicted: handles.kills.subscribe(),
+    };
+    let outputs = AdmissionOutputs {
+        desired_pods: decisions.desired_pods,
+        rejected: decisions.rejected,
+        admitted,
+        events: deps.events.pods.clone(),
+        timeline: handles.timeline.clone(),
+        clock: deps.clock.clone(),
+    };
+    let admission = Admission::new(inputs, outputs).counted_in(&deps.metrics);
+    EngineTask::with_heartbeat(TaskStage::Pods, "admission", |heartbeat, cancel| {
+        admission.with_heartbeat(heartbeat).run(cancel)
+    })
+}
+
+fn volumes(settings: &EngineSettings, deps: &EngineDeps) -> (Volumes, EngineTask) {
+    // Those that the node registers with, until the Node object is known.
+    let (own_labels, node) = (settings.node.labels.clone(), deps.node.object.clone());
+    let labels = move || {
+        let labels = node.borrow().as_ref().and_then(|node| node.metadata.labels.clone());
+        labels.unwrap_or_else(|| own_labels.clone())
+    };
+    let (task, volumes) = Volumes::new(VolumeSettings {
+        root: settings.root_dir.clone(),
+        node: settings.amounts,
+        labels: Arc::new(labels),
+        mounts: deps.host.mounts.clone(),
+        objects: deps.objects.objects.clone(),
+        clock: deps.clock.clone(),
+    });
+    volumes.register(&deps.metrics);
+    (volumes, EngineTask::new(TaskStage::Support, "volumes", |cancel| task.run(cancel)))
+}
+
+/// What measures volumes.
+fn usage(
+    settings: &EngineSettings,
+    deps: &EngineDeps,
+    volumes: &Volumes,
+    desired_pods: &watch::Receiver<DesiredPods>,
+) -> (StorageStats, EngineTask) {
+    let (task, usage) = StorageStats::new(StorageSettings {
+        runtime: deps.runtime.service.clone(),
+        observed: deps.runtime.pleg.cache().clone(),
+        logs: settings.logs.clone(),
+        root_dir: settings.root_dir.clone(),
+        external: volumes.external(),
+        external_pace: settings.volume_stats_period,
+        clock: deps.clock.clone(),
+    });
+    usage.register(&deps.metrics, desired_pods);
+    (usage, EngineTask::new(TaskStage::Support, "storage use", |cancel| task.run(cancel)))
+}

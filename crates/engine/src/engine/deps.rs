@@ -1,0 +1,142 @@
+//! What the engine needs of its surroundings, which a test replaces by fakes.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Node;
+use rand::rngs::StdRng;
+use tokio::sync::watch;
+
+use crate::housekeeping::HostJanitor;
+use crate::lifecycle::Janitor;
+use crate::ownership::OwnPods;
+use crate::shutdown::Logind;
+use crate::source::SourceState;
+use crate::worker::{PodSyncer, WorkerContext};
+use hostlet_base::node::{NodeAddresses, NodeEvents, NodeReader, OwnNode, Pressures};
+use hostlet_base::{QuietPeriod, WallClock};
+use hostlet_host::Mounts;
+use hostlet_image::Images;
+use hostlet_image::preload::{ImageStore, PreloadConfig};
+use hostlet_observe::pleg::PlegHandle;
+use hostlet_pod::objects::services::ServiceEnv;
+use hostlet_pod::objects::{ObjectSource, RuntimeClasses};
+use hostlet_pod::{ApiState, PodEvents};
+use hostlet_runtime::cri::{RuntimeService, RuntimeStatus};
+use hostlet_store::Store;
+use hostlet_telemetry::Metrics;
+
+/// The dependencies of the engine.
+pub struct EngineDeps {
+    /// The container runtime.
+    pub runtime: RuntimeDeps,
+    /// Pulls images.
+    pub images: Images,
+    /// Imports images of archives; `None` if none are preloaded.
+    pub preload: Option<ImagePreload>,
+    /// What pods refer to.
+    pub objects: ObjectInputs,
+    /// What should run.
+    pub sources: PodSources,
+    /// This node.
+    pub node: NodeInputs,
+    /// Persists what the next daemon has to know.
+    pub store: Store,
+    /// The record of hostlet's own pods.
+    pub own: OwnPods,
+    /// The host.
+    pub host: HostDeps,
+    /// Receives events.
+    pub events: EventSinks,
+    /// The wall clock.
+    pub clock: WallClock,
+    /// The randomness of jitter.
+    pub random: StdRng,
+    /// Where metrics are registered.
+    pub metrics: Metrics,
+    /// Where those of probes are, which the kubelet serves apart.
+    pub probe_metrics: Metrics,
+    /// Stands between lifecycles and what they cause.
+    pub interception: Interception,
+}
+
+/// The container runtime.
+pub struct RuntimeDeps {
+    /// The runtime.
+    pub service: Arc<dyn RuntimeService>,
+    /// Its last status; `None` before its first answer.
+    pub status: watch::Receiver<Option<RuntimeStatus>>,
+    /// Observes what it runs.
+    pub pleg: PlegHandle,
+    /// Signals when no pod starts or stops.
+    pub quiet_period: QuietPeriod,
+}
+
+/// Images of archives.
+pub struct ImagePreload {
+    /// The archives.
+    pub config: PreloadConfig,
+    /// Where their images go.
+    pub store: Arc<dyn ImageStore>,
+}
+
+/// The objects that pods refer to.
+pub struct ObjectInputs {
+    /// ConfigMaps, Secrets and the like.
+    pub objects: Arc<dyn ObjectSource>,
+    /// Variables of the cluster's services.
+    pub services: ServiceEnv,
+    /// The handlers of the cluster's runtime classes.
+    pub runtime_classes: RuntimeClasses,
+}
+
+/// The sources of pods.
+pub struct PodSources {
+    /// The static pods.
+    pub manifests: watch::Receiver<SourceState>,
+    /// The API server's pods; ready and empty on a standalone node.
+    pub api: watch::Receiver<ApiState>,
+}
+
+/// What is observed of this node.
+pub struct NodeInputs {
+    /// The allocatable resources: the value that the Node's status reports.
+    pub own_node: watch::Receiver<OwnNode>,
+    /// The active pressures: the value that the Node's conditions report.
+    pub pressures: watch::Receiver<Pressures>,
+    /// The Node object; `None` before registration and on a standalone node.
+    pub object: watch::Receiver<Option<Arc<Node>>>,
+    /// Reads the Node again, into `object`; `None` on a standalone node.
+    pub reader: Option<Arc<dyn NodeReader>>,
+    /// The node's addresses.
+    pub addresses: NodeAddresses,
+}
+
+/// The host.
+pub struct HostDeps {
+    /// Its mounts.
+    pub mounts: Arc<dyn Mounts>,
+    /// systemd-logind.
+    pub logind: Arc<dyn Logind>,
+}
+
+/// Where events go.
+pub struct EventSinks {
+    /// Those of pods.
+    pub pods: PodEvents,
+    /// Those of the node.
+    pub node: NodeEvents,
+}
+
+/// What stands between lifecycles and what they cause: nothing in the daemon, a test's own obstacles in a test.
+pub struct Interception {
+    /// Performs the work of pods with the worker's means.
+    pub syncer: Box<dyn FnOnce(WorkerContext) -> Arc<dyn PodSyncer>>,
+    /// Cleans up with the host's janitor.
+    pub janitor: Box<dyn FnOnce(HostJanitor) -> Arc<dyn Janitor>>,
+}
+
+impl Default for Interception {
+    fn default() -> Self {
+        Self { syncer: Box::new(|context| Arc::new(context)), janitor: Box::new(|janitor| Arc::new(janitor)) }
+    }
+}

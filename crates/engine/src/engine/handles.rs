@@ -1,0 +1,67 @@
+//! What others see of the engine: what runs and why, and the doors for their requests. Cheap to clone.
+
+use std::collections::BTreeMap;
+
+use tokio::sync::watch;
+
+use crate::admission::AdoptedPod;
+use crate::shutdown::ShutdownOutputs;
+use crate::worker::RestartRequests;
+use hostlet_base::PodUid;
+use hostlet_image::preload::PreloadProblem;
+use hostlet_observe::stats::StorageStats;
+use hostlet_observe::status::timeline::Timeline;
+use hostlet_observe::status::{PodActivities, PodDirectory, StatusCache};
+use hostlet_pod::{DesiredPods, FailingProbes, PodKill, ProbeResults};
+use hostlet_telemetry::Metrics;
+
+/// The handles of a built engine.
+#[derive(Clone)]
+pub struct EngineHandles {
+    /// The pods of this node, also the rejected ones.
+    pub pods: PodDirectory,
+    /// The admitted pods.
+    pub desired_pods: watch::Receiver<DesiredPods>,
+    /// The statuses of pods.
+    pub status_cache: StatusCache,
+    /// What their workers do.
+    pub activities: PodActivities,
+    /// Their timelines.
+    pub timeline: Timeline,
+    /// The pods that an earlier daemon admitted, in that order.
+    pub adopted: Vec<AdoptedPod>,
+    /// The pods that have to end although a source names them.
+    pub kills: watch::Sender<BTreeMap<PodUid, PodKill>>,
+    /// Restarts that users request.
+    pub restarts: RestartRequests,
+    /// What the volumes of pods take.
+    pub usage: StorageStats,
+    /// The probes.
+    pub probes: ProbeHandles,
+    /// Shutdowns of the host.
+    pub shutdown: ShutdownOutputs,
+    /// What does not work.
+    pub problems: ProblemHandles,
+}
+
+/// What probes say to others.
+#[derive(Clone)]
+pub struct ProbeHandles {
+    /// What they have found.
+    pub results: ProbeResults,
+    /// The answers of failing probes.
+    pub failing: FailingProbes,
+    /// Their metrics.
+    pub metrics: Metrics,
+}
+
+/// What does not work, for people.
+#[derive(Clone)]
+pub struct ProblemHandles {
+    /// Archives of images that cannot be imported.
+    pub preload: watch::Receiver<Vec<PreloadProblem>>,
+    /// What pods of others have on this host.
+    pub foreign: watch::Receiver<Option<String>>,
+    /// Leftover shims that cannot be killed.
+    pub shims: watch::Receiver<Option<String>>,
+}

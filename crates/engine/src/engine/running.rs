@@ -1,0 +1,186 @@
+//! The engine once the runtime has answered: everything that acts on pods, in the order in which one part needs another.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+
+use super::build::Engine;
+use super::deps::ImagePreload;
+use super::task::{EngineTask, TaskStage};
+use crate::container_logs::{LogRotation, LogRotationDeps};
+use crate::cri_config::{HostSettings, UserNamespaces};
+use crate::eviction::{Eviction, EvictionDeps};
+use crate::housekeeping::{LeftoverShims, LeftoverTasks, PodsLimit};
+use crate::probe::{Prober, ProberDeps};
+use crate::shutdown::Reports;
+use hostlet_host::cgroup::Cgroups;
+use hostlet_image::preload;
+use hostlet_observe::status::{PodStatusDeps, PodStatusTask, StatusHandle};
+use hostlet_runtime::cri::CriClient;
+
+/// What is known once the runtime has answered and its pods are known to be hostlet's.
+pub struct RunningHost {
+    /// Facts of the host that configurations need.
+    pub settings: HostSettings,
+    /// The cgroups of pods; `None` with `cgroupsPerQOS: false`.
+    pub cgroups: Option<Arc<Cgroups>>,
+    /// Whether these limit all pods together.
+    pub limits_all_pods: bool,
+    /// containerd, if that is the runtime: it leaves things behind that only its own services show.
+    pub containerd: Option<ContainerdAccess>,
+    /// What the API server has of this node; `None` on a standalone node.
+    pub reports: Option<Reports>,
+}
+
+/// containerd behind the runtime's socket.
+pub struct ContainerdAccess {
+    /// The client of its services.
+    pub client: CriClient,
+    /// Its socket: what another containerd runs does not count.
+    pub socket: PathBuf,
+    /// Mount point of procfs, `/proc`.
+    pub proc: PathBuf,
+}
+
+/// What several of these parts share.
+pub(super) struct Shared {
+    pub(super) statuses: StatusHandle,
+    pub(super) user_namespaces: Arc<UserNamespaces>,
+    /// `None` without a limit of all pods together.
+    pub(super) pods_limit: Option<Arc<PodsLimit>>,
+}
+
+impl Engine {
+    /// The tasks that act on pods, in the order in which they are started.
+    pub fn tasks(mut self, host: RunningHost) -> Vec<EngineTask> {
+        let shared = self.shared(&host);
+        let mut tasks = std::mem::take(&mut self.later);
+        tasks.extend(self.eviction());
+        tasks.extend(self.log_rotation());
+        tasks.extend(self.preload());
+        tasks.extend(self.leftovers(&host));
+        // It restores the findings of an earlier daemon before a status or a plan needs them.
+        tasks.push(self.prober(&shared));
+        tasks.push(self.status_task(&host, &shared));
+        tasks.extend(self.pods(host, shared));
+        tasks
+    }
+
+    fn shared(&self, host: &RunningHost) -> Shared {
+        let limited = host.cgroups.as_ref().filter(|_| host.limits_all_pods);
+        let pods_limit = limited.map(|cgroups| {
+            let node = self.deps.node.own_node.clone();
+            Arc::new(PodsLimit::new(cgroups.clone(), node, self.deps.events.node.clone()))
+        });
+        let ids = &self.settings.user_ids;
+        let root = self.settings.root_dir.clone();
+        Shared {
+            statuses: StatusHandle::default(),
+            user_namespaces: Arc::new(UserNamespaces::new(
+                root,
+                ids.per_pod,
+                ids.max_pods,
+                ids.subordinate.clone(),
+            )),
+            pods_limit,
+        }
+    }
+
+    fn eviction(&self) -> Option<EngineTask> {
+        let sources = EvictionDeps {
+            desired_pods: self.handles.desired_pods.clone(),
+            status_cache: self.handles.status_cache.clone(),
+            timeline: self.handles.timeline.clone(),
+            storage: self.handles.usage.clone(),
+            root_dir: self.settings.root_dir.clone(),
+            kills: self.handles.kills.clone(),
+            events: self.deps.events.pods.clone(),
+            clock: self.deps.clock.clone(),
+        };
+        self.settings.isolates_storage.then(|| {
+            let eviction = Eviction::new(sources, &self.deps.metrics);
+            EngineTask::new(TaskStage::Pods, "eviction", |cancel| eviction.run(cancel))
+        })
+    }
+
+    fn log_rotation(&self) -> Option<EngineTask> {
+        let sources = LogRotationDeps {
+            runtime: self.deps.runtime.service.clone(),
+            observed: self.deps.runtime.pleg.cache().clone(),
+            events: self.deps.events.pods.clone(),
+            clock: self.deps.clock.clone(),
+        };
+        let rotation = LogRotation::new(self.settings.log_limits?, sources, &self.deps.metrics);
+        Some(EngineTask::new(TaskStage::Pods, "log rotation", |cancel| rotation.run(cancel)))
+    }
+
+    fn preload(&mut self) -> Option<EngineTask> {
+        let (ImagePreload { config, store }, problems) =
+            (self.deps.preload.take()?, self.problems.preload.clone());
+        let run = |cancel| preload::run(config, store, problems, cancel);
+        Some(EngineTask::new(TaskStage::Pods, "image preload", run))
+    }
+
+    fn leftovers(&self, host: &RunningHost) -> Vec<EngineTask> {
+        let Some(containerd) = &host.containerd else {
+            let runtime = &host.settings.runtime_name;
+            tracing::debug!(runtime, "leftover shims and tasks are only searched for on containerd");
+            return Vec::new();
+        };
+        let shims = LeftoverShims {
+            client: containerd.client.clone(),
+            socket: containerd.socket.clone(),
+            proc: containerd.proc.clone(),
+            mounts: self.deps.host.mounts.clone(),
+            problem: self.problems.shims.clone(),
+        };
+        let leftovers = LeftoverTasks {
+            client: containerd.client.clone(),
+            observed: self.deps.runtime.pleg.cache().clone(),
+            own: self.deps.own.clone(),
+        };
+        vec![
+            EngineTask::new(TaskStage::Pods, "leftover shims", |cancel| shims.run(cancel)),
+            EngineTask::new(TaskStage::Pods, "leftover tasks", |cancel| leftovers.run(cancel)),
+        ]
+    }
+
+    fn prober(&mut self, shared: &Shared) -> EngineTask {
+        let sources = ProberDeps {
+            runtime: self.deps.runtime.service.clone(),
+            status_cache: self.handles.status_cache.clone(),
+            timeline: self.handles.timeline.clone(),
+            statuses: shared.statuses.clone(),
+            results: self.handles.probes.results.clone(),
+            failing: self.handles.probes.failing.clone(),
+            metrics: self.probe_metrics.clone(),
+            store: self.deps.store.clone(),
+            events: self.deps.events.pods.clone(),
+            clock: self.deps.clock.clone(),
+        };
+        let prober = Prober::new(sources, StdRng::from_rng(&mut self.deps.random));
+        EngineTask::with_heartbeat(TaskStage::Support, "probes", |heartbeat, cancel| {
+            prober.with_heartbeat(heartbeat).run(cancel)
+        })
+    }
+
+    fn status_task(&self, host: &RunningHost, shared: &Shared) -> EngineTask {
+        let sources = PodStatusDeps {
+            handle: shared.statuses.clone(),
+            probes: self.handles.probes.results.clone(),
+            observed: self.deps.runtime.pleg.cache().clone(),
+            addresses: self.deps.node.addresses.clone(),
+            runtime_name: host.settings.runtime_name.clone(),
+            timeline: self.handles.timeline.clone(),
+            gates: self.settings.status_gates,
+            clock: self.deps.clock.clone(),
+        };
+        let task = PodStatusTask::new(sources, self.handles.status_cache.clone());
+        task.register(&self.deps.metrics);
+        EngineTask::with_heartbeat(TaskStage::Support, "statuses", |heartbeat, cancel| {
+            task.with_heartbeat(heartbeat).run(cancel)
+        })
+    }
+}
