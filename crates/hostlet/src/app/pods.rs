@@ -12,14 +12,10 @@ use super::runtime::RuntimeInfo;
 use super::startup::{StartupError, open_cgroups};
 use super::tasks::{Stage, Tasks};
 use hostlet_config::Config;
-use hostlet_engine::container_logs::LogRotationDeps;
 use hostlet_engine::cri_config::resolv_conf_problem;
 use hostlet_engine::housekeeping::SystemCgroups;
-use hostlet_engine::probe::ProberDeps;
-use hostlet_engine::shutdown::ShutdownDeps;
 use hostlet_host::cgroup::{CgroupVersion, Cgroups, systemd_is_init};
 use hostlet_host::tmpfs_can_avoid_swap;
-use hostlet_observe::status::{PodStatusDeps, PodStatusTask};
 
 impl Parts {
     /// Opens the cgroups of pods, without changing any.

@@ -9,7 +9,6 @@ use super::paths::{PROC, SYS};
 use super::tasks::{Stage, Tasks};
 use hostlet_base::{WallClock, error_chain};
 use hostlet_config::Config;
-use hostlet_engine::eviction::EvictionDeps;
 use hostlet_host::cgroup::Cgroups;
 use hostlet_host::{CpuTopology, Host};
 use hostlet_observe::log::LogLayout;
