@@ -31,7 +31,7 @@ use crate::worker::{PodSyncer, WorkerContext};
 use hostlet_base::node::NodeAddresses;
 use hostlet_base::{CONFIG_SEEN_ANNOTATION, POD_UID_LABEL, PodRef, PodUid, WallClock};
 use hostlet_image::PullLimits;
-use hostlet_image::credentials::RegistryCredentials;
+
 use hostlet_observe::log::LogLayout;
 use hostlet_observe::status::timeline::TimelineEntry;
 use hostlet_observe::status::{

@@ -110,7 +110,10 @@ impl Parts {
                 plugins: self.plugins.clone(),
             },
             usage: UsageEndpoint { stats: self.usage.subscribe(), describer: self.describer.clone() },
-            metrics: MetricsEndpoints { metrics: self.metrics.clone(), probes: self.handles.probes.metrics.clone() },
+            metrics: MetricsEndpoints {
+                metrics: self.metrics.clone(),
+                probes: self.handles.probes.metrics.clone(),
+            },
         }
     }
 

@@ -31,6 +31,7 @@ use hostlet_image::credentials::RegistryCredentials;
 use hostlet_observe::pleg::{Pleg, PlegHandle};
 use hostlet_observe::status::StatusGates;
 use hostlet_pod::{ApiState, DesiredPods, PodEvents};
+use hostlet_resources::NodeResources;
 use hostlet_store::Store;
 use hostlet_telemetry::{Heartbeat, Heartbeats, Metrics};
 use hostlet_volume::NodeAmounts;
@@ -123,7 +124,7 @@ fn settings(node: &Node) -> EngineSettings {
         log_limits: None,
         node: NodeView {
             name: host().node_name,
-            allocatable: allocatable(),
+            resources: NodeResources::new(allocatable()),
             is_standalone: true,
             ..NodeView::default()
         },
