@@ -1,4 +1,5 @@
-//! `/metrics/cadvisor`: what the units use, under the names that cAdvisor gives it. Pure. Each family is rendered by itself, so that a large answer is never in memory as a whole.
+//! `/metrics/cadvisor`: what the units use, under the names that cAdvisor gives it. Pure. Each family is rendered by itself, so that a
+//! large answer is never in memory as a whole.
 
 use std::collections::BTreeMap;
 
