@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::node_events::starting_event;
 use super::tasks::{Stage, Tasks};
-use hostlet_base::node::{NodeAddresses, NodeEvent, NodeEvents, Pressures};
+use hostlet_base::node::{CrossedSignals, NodeAddresses, NodeEvent, NodeEvents};
 use hostlet_base::{PodEvent, PodRef, QuietPeriod, WallClock, architecture};
 use hostlet_cluster::api::events::{EventRecord, EventRecorder, EventSink, recorder};
 use hostlet_cluster::api::{
@@ -63,7 +63,7 @@ pub(super) struct Cluster {
 pub(super) struct ClusterInputs {
     pub(super) settings: Arc<NodeSettings>,
     pub(super) machine: watch::Receiver<Machine>,
-    pub(super) pressures: watch::Receiver<Pressures>,
+    pub(super) crossed: watch::Receiver<CrossedSignals>,
     pub(super) addresses: NodeAddresses,
     pub(super) runtime: Arc<dyn RuntimeService>,
     pub(super) images: Arc<dyn ImageService>,
@@ -265,7 +265,7 @@ impl Cluster {
             status: inputs.runtime_status,
             ready_at: inputs.ready_at,
             pleg: inputs.pleg,
-            pressures: inputs.pressures,
+            crossed: inputs.crossed,
             others: inputs.unready,
         };
         let status = StatusTask::new(

@@ -213,7 +213,7 @@ impl Parts {
             api: api.clone(),
             own: node.view.clone(),
             own_node: node.own_node.subscribe(),
-            pressures: node.pressures.subscribe(),
+            crossed: node.crossed.subscribe(),
             node: latest_node.subscribe(),
             reader: cluster.as_ref().map(|cluster| -> Arc<dyn NodeReader> {
                 Arc::new(cluster.node_reader(&node.settings, latest_node.clone()))
@@ -249,7 +249,7 @@ impl Parts {
                 status: runtime.status.clone(),
                 ready_at: runtime.ready_at.clone(),
                 pleg: runtime.pleg.health(),
-                pressures: node.pressures.subscribe(),
+                crossed: node.crossed.subscribe(),
                 others: shutdown_outputs.unready.clone(),
             },
             latest: latest_node.subscribe(),
@@ -274,7 +274,7 @@ impl Parts {
                 let inputs = ClusterInputs {
                     settings: node.settings.clone(),
                     machine: node.machine.subscribe(),
-                    pressures: node.pressures.subscribe(),
+                    crossed: node.crossed.subscribe(),
                     addresses: addresses.clone(),
                     runtime: runtime.runtime.clone(),
                     images: runtime.images.clone(),

@@ -23,7 +23,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::ControlServer;
-use hostlet_base::node::{NodeAddresses, Pressures};
+use hostlet_base::node::{CrossedSignals, NodeAddresses};
 use hostlet_base::settings::ImageVerification;
 use hostlet_base::{
     CONTAINER_NAME_LABEL, ContainerId, POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL, PodEvent, PodRef,
@@ -169,7 +169,7 @@ impl Bench {
                     status: watch::channel(None).1,
                     ready_at: watch::channel(None).1,
                     pleg: pleg.health(),
-                    pressures: watch::channel(Pressures::default()).1,
+                    crossed: watch::channel(CrossedSignals::new()).1,
                     others: watch::channel(Vec::new()).1,
                 },
                 latest: watch::channel(None).1,
