@@ -7,6 +7,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use hostlet_base::settings::{CredentialProvider, CredentialProviders, TokenAttributes};
+use hostlet_base::yaml::{Document, Flaw, Lines, Problem, decode, parse_documents};
+use hostlet_base::{GoDuration, RegistryLocation, names};
 use serde::Deserialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -15,9 +18,6 @@ use super::error::{ConfigError, Place};
 use super::files::{TextFile, read_provider_files};
 use super::flags::ProcessFlags;
 use super::merge::without_nulls;
-use hostlet_base::settings::{CredentialProvider, CredentialProviders, TokenAttributes};
-use hostlet_base::yaml::{Document, Flaw, Lines, Problem, decode, parse_documents};
-use hostlet_base::{GoDuration, RegistryLocation, names};
 
 const KIND: &str = "CredentialProviderConfig";
 /// The only version whose providers may get service account tokens.

@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
+use hostlet_base::GoDuration;
+
 use super::wire::{
     API_VERSION, AuthorizationMode, CgroupDriver, ChangeDetection, CpuManagerPolicy, CredentialsVerification,
     HairpinMode, KIND, KubeletConfiguration, LogFormat, MemoryManagerPolicy, MemoryReservationPolicy,
     QuantityText, TopologyManagerPolicy, TopologyManagerScope,
 };
-use hostlet_base::GoDuration;
 
 /// How many images a standalone node pulls in parallel by default.
 const ALONE_PARALLEL_PULLS: i32 = 4;

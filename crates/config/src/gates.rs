@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use hostlet_base::yaml::nearest;
+
 use super::breach::Breach;
 use super::gate_table::{ALPHA, BETA_OFF, BETA_ON, DEPENDENCIES, FORMER, LOCKED_OFF, LOCKED_ON, OFF, ON};
-use hostlet_base::yaml::nearest;
 
 /// Gates that have an effect.
 const SERVED: &[&str] = &[

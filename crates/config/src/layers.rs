@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use hostlet_base::yaml::{Document, DocumentError, Flaw, Lines, Problem, decode, enclosing, parse_leniently};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -14,7 +15,6 @@ use super::hostlet::{self, HostletConfiguration};
 use super::merge::{field, merge, nested, without_nulls};
 use super::wire::{self, KubeletConfiguration};
 use super::{served, spelling};
-use hostlet_base::yaml::{Document, DocumentError, Flaw, Lines, Problem, decode, enclosing, parse_leniently};
 
 /// Maximum number of reported errors per document.
 const MAX_FLAWS: usize = 100;

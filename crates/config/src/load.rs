@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use hostlet_base::yaml::{Flaw, Problem, decode};
 use serde_json::Value;
 
 use super::credential_providers;
@@ -21,7 +22,6 @@ use super::settings::Config;
 use super::show::EffectiveConfig;
 use super::validate::validate;
 use super::wire::KubeletConfiguration;
-use hostlet_base::yaml::{Flaw, Problem, decode};
 
 /// A valid configuration.
 #[derive(Clone, Debug)]

@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Command, FromArgMatches};
+use hostlet_base::CgroupDriver;
+use hostlet_base::node::{Signal, Threshold, Thresholds};
+use hostlet_telemetry::LogFormat;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -14,8 +17,6 @@ use super::{Loaded, control_socket, load};
 use crate::served::FIELDS;
 use crate::wire::KubeletConfiguration;
 use crate::{CertificateFiles, KubeletFlags, ParallelPulls, ServingCertificate, is_called_kubelet};
-use hostlet_base::CgroupDriver;
-use hostlet_telemetry::LogFormat;
 
 const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 
@@ -625,9 +626,10 @@ fn settings_of_the_node() {
     assert_eq!((pods.most_pods(2), pods.most_pods(100)), (6, 110));
     let threshold = |signal: &str| loaded.effective.kubelet()["evictionHard"][signal].clone();
     assert_eq!(threshold("memory.available"), "100Mi");
-    assert_eq!(node.reserved.eviction_storage, Some(hostlet_base::settings::Threshold::Part(0.1)));
+    let part = Threshold::Part(0.1);
+    assert_eq!(node.reserved.eviction_hard.get(&Signal::NodefsAvailable), Some(&part));
     let without = host.load(&["--experimental-allocatable-ignore-eviction"]).unwrap();
-    assert_eq!(without.config.node.reserved.eviction_memory, None);
+    assert_eq!(without.config.node.reserved.eviction_hard, Thresholds::new());
     let wrong = host.load(&["--node-labels=node-role.kubernetes.io/x=", "--cloud-provider=aws"]).unwrap_err();
     assert!(wrong.contains("--node-labels: a node must not set the label"), "{wrong}");
     assert!(wrong.contains("--cloud-provider: must be external"), "{wrong}");

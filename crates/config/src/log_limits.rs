@@ -1,9 +1,10 @@
 //! The limits of the logs of containers, from the configuration.
 
-use super::values::{count, time};
-use super::wire::KubeletConfiguration;
 use hostlet_base::Quantity;
 use hostlet_base::settings::LogLimits;
+
+use super::values::{count, time};
+use super::wire::KubeletConfiguration;
 
 /// The limits of a valid configuration; `None` if the size is negative, which means no rotation.
 pub(super) fn log_limits(kubelet: &KubeletConfiguration) -> Option<LogLimits> {

@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
+use hostlet_base::node::{Signal, Threshold, Thresholds};
+use hostlet_base::settings::Reserved;
+use hostlet_base::{NODE_LABELS, Quantity, QuantityError, names};
 use k8s_openapi::api::core::v1::Taint;
 
 use super::flags::ProcessFlags;
 use super::values::time;
 use super::wire::KubeletConfiguration;
-use hostlet_base::settings::{Reserved, Threshold};
-use hostlet_base::{NODE_LABELS, Quantity, QuantityError, names};
 
 /// Settings of the Node object. Names in parentheses are fields of KubeletConfiguration, or flags.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,19 +45,6 @@ pub struct Node {
 /// Resources that may be reserved.
 pub(super) const RESERVABLE: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pid"];
 
-/// Eviction signals.
-pub(super) const EVICTION_SIGNALS: [&str; 9] = [
-    "memory.available",
-    "allocatableMemory.available",
-    "nodefs.available",
-    "nodefs.inodesFree",
-    "imagefs.available",
-    "imagefs.inodesFree",
-    "containerfs.available",
-    "containerfs.inodesFree",
-    "pid.available",
-];
-
 impl Node {
     /// Extracts the settings from a complete and valid configuration.
     pub(super) fn new(kubelet: &KubeletConfiguration, flags: &ProcessFlags) -> Self {
@@ -81,6 +69,11 @@ impl Node {
     }
 }
 
+/// The thresholds that are not disabled. Names and texts are valid.
+fn thresholds<'c>(configured: impl Iterator<Item = (&'c String, &'c String)>) -> Thresholds {
+    configured.filter_map(|(name, text)| Some((Signal::named(name)?, threshold(text).ok()??))).collect()
+}
+
 fn reserved(kubelet: &KubeletConfiguration, ignore_eviction: bool) -> Reserved {
     let mut resources: BTreeMap<String, Vec<Quantity>> = BTreeMap::new();
     let reservations = kubelet.kube_reserved.iter().chain(&kubelet.system_reserved).flatten();
@@ -89,17 +82,11 @@ fn reserved(kubelet: &KubeletConfiguration, ignore_eviction: bool) -> Reserved {
             resources.entry(resource.clone()).or_default().push(amount);
         }
     }
-    let hard = kubelet.eviction_hard.iter().flatten().filter(|_| !ignore_eviction);
-    let threshold = |signal: &str| {
-        let (_, text) = hard.clone().find(|(name, _)| *name == signal)?;
-        threshold(text).ok().flatten()
-    };
     let set = kubelet.reserved_system_cpus.as_deref().filter(|set| !set.is_empty());
     Reserved {
         resources,
         system_cpus: set.and_then(|set| cpu_set(set).ok()).map(|set| set.len()),
-        eviction_memory: threshold("memory.available"),
-        eviction_storage: threshold("nodefs.available"),
+        eviction_hard: thresholds(kubelet.eviction_hard.iter().flatten().filter(|_| !ignore_eviction)),
     }
 }
 

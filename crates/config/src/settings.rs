@@ -6,6 +6,10 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use hostlet_base::settings::{CredentialProviders, GracefulShutdown, ImageVerification, LogLimits};
+use hostlet_base::{CgroupDriver, MemoryQos};
+use hostlet_telemetry::{Collector, LogFormat, TraceSettings};
+
 use super::flags::ProcessFlags;
 use super::gates;
 use super::hostlet::HostletConfiguration;
@@ -15,9 +19,6 @@ use super::node_api::NodeApi;
 use super::static_pod_url::{StaticPodUrl, parse_headers, parse_url};
 use super::values::{count, path, socket_path, time};
 use super::wire::{self, KubeletConfiguration};
-use hostlet_base::settings::{CredentialProviders, GracefulShutdown, ImageVerification, LogLimits};
-use hostlet_base::{CgroupDriver, MemoryQos};
-use hostlet_telemetry::{Collector, LogFormat, TraceSettings};
 
 /// The default of `userNamespaces.idsPerPod`.
 const IDS_PER_POD: u32 = 65_536;

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use hostlet_base::json;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::hostlet::HostletConfiguration;
 use super::merge::without_nulls;
 use super::wire::KubeletConfiguration;
-use hostlet_base::json;
 
 /// The effective configuration. `Display` writes two YAML documents that `--config` accepts.
 #[derive(Clone, Debug, Default, PartialEq)]

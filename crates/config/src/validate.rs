@@ -4,13 +4,15 @@
 use std::collections::BTreeSet;
 use std::path::{Component, Path};
 
+use hostlet_base::node::Signal;
+use hostlet_base::{GoDuration, Quantity, without_tag};
+use hostlet_telemetry::Collector;
+
 use super::breach::Breach;
 use super::static_pod_url::{parse_headers, parse_url};
 use super::values::socket_path;
 use super::wire::{CredentialsVerification, KubeletConfiguration, MemoryReservationPolicy, QuantityText};
 use super::{gates, node};
-use hostlet_base::{GoDuration, Quantity, without_tag};
-use hostlet_telemetry::Collector;
 
 /// The default of memoryThrottlingFactor before Kubernetes 1.37, which files may still have without the feature gate.
 const FORMER_THROTTLING_FACTOR: f64 = 0.9;
@@ -367,8 +369,9 @@ fn eviction(kc: &KubeletConfiguration, breaches: &mut Breaches) {
     for (field, thresholds) in [("evictionHard", &kc.eviction_hard), ("evictionSoft", &kc.eviction_soft)] {
         for (signal, text) in thresholds.iter().flatten() {
             let path = format!("{field}.{signal}");
-            if !node::EVICTION_SIGNALS.contains(&signal.as_str()) {
-                breaches.add(&path, format!("must be one of {}", node::EVICTION_SIGNALS.join(", ")));
+            if Signal::named(signal).is_none() {
+                let names = Signal::ALL.map(Signal::name).join(", ");
+                breaches.add(&path, format!("must be one of {names}"));
             } else if let Err(wrong) = node::threshold(text) {
                 breaches.add(&path, wrong.to_string());
             }

@@ -4,12 +4,12 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use hostlet_base::{Backoff, BackoffPolicy, Moment, PodUid};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::ImageError;
-use hostlet_base::{Backoff, BackoffPolicy, Moment, PodUid};
 
 /// Upstream's values: 10 s, doubling up to 5 min, forgotten after twice the cap.
 const POLICY: BackoffPolicy = BackoffPolicy {

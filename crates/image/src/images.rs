@@ -4,15 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-use tokio::time::Instant;
-
-use super::access::{PullRecords, RecordUpkeep, StockRecords, Verdict};
-use super::backoff::{Now, PullBackoffs};
-use super::credentials::{ProviderFailure, PullSecrets, RegistryCredentials, SourcedLogin};
-use super::metrics::PullMetrics;
-use super::puller::{PullError, Puller};
-use super::{ImageError, PullLimits, PullPolicy, PullUnderWay};
 use hostlet_base::settings::ImageVerification;
 use hostlet_base::{
     ImageReference, PodEvent, PodRef, PodUid, WallClock, go_duration, go_quoted, reasons, with_default_tag,
@@ -22,6 +13,15 @@ use hostlet_runtime::cri::wire::PodSandboxConfig;
 use hostlet_runtime::cri::{ImageInfo, ImageService};
 use hostlet_store::{Store, Table};
 use hostlet_telemetry::Metrics;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::access::{PullRecords, RecordUpkeep, StockRecords, Verdict};
+use super::backoff::{Now, PullBackoffs};
+use super::credentials::{ProviderFailure, PullSecrets, RegistryCredentials, SourcedLogin};
+use super::metrics::PullMetrics;
+use super::puller::{PullError, Puller};
+use super::{ImageError, PullLimits, PullPolicy, PullUnderWay};
 
 /// A container's request for an image.
 #[derive(Clone)]

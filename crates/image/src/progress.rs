@@ -5,12 +5,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use containerd_client::services::v1::content_client::ContentClient;
 use containerd_client::services::v1::{Info, ListContentRequest, ListStatusesRequest, Status as Ingest};
+use hostlet_runtime::cri::containerd::request;
 use jiff::Timestamp;
 use tonic::Status;
 use tonic::transport::Channel;
 
 use super::preload::PRELOAD_REFERENCE;
-use hostlet_runtime::cri::containerd::request;
 
 /// Short, because a user waits for the response, which is optional.
 const DEADLINE: Duration = Duration::from_secs(2);

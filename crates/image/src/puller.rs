@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared, WeakShared};
+use hostlet_runtime::cri::wire::{AuthConfig, PodSandboxConfig};
+use hostlet_runtime::cri::{ImageInfo, ImageService};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::credentials::Login;
 use super::throttle::TokenBucket;
-use hostlet_runtime::cri::wire::{AuthConfig, PodSandboxConfig};
-use hostlet_runtime::cri::{ImageInfo, ImageService};
 
 /// Pull limits: fields of KubeletConfiguration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,6 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use hostlet_base::settings::ImageVerification;
+use hostlet_base::{EventKind, PodEvent, PodRef, WallClock};
+use hostlet_runtime::cri::wire::{AuthConfig, PodSandboxConfig};
+use hostlet_runtime::cri::{CriError, ImageFilesystem, ImageInfo, ImageService, Operation};
+use hostlet_store::Store;
+use hostlet_telemetry::Metrics;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, advance, sleep};
@@ -14,12 +20,6 @@ use super::credentials::{
     DockerConfigFiles, NoSecrets, ObjectIdentity, PullSecret, PullSecrets, RegistryCredentials,
 };
 use super::*;
-use hostlet_base::settings::ImageVerification;
-use hostlet_base::{EventKind, PodEvent, PodRef, WallClock};
-use hostlet_runtime::cri::wire::{AuthConfig, PodSandboxConfig};
-use hostlet_runtime::cri::{CriError, ImageFilesystem, ImageInfo, ImageService, Operation};
-use hostlet_store::Store;
-use hostlet_telemetry::Metrics;
 
 /// A runtime's images. A pull takes a second, and fails as scripted.
 #[derive(Default)]

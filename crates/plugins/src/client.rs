@@ -9,6 +9,8 @@ use std::{fs, io};
 use std::os::unix::fs::FileTypeExt;
 
 use async_trait::async_trait;
+use hostlet_base::one_line;
+use hostlet_host::file_work;
 use hostlet_proto::registration::{
     GET_INFO, InfoRequest, NOTIFY_REGISTRATION_STATUS, PluginInfo, RegistrationStatus,
     RegistrationStatusResponse,
@@ -25,8 +27,6 @@ use tonic_prost::ProstCodec;
 
 use super::info::{InfoError, PluginClaim, check};
 use super::scan::{OpenError, SocketIdentity, open_socket};
-use hostlet_base::one_line;
-use hostlet_host::file_work;
 
 /// Deadline of connecting and of `GetInfo` together. Upstream's are 10 s for the former and 1 s for the latter, which a plugin that
 /// starts on a busy host misses.

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use hostlet_telemetry::{Metrics, Reading};
 use tokio::sync::watch;
 
 use super::failure::FailureKind;
 use super::view::PluginView;
-use hostlet_telemetry::{Metrics, Reading};
 
 /// Counters of attempts.
 #[derive(Debug, Default)]

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use hostlet_base::watching;
 use tokio::sync::watch;
 
 use super::handler::Handlers;
 use super::view::{PluginState, PluginView};
-use hostlet_base::watching;
 
 /// The current plugins. Cheap to clone.
 #[derive(Clone)]

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_base::error_chain;
 use hostlet_proto::registration::RegistrationStatus;
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -16,7 +17,6 @@ use super::handler::{Handlers, InstanceId, PluginEvent, PluginInstance};
 use super::info::{InfoError, PluginClaim};
 use super::scan::{Scan, SocketIdentity};
 use super::view::{PluginState, PluginView};
-use hostlet_base::error_chain;
 
 /// The back-off of a socket whose registration failed, as upstream (`exponentialbackoff`): doubling between these, with jitter.
 const FIRST_DELAY: Duration = Duration::from_millis(500);

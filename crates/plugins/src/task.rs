@@ -8,6 +8,10 @@ use std::time::Duration;
 
 use futures::future::{AbortHandle, BoxFuture, FutureExt, abortable};
 use futures::stream::{FuturesUnordered, StreamExt};
+use hostlet_base::node::NodeEvents;
+use hostlet_base::{Rescan, WallClock, sleep_until};
+use hostlet_host::{Changes, Watch, file_work};
+use hostlet_telemetry::Metrics;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::sync::watch;
@@ -25,10 +29,6 @@ use super::node_events::{deregistered_event, not_registered_event, registered_ev
 use super::registrations::{Attempt, Clocks, Effect, Registrations};
 use super::scan::{Scan, scan, subdirectories};
 use super::view::PluginView;
-use hostlet_base::node::NodeEvents;
-use hostlet_base::{Rescan, WallClock, sleep_until};
-use hostlet_host::{Changes, Watch, file_work};
-use hostlet_telemetry::Metrics;
 
 /// Minimum pause between scans: a plugin that creates and removes its socket in a loop costs no more.
 const MIN_PAUSE: Duration = Duration::from_millis(100);

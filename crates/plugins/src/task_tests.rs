@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use hostlet_base::{EventKind, RescanRequester, WallClock};
 use hostlet_proto::registration::{PluginInfo, RegistrationStatus};
+use hostlet_telemetry::Metrics;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use rand::SeedableRng;
@@ -27,8 +29,6 @@ use super::scan::SocketIdentity;
 use super::task::{PluginSettings, Plugins};
 use super::testing::Recorder;
 use super::view::PluginState;
-use hostlet_base::{EventKind, RescanRequester, WallClock};
-use hostlet_telemetry::Metrics;
 
 /// How the plugin at a socket behaves.
 #[derive(Clone, Debug)]

@@ -4,6 +4,7 @@
 use std::ops::Deref;
 use std::sync::{Arc, LazyLock};
 
+use hostlet_base::{PodRef, QosClass};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, EphemeralContainer, ImageVolumeSource, Pod, PodSpec, Volume};
 
@@ -12,7 +13,6 @@ use super::{
     ContainerKind, ContainerRef, PodContainer, Rank, ResizeState, RestartPolicy, has_ended, is_static,
     pod_ref, seen_at,
 };
-use hostlet_base::{PodRef, QosClass};
 
 static NO_SPEC: LazyLock<PodSpec> = LazyLock::new(PodSpec::default);
 

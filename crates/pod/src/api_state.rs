@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use hostlet_base::{CONFIG_MIRROR_ANNOTATION, PodUid};
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 
 use super::validation::FieldError;
-use hostlet_base::{CONFIG_MIRROR_ANNOTATION, PodUid};
 
 /// The state at one time. Every state is complete, so receivers may skip some.
 #[derive(Clone, Debug, Default)]

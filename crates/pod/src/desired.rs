@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{AdmittedPod, PodKill};
 use hostlet_base::PodUid;
+
+use super::{AdmittedPod, PodKill};
 
 /// The admitted pods of all sources.
 #[derive(Clone, Debug, Default)]

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use hostlet_base::{ContainerId, PodUid, one_line};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use super::ProbeKind;
-use hostlet_base::{ContainerId, PodUid, one_line};
 
 /// Maximum length of an answer in bytes; the rest is cut off.
 const MAX_ANSWER: usize = 512;

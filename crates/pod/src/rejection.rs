@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use hostlet_base::PodEvent;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 
 use super::resources::qos_class;
 use super::{PodPhase, seen_at, whole_seconds};
-use hostlet_base::PodEvent;
 
 /// Why a pod may not run on this node.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! The seam: what admission asks of everything that pods are granted. Has no state, and knows no kind of resource.
 
+use hostlet_base::ResourceList;
+use hostlet_pod::Rejection;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::{AllocatedPod, Allocation, Shortage};
-use hostlet_base::ResourceList;
-use hostlet_pod::Rejection;
 
 /// An allocator's answer about a pod.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,11 +1,11 @@
 //! The node's own resources, which are counted: CPU, memory, storage, huge pages, the number of pods, and whatever else its status
 //! lists. In upstream's order and words. Pure.
 
+use hostlet_base::ResourceList;
+use hostlet_base::resources::{CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_extended};
 use k8s_openapi::api::core::v1::Pod;
 
 use super::{Admission, AllocatedPod, Allocation, Allocator, Shortage};
-use hostlet_base::ResourceList;
-use hostlet_base::resources::{CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_extended};
 
 /// The resources that are checked first, in this order; all others follow by name. The first shortage is the reason for
 /// rejection.

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use hostlet_telemetry::{DEFAULT_BUCKETS, Metrics};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;
 
 use super::Store;
-use hostlet_telemetry::{DEFAULT_BUCKETS, Metrics};
 
 #[derive(Debug)]
 pub(super) struct WriteMetrics {

@@ -6,13 +6,13 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
+use hostlet_host::sync_parent;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use redb::backends::FileBackend;
 
 use super::error::FileError;
 use super::file::StoreFile;
-use hostlet_host::sync_parent;
 
 /// Maximum size in bytes, because the file is read into memory.
 const SIZE_MOST: u64 = 256 * 1024 * 1024;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_base::json;
 use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -11,7 +12,6 @@ use tokio::sync::{Notify, watch};
 use super::contents::Contents;
 use super::metrics::WriteMetrics;
 use super::table::Table;
-use hostlet_base::json;
 
 /// The last attempt to write the file.
 #[derive(Clone, Copy, Debug)]

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use hostlet_base::{Backoff, BackoffPolicy};
 use jiff::Timestamp;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -18,7 +19,6 @@ use super::file::StoreFile;
 use super::pace::due;
 use super::place::{self, Identity};
 use super::rows::{Store, WriteAttempt};
-use hostlet_base::{Backoff, BackoffPolicy};
 
 /// How long to wait for the previous daemon to close the file; its shutdown takes at most five seconds.
 const HANDOVER: Duration = Duration::from_secs(6);

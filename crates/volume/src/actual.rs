@@ -8,13 +8,14 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use hostlet_base::PodUid;
+use hostlet_host::{Mount, MountTable, Mounts, real_path};
+
 use super::error::HostError;
 use super::kinds::registry::directories;
 use super::layout::{DATA, PodLayout};
 use super::model::KindDirectory;
 use super::path_type::Found;
-use hostlet_base::PodUid;
-use hostlet_host::{Mount, MountTable, Mounts, real_path};
 
 /// The filesystem type of volumes in memory.
 const TMPFS: &str = "tmpfs";

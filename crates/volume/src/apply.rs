@@ -4,6 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use hostlet_base::PodUid;
+use hostlet_host::{MountTable, Mounts, PathError, remove_tree};
+use hostlet_pod::ExternalVolume;
 use jiff::Timestamp;
 
 use super::actual::{found_at, leftovers, read_actual};
@@ -13,9 +16,6 @@ use super::layout::PodLayout;
 use super::model::{Desired, DesiredVolume, External};
 use super::path_type::{self, PathType};
 use super::{plan, sub_path};
-use hostlet_base::PodUid;
-use hostlet_host::{MountTable, Mounts, PathError, remove_tree};
-use hostlet_pod::ExternalVolume;
 
 /// A volume that is ready for mounting.
 #[derive(Clone, Debug, PartialEq, Eq)]

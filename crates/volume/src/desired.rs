@@ -1,11 +1,11 @@
 //! The desired state of each volume of a pod, by its kind, from its spec and the known objects and claims it refers to. Pure.
 
+use hostlet_pod::objects::ObjectRef;
 use k8s_openapi::api::core::v1::{Pod, Volume};
 
 use super::error::ContentError;
 use super::kinds::registry::kind_of;
 use super::model::{Context, DesiredVolume};
-use hostlet_pod::objects::ObjectRef;
 
 /// The desired state of `volume`.
 pub(super) fn desired(volume: &Volume, context: &Context<'_>) -> DesiredVolume {

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::files::PathError;
 use hostlet_base::{Quantity, error_chain};
 use hostlet_host::{PathError as PathWorkError, SysError};
 use hostlet_pod::objects::ObjectError;
+
+use super::files::PathError;
 
 /// Why the content of a volume is not available. The wording is upstream's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -7,6 +7,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, fchown, lchown, symlink};
 use std::path::Path;
 
+use hostlet_base::Quantity;
+use hostlet_host::{MountCall, Mounts, SysError, real_path, remove_mount_point, remove_tree};
 use nix::fcntl::OFlag;
 
 use super::actual::{HUGETLBFS, failed};
@@ -15,8 +17,6 @@ use super::files::{Files, parents};
 use super::layout::{DATA, DIR_MODE, NEW_DATA, PARENT_MODE, POD_MODE, ROOT_MODE, group_dir_mode};
 use super::path_type::Make;
 use super::plan::Operation;
-use hostlet_base::Quantity;
-use hostlet_host::{MountCall, Mounts, SysError, real_path, remove_mount_point, remove_tree};
 
 /// Mode of a directory created for a `hostPath`.
 const HOST_DIR_MODE: u32 = 0o755;

@@ -5,15 +5,16 @@ use std::fs::{self, DirBuilder};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use hostlet_host::{
+    GroupChange, MountCall, MountTable, Mounts, PathError, pods_dir, real_path, set_group_of_tree,
+};
+
 use super::actual::{failed, found_at};
 use super::error::{HostError, VolumeProblem, VolumeStep};
 use super::execute::{mark, unmark};
 use super::layout::{POD_MODE, PodLayout};
 use super::model::External;
 use super::path_type::Found;
-use hostlet_host::{
-    GroupChange, MountCall, MountTable, Mounts, PathError, pods_dir, real_path, set_group_of_tree,
-};
 
 impl External {
     /// Whether it is a directory of this host.

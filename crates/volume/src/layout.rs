@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use super::kinds::empty_dir;
-use super::model::KindDirectory;
 use hostlet_base::PodUid;
 use hostlet_host::PodDirs;
+
+use super::kinds::empty_dir;
+use super::model::KindDirectory;
 
 /// Mode of a volume's directory without a group: every user may write.
 pub(super) const ROOT_MODE: u32 = 0o777;

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use hostlet_base::PodUid;
 use k8s_openapi::api::core::v1::Volume;
 
 use super::kinds::empty_dir;
 use super::kinds::registry::kind_of;
 use super::layout::PodLayout;
-use hostlet_base::PodUid;
 
 /// The directory of a volume whose content is on the node's disk and ends with its pod: an emptyDir on disk, or a ConfigMap (upstream
 /// `IsLocalEphemeralVolume`). `None` for other volumes.

@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use hostlet_pod::AdmittedPod;
+use hostlet_telemetry::Metrics;
 use k8s_openapi::api::core::v1::Volume;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -12,8 +14,6 @@ use prometheus_client::metrics::histogram::Histogram;
 use super::apply::PodVolumes;
 use super::kinds::empty_dir;
 use super::kinds::registry::kind_of;
-use hostlet_pod::AdmittedPod;
-use hostlet_telemetry::Metrics;
 
 /// Upstream's buckets of `storage_operation_duration_seconds`.
 const OPERATION_BUCKETS: [f64; 13] =

@@ -6,13 +6,13 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use hostlet_host::GroupChange;
+use hostlet_pod::objects::{ClaimState, Object, ObjectError, ObjectRef, ObjectState, ObjectStates};
 use k8s_openapi::api::core::v1::{PersistentVolumeSpec, Pod};
 
 use super::error::{ContentError, HostError, VolumeProblem, VolumeStep};
 use super::files::Files;
 use super::path_type::PathType;
-use hostlet_host::GroupChange;
-use hostlet_pod::objects::{ClaimState, Object, ObjectError, ObjectRef, ObjectState, ObjectStates};
 
 /// Returns the node's current labels.
 pub type NodeLabels = Arc<dyn Fn() -> BTreeMap<String, String> + Send + Sync>;

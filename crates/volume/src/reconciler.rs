@@ -8,6 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
+use hostlet_base::{Backoff, BackoffPolicy, Conflated, PodRef, PodUid, WallClock, error_chain, sleep_until};
+use hostlet_host::{MountTable, Mounts, PathError, file_work, path_unit};
+use hostlet_pod::objects::ObjectSource;
+use hostlet_pod::{AdmittedPod, ExternalVolume, ExternalVolumes};
 use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
@@ -23,10 +27,6 @@ use super::remembered::remember;
 use super::sources::Sources;
 use super::teardown::tear_down;
 use super::threads::VolumeThreads;
-use hostlet_base::{Backoff, BackoffPolicy, Conflated, PodRef, PodUid, WallClock, error_chain, sleep_until};
-use hostlet_host::{MountTable, Mounts, PathError, file_work, path_unit};
-use hostlet_pod::objects::ObjectSource;
-use hostlet_pod::{AdmittedPod, ExternalVolume, ExternalVolumes};
 
 /// Delay until a failure is retried without a request. Changes of objects are handled at once.
 const RETRY: BackoffPolicy = BackoffPolicy {

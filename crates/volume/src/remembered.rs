@@ -6,14 +6,14 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use hostlet_base::json;
+use hostlet_host::replace_file;
 use k8s_openapi::api::core::v1::PersistentVolume;
 use serde_json::Value;
 
 use super::actual::failed;
 use super::error::HostError;
 use super::layout::{POD_MODE, PodLayout};
-use hostlet_base::json;
-use hostlet_host::replace_file;
 
 /// Mode of a file: a volume may name what only root should know.
 const MODE: u32 = 0o600;

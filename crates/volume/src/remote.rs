@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures::future::join_all;
+use hostlet_base::PodUid;
+use hostlet_host::{Mount, MountTable, Mounts, PathError, SysError, real_path};
 
 use super::error::{HostError, VolumeError};
 use super::kinds::registry::directories;
 use super::layout::PodLayout;
 use super::threads::VolumeThreads;
-use hostlet_base::PodUid;
-use hostlet_host::{Mount, MountTable, Mounts, PathError, SysError, real_path};
 
 /// A pod's mounts of one remote filesystem.
 #[derive(Clone, Debug, PartialEq, Eq)]

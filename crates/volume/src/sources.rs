@@ -6,6 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures::future::join_all;
+use hostlet_base::error_chain;
+use hostlet_host::file_work;
+use hostlet_pod::objects::{ClaimRef, ClaimState, ObjectError, ObjectSource, Token, TokenRequest, Watched};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolume, Pod};
 
@@ -16,9 +19,6 @@ use super::layout::{DATA, PodLayout};
 use super::model::{Snapshot, TokenKey};
 use super::remembered::recall;
 use super::token::{is_due, read_token, received, refresh_at};
-use hostlet_base::error_chain;
-use hostlet_host::file_work;
-use hostlet_pod::objects::{ClaimRef, ClaimState, ObjectError, ObjectSource, Token, TokenRequest, Watched};
 
 /// A token of the pod.
 #[derive(Debug)]

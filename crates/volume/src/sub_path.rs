@@ -7,9 +7,10 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::layout::{POD_MODE, PodLayout};
 use hostlet_base::PodUid;
 use hostlet_host::{InsideError, Mounts, PathError, SysError, open_inside, real_path, remove_mount_point};
+
+use super::layout::{POD_MODE, PodLayout};
 
 /// Mode of the file that a file is mounted on.
 const FILE_MODE: u32 = 0o640;

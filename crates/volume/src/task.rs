@@ -5,6 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_base::{Conflated, PodUid, WallClock};
+use hostlet_host::Mounts;
+use hostlet_pod::ExternalVolumes;
+use hostlet_pod::objects::ObjectSource;
+use hostlet_telemetry::Metrics;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -19,11 +24,6 @@ use super::read::{self, ReadError};
 use super::reconciler::{Job, Shared, VolumeOwner, VolumeReconciler};
 use super::sub_path::{self, SubPath, SubPathError};
 use super::threads::VolumeThreads;
-use hostlet_base::{Conflated, PodUid, WallClock};
-use hostlet_host::Mounts;
-use hostlet_pod::ExternalVolumes;
-use hostlet_pod::objects::ObjectSource;
-use hostlet_telemetry::Metrics;
 
 /// How long a worker waits for its pod's volumes (upstream's timeout).
 const DEADLINE: Duration = Duration::from_secs(2 * 60 + 3);

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use hostlet_host::PathWork;
+use hostlet_pod::objects::{ClaimError, ClaimState, FakeObjects, ObjectError, ObjectKind, ObjectState};
+use hostlet_pod::{AdmittedPod, ExternalVolume};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::testing::{Host, NODE, UID, pod};
-use hostlet_host::PathWork;
-use hostlet_pod::objects::{ClaimError, ClaimState, FakeObjects, ObjectError, ObjectKind, ObjectState};
-use hostlet_pod::{AdmittedPod, ExternalVolume};
 
 /// A timeout far beyond what a busy machine needs.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -4,13 +4,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use hostlet_base::PodUid;
+use hostlet_host::{Mounts, file_work};
+
 use super::apply;
 use super::error::VolumeError;
 use super::layout::PodLayout;
 use super::remote::{find, unmount_all};
 use super::threads::VolumeThreads;
-use hostlet_base::PodUid;
-use hostlet_host::{Mounts, file_work};
 
 /// Tears down the volumes of a pod of which nothing runs any more, no matter which daemon set them up. `root` is the daemon's directory.
 ///

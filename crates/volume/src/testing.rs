@@ -7,14 +7,14 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use hostlet_host::{Inside, Mount, MountCall, MountTable, Mounts, Origin, SysError, real_path};
+use hostlet_pod::AdmittedPod;
 use k8s_openapi::api::core::v1::Pod;
 use parking_lot::{Condvar, Mutex};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::model::NodeAmounts;
-use hostlet_host::{Inside, Mount, MountCall, MountTable, Mounts, Origin, SysError, real_path};
-use hostlet_pod::AdmittedPod;
 
 /// A node with 4 cores, 8 GiB of memory and 100 GiB of disk.
 pub(super) const NODE: NodeAmounts =

@@ -1,4 +1,4 @@
-//! Node pressure. An observer publishes the active pressures; the Node's conditions and admission follow them.
+//! Node pressure, which follows from the signals that are crossed. The Node's conditions report it, and admission heeds it.
 
 use std::collections::BTreeSet;
 

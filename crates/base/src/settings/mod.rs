@@ -10,4 +10,4 @@ pub use credential_providers::{CredentialProvider, CredentialProviders, TokenAtt
 pub use graceful_shutdown::GracefulShutdown;
 pub use image_verification::ImageVerification;
 pub use log_limits::LogLimits;
-pub use reserved::{Reserved, Threshold};
+pub use reserved::Reserved;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::Quantity;
+use crate::node::Thresholds;
 
 /// The machine's resources that are not allocatable to pods.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -11,17 +12,6 @@ pub struct Reserved {
     pub resources: BTreeMap<String, Vec<Quantity>>,
     /// How many CPUs are reserved by number, which replaces CPU reservations (`reservedSystemCPUs`).
     pub system_cpus: Option<usize>,
-    /// Hard eviction threshold of memory (`evictionHard`, `memory.available`).
-    pub eviction_memory: Option<Threshold>,
-    /// Hard eviction threshold of the filesystem with the daemon's directory (`evictionHard`, `nodefs.available`).
-    pub eviction_storage: Option<Threshold>,
-}
-
-/// An eviction threshold.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Threshold {
-    /// An absolute amount.
-    Amount(Quantity),
-    /// A fraction of the capacity, above 0 and below 1. Single precision, as upstream, which affects the result.
-    Part(f32),
+    /// Hard eviction thresholds (`evictionHard`), of which a part of the signals' resources is kept.
+    pub eviction_hard: Thresholds,
 }

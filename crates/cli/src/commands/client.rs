@@ -6,6 +6,11 @@ use std::path::{Path, PathBuf};
 
 use bytes::{Bytes, BytesMut};
 use clap::{Args, ValueHint};
+use hostlet_base::json;
+use hostlet_cluster::api::LaneCounts;
+use hostlet_config::control_socket;
+use hostlet_plugins::PluginView;
+use hostlet_serve::server::{ImageView, LogsQuery, NodeReport, PodsView, PullsView, UsageView};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HOST};
@@ -18,11 +23,6 @@ use tokio::net::UnixStream;
 
 use super::exit::Exit;
 use super::service_flags::service_flags;
-use hostlet_base::json;
-use hostlet_cluster::api::LaneCounts;
-use hostlet_config::control_socket;
-use hostlet_plugins::PluginView;
-use hostlet_serve::server::{ImageView, LogsQuery, NodeReport, PodsView, PullsView, UsageView};
 
 /// Maximum length of an error text, in bytes.
 const MAX_ERROR_TEXT: usize = 64 * 1024;

@@ -1,12 +1,12 @@
 //! The command line as a whole. The program parses it; the generator of man pages and completions reads it.
 
 use clap::{Parser, Subcommand};
+use hostlet_config::KubeletFlags;
 
 use super::{
     CompletionsArgs, ConfigCommand, DoctorArgs, EventsArgs, ExecArgs, ExplainArgs, ImagesArgs, LogsArgs,
     NodeArgs, PluginsArgs, PodsArgs, PurgeArgs, RestartArgs, TimelineArgs, TopArgs,
 };
-use hostlet_config::KubeletFlags;
 
 /// A kubelet for Linux hosts. Without a command it runs as the daemon and accepts the kubelet's flags.
 #[derive(Parser)]

@@ -4,12 +4,12 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use hostlet_config::{ConfigErrors, KubeletFlags, Loaded, load};
+use hostlet_host::DaemonUnit;
 
 use super::error::CommandError;
 use super::exit::Exit;
 use super::service_flags::service_flags;
-use hostlet_config::{ConfigErrors, KubeletFlags, Loaded, load};
-use hostlet_host::DaemonUnit;
 
 /// The subcommands.
 #[derive(Clone, Debug, Subcommand)]

@@ -4,13 +4,13 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
+use hostlet_base::error_chain;
 
 use super::error::CommandError;
 use super::exit::Exit;
 use super::host_args::HostArgs;
 use super::objects::{ObjectFormat, write_object};
 use crate::doctor::{Facts, Finding, Fixer, Level, Place, check, gather, plan};
-use hostlet_base::error_chain;
 
 /// Arguments of `hostlet doctor`.
 #[derive(Clone, Debug, Args)]

@@ -2,11 +2,12 @@
 
 use std::io;
 
+use hostlet_config::ConfigErrors;
+use hostlet_runtime::streaming::{StreamUrlError, StreamingError};
+
 use super::client::ClientError;
 use super::exit::Exit;
 use super::service_flags::ServiceFlagsError;
-use hostlet_config::ConfigErrors;
-use hostlet_runtime::streaming::{StreamUrlError, StreamingError};
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]

@@ -4,15 +4,15 @@ use std::io::{self, Write};
 
 use clap::Args;
 use comfy_table::{ContentArrangement, Table};
+use hostlet_base::human_duration;
+use hostlet_observe::status::RecentEvent;
+use hostlet_serve::server::EventsQuery;
 use jiff::Timestamp;
 
 use super::client::{DaemonArgs, Lines};
 use super::error::CommandError;
 use super::exit::Exit;
 use super::objects::{ObjectFormat, write_next_object};
-use hostlet_base::human_duration;
-use hostlet_observe::status::RecentEvent;
-use hostlet_serve::server::EventsQuery;
 
 /// Arguments of `hostlet events`.
 #[derive(Clone, Debug, Args)]

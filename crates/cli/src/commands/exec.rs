@@ -3,6 +3,8 @@
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use clap::Args;
+use hostlet_runtime::streaming::{Ended, StreamUrl, remote_command};
+use hostlet_serve::server::{ExecQuery, ExecView};
 
 use super::client::{DaemonArgs, post};
 use super::error::CommandError;
@@ -11,8 +13,6 @@ use super::keyboard::Keyboard;
 use super::printer::printer;
 use super::signals::EndingSignals;
 use super::terminal::SavedTerminal;
-use hostlet_runtime::streaming::{Ended, StreamUrl, remote_command};
-use hostlet_serve::server::{ExecQuery, ExecView};
 
 /// Arguments of `hostlet exec`.
 #[derive(Clone, Debug, Args)]

@@ -3,6 +3,10 @@
 use std::io::{self, Write};
 
 use clap::Args;
+use hostlet_base::human_duration;
+use hostlet_cluster::api::LaneCounts;
+use hostlet_cluster::node::NO_RELIEF;
+use hostlet_serve::explain::{Explanation, Verdict};
 use jiff::Timestamp;
 
 use super::client::{DaemonArgs, about_pod, connections, plugins, view};
@@ -11,10 +15,6 @@ use super::exit::Exit;
 use super::objects::{ObjectFormat, write_object};
 use super::plugins::plugin_lines;
 use super::pods::print_problems;
-use hostlet_base::human_duration;
-use hostlet_cluster::api::LaneCounts;
-use hostlet_cluster::node::NO_RELIEF;
-use hostlet_serve::explain::{Explanation, Verdict};
 
 /// Arguments of `hostlet explain`.
 #[derive(Clone, Debug, Args)]

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
+use hostlet_config::KubeletFlags;
 
 use super::service_flags::{ServiceFlagsError, service_flags};
-use hostlet_config::KubeletFlags;
 
 /// The daemon's flags that name its files.
 #[derive(Clone, Debug, Default, Args)]

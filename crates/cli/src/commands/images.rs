@@ -4,6 +4,8 @@ use std::io::{self, Write};
 
 use clap::Args;
 use comfy_table::{ContentArrangement, Table};
+use hostlet_base::human_size;
+use hostlet_serve::server::ImageView;
 use jiff::Timestamp;
 
 use super::client::{DaemonArgs, images as list_images, pulls, view};
@@ -12,8 +14,6 @@ use super::exit::Exit;
 use super::objects::{ObjectFormat, write_object};
 use super::pods::archive_problems;
 use super::pulls::pull_lines;
-use hostlet_base::human_size;
-use hostlet_serve::server::ImageView;
 
 /// Length of an abbreviated ID, as in `crictl`.
 const SHORT_ID: usize = 13;

@@ -6,13 +6,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::Stream;
 use futures::stream::unfold;
+use hostlet_runtime::cri::StdStreams;
+use hostlet_runtime::streaming::Input;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::terminal;
-use hostlet_runtime::cri::StdStreams;
-use hostlet_runtime::streaming::Input;
 
 /// Size of a read, in bytes.
 const BUFFER: usize = 32 << 10;

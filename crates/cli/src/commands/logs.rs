@@ -3,13 +3,13 @@
 use std::io::{self, Write};
 
 use clap::Args;
+use hostlet_base::GoDuration;
+use hostlet_serve::server::LogsQuery;
 use jiff::{SignedDuration, Timestamp};
 
 use super::client::{DaemonArgs, Log};
 use super::error::CommandError;
 use super::exit::Exit;
-use hostlet_base::GoDuration;
-use hostlet_serve::server::LogsQuery;
 
 /// Arguments of `hostlet logs`.
 #[derive(Clone, Debug, Args)]

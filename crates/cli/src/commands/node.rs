@@ -5,6 +5,8 @@ use std::io::{self, Write};
 
 use clap::Args;
 use comfy_table::{ContentArrangement, Table};
+use hostlet_base::human_duration;
+use hostlet_serve::server::NodeReport;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
@@ -13,8 +15,6 @@ use super::error::CommandError;
 use super::exit::Exit;
 use super::explain::lanes;
 use super::objects::{ObjectFormat, write_object};
-use hostlet_base::human_duration;
-use hostlet_serve::server::NodeReport;
 
 /// Arguments of `hostlet node`.
 #[derive(Clone, Debug, Args)]

@@ -3,10 +3,10 @@
 use std::io::Write;
 
 use clap::ValueEnum;
+use hostlet_base::json;
 use serde::Serialize;
 
 use super::error::CommandError;
-use hostlet_base::json;
 
 /// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -4,6 +4,8 @@ use std::io::{self, Write};
 
 use clap::Args;
 use comfy_table::{ContentArrangement, Table};
+use hostlet_base::human_duration;
+use hostlet_plugins::{PluginState, PluginView};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -11,8 +13,6 @@ use super::client::{DaemonArgs, plugins as list_plugins};
 use super::error::CommandError;
 use super::exit::Exit;
 use super::objects::{ObjectFormat, write_object};
-use hostlet_base::human_duration;
-use hostlet_plugins::{PluginState, PluginView};
 
 const NONE: &str = "<none>";
 

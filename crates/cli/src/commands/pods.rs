@@ -4,6 +4,10 @@ use std::collections::HashMap;
 use std::io::{self, IsTerminal, Write};
 
 use clap::{Args, ValueEnum};
+use hostlet_base::json;
+use hostlet_observe::status::summary;
+use hostlet_serve::explain::{PodName, matches_pod_name};
+use hostlet_serve::server::{PodsView, Problem};
 use jiff::Timestamp;
 use k8s_openapi::List;
 use k8s_openapi::api::core::v1::Pod;
@@ -14,10 +18,6 @@ use super::exit::Exit;
 use super::objects::{ObjectFormat, write_object};
 use super::pulls::pull_lines;
 use super::table::{Color, Width, aligned_pods_table, pods_table};
-use hostlet_base::json;
-use hostlet_observe::status::summary;
-use hostlet_serve::explain::{PodName, matches_pod_name};
-use hostlet_serve::server::{PodsView, Problem};
 
 /// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -6,17 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-
-use super::error::CommandError;
-use super::exit::Exit;
-use super::host_args::HostArgs;
-use crate::purge::{PurgePlan, Purger, iptables, purge_facts, purge_plan};
 use hostlet_base::error_chain;
 use hostlet_config::{Config, load};
 use hostlet_host::cgroup::{CgroupSettings, Cgroups};
 use hostlet_host::{HostDirs, KernelMounts, file_work, root_check};
 use hostlet_observe::log::LogLayout;
 use hostlet_runtime::cri::{CriClient, RuntimeService};
+
+use super::error::CommandError;
+use super::exit::Exit;
+use super::host_args::HostArgs;
+use crate::purge::{PurgePlan, Purger, iptables, purge_facts, purge_plan};
 
 /// Deadline of calls to the runtime, besides grace periods.
 const DEADLINE: Duration = Duration::from_secs(60);

@@ -3,11 +3,11 @@
 use std::io::{self, Write};
 
 use clap::Args;
+use hostlet_serve::server::{RestartQuery, RestartView};
 
 use super::client::{DaemonArgs, post};
 use super::error::CommandError;
 use super::exit::Exit;
-use hostlet_serve::server::{RestartQuery, RestartView};
 
 /// Arguments of `hostlet restart`.
 #[derive(Clone, Debug, Args)]

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
-
-use super::command::Cli;
 use hostlet_config::{KubeletFlags, is_called_kubelet, with_plain_names};
 use hostlet_host::{DaemonUnit, DaemonUnitError};
+
+use super::command::Cli;
 
 /// The configuration of the packages, for a host without their unit.
 const CONFIG: &str = "etc/hostlet/config.yaml";

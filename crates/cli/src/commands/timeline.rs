@@ -4,14 +4,14 @@ use std::io::{self, Write};
 
 use clap::Args;
 use comfy_table::{ContentArrangement, Table};
+use hostlet_observe::status::timeline::{PodTimeline, TimelineEntry};
+use hostlet_serve::server::TimelineView;
 use jiff::Timestamp;
 
 use super::client::{DaemonArgs, about_pod};
 use super::error::CommandError;
 use super::exit::Exit;
 use super::objects::{ObjectFormat, write_object};
-use hostlet_observe::status::timeline::{PodTimeline, TimelineEntry};
-use hostlet_serve::server::TimelineView;
 
 /// Arguments of `hostlet timeline`.
 #[derive(Clone, Debug, Args)]

@@ -3,9 +3,10 @@
 use std::ffi::OsStr;
 use std::io::{self, Write};
 
-use super::exit::Exit;
 use hostlet_base::KUBERNETES_VERSION;
 use hostlet_config::{VersionForm, is_called_kubelet};
+
+use super::exit::Exit;
 
 /// Prints the version of a program that was called by this name.
 pub fn version(program: Option<&OsStr>, form: VersionForm) -> io::Result<Exit> {

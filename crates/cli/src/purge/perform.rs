@@ -6,9 +6,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures::future::join_all;
-
-use super::facts::{is_unused, remains};
-use super::plan::PurgePlan;
 use hostlet_base::{ContainerId, PodRef, PodUid, error_chain};
 use hostlet_engine::cri_config::remove_pod_dir;
 use hostlet_engine::housekeeping::{Family, IptablesError, remove_iptables_chains};
@@ -17,6 +14,9 @@ use hostlet_host::{Mounts, SysError, file_work, pods_dir, remove_tree, unshare_d
 use hostlet_observe::log::LogLayout;
 use hostlet_runtime::cri::{ContainerState, CriError, RuntimeService};
 use hostlet_volume::{self as volume, VolumeThreads};
+
+use super::facts::{is_unused, remains};
+use super::plan::PurgePlan;
 
 /// Grace period of a container whose own is unknown, in seconds: the API's default.
 const GRACE_SECONDS: i64 = 30;

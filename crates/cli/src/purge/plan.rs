@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use super::facts::PurgeFacts;
 use hostlet_base::{PodRef, PodUid};
 use hostlet_engine::ownership::OtherKubelet;
 use hostlet_host::DaemonUnit;
+
+use super::facts::PurgeFacts;
 
 /// Why nothing is removed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -7,6 +7,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_net::http::{ProxyDialer, Resolver};
 use http::header::{AUTHORIZATION, HeaderValue, USER_AGENT};
 use http::{Request, Response, StatusCode};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
@@ -24,7 +25,6 @@ use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
 
 use super::credentials::{Credentials, Login};
 use super::pool::{Connections, Pool, Purpose, ResponseBody};
-use hostlet_net::http::{ProxyDialer, Resolver};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
+use hostlet_base::{Backoff, BackoffPolicy};
 use http::Request;
 use kube::client::Body;
 use kube::runtime::watcher::{self, Config, Event, watcher};
@@ -18,7 +19,6 @@ use tower::service_fn;
 
 use super::error::{ApiErrorKind, error_kind, message};
 use super::objects::{TypedApi, Wire};
-use hostlet_base::{Backoff, BackoffPolicy};
 
 /// Back-off after failures. The first pauses are short: a node is often denied an object of a pod that was just bound to it,
 /// until the server's authorizer has seen the binding.

@@ -5,6 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_net::http::ProxyEnvironment;
+use hostlet_net::tls::fake::FakeAuthority;
+use hostlet_net::tls::{PrivateKey, certificate_request};
 use jiff::Timestamp;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use rustls_pki_types::pem::PemObject;
@@ -15,9 +18,6 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::api::kubeconfig::of_one_user;
 use crate::api::{ClientOptions, Connections, Credentials, CredentialsSource, Purpose, connect};
-use hostlet_net::http::ProxyEnvironment;
-use hostlet_net::tls::fake::FakeAuthority;
-use hostlet_net::tls::{PrivateKey, certificate_request};
 
 /// An address that nothing on a test's machine answers.
 const SERVER: &str = "192.0.2.1:8080";

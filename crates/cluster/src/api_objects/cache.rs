@@ -5,6 +5,8 @@ use std::collections::HashSet;
 use std::fmt::Debug;
 use std::ops::ControlFlow;
 
+use hostlet_store::{Store, Table};
+use hostlet_telemetry::Changed;
 use kube::runtime::watcher::{Config, Event};
 use kube::{Client, Resource};
 use serde::Serialize;
@@ -13,8 +15,6 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{TypedApi, follow};
-use hostlet_store::{Store, Table};
-use hostlet_telemetry::Changed;
 
 /// What is cached of all objects of one kind. The default is what is known before the first list.
 pub trait Cached: Default + Send + Sync + 'static {

@@ -4,6 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_base::watching::publish;
+use hostlet_base::{Backoff, BackoffPolicy};
+use hostlet_pod::objects::{ClaimError, ClaimRef, ClaimState};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::Client;
 use tokio::sync::watch;
@@ -12,9 +15,6 @@ use tokio::time::Instant;
 use super::binding::{claimed_by, volume_of};
 use super::read::get;
 use crate::api::TypedApi;
-use hostlet_base::watching::publish;
-use hostlet_base::{Backoff, BackoffPolicy};
-use hostlet_pod::objects::{ClaimError, ClaimRef, ClaimState};
 
 /// Pause between two reads of a claim that cannot be used. Upstream reads up to ten times a second.
 const PAUSE: BackoffPolicy = BackoffPolicy {

@@ -8,6 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use hostlet_base::watching::publish;
+use hostlet_pod::objects::{
+    ClaimRef, ClaimState, Object, ObjectError, ObjectKind, ObjectRef, ObjectSource, ObjectState,
+    ServiceAccountInfo, Token, TokenRequest,
+};
 use k8s_openapi::api::authentication::v1 as authentication;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -25,11 +30,6 @@ use tokio_util::sync::CancellationToken;
 use super::claims::follow_claim;
 use super::read::{get, object_error};
 use crate::api::{FollowError, TypedApi, error_kind, follow, message};
-use hostlet_base::watching::publish;
-use hostlet_pod::objects::{
-    ClaimRef, ClaimState, Object, ObjectError, ObjectKind, ObjectRef, ObjectSource, ObjectState,
-    ServiceAccountInfo, Token, TokenRequest,
-};
 
 /// How long requests for an object may fail before receivers without a value get the error: most failures are brief, and
 /// the receivers wait anyway.

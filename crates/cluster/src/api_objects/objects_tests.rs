@@ -1,6 +1,7 @@
 //! The source with a faulty API server.
 
 use futures::FutureExt;
+use hostlet_base::WallClock;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -9,7 +10,6 @@ use tokio_util::sync::DropGuard;
 
 use super::*;
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
-use hostlet_base::WallClock;
 
 /// Longer than any back-off, deadline and idle timeout together.
 const PATIENCE: Duration = Duration::from_secs(900);

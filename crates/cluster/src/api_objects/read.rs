@@ -3,12 +3,12 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
+use hostlet_pod::objects::ObjectError;
 use kube::Resource;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use crate::api::{ApiErrorKind, TypedApi, Wire, error_kind, message};
-use hostlet_pod::objects::ObjectError;
 
 /// Timeout of a request.
 const TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,12 +1,12 @@
 //! Follows the cluster's RuntimeClasses: all of them, as upstream. Caches only names and handlers.
 
+use hostlet_pod::objects::{KnownClasses, RuntimeClasses};
+use hostlet_store::{Store, Table};
 use k8s_openapi::api::node::v1::RuntimeClass;
 use kube::Client;
 use serde::Serialize;
 
 use super::cache::{CacheTask, Cached};
-use hostlet_pod::objects::{KnownClasses, RuntimeClasses};
-use hostlet_store::{Store, Table};
 
 /// The classes of an API server, and the task that follows them. Until the first list they are the stored ones.
 pub fn cached_runtime_classes(client: Client, store: Store) -> (CacheTask<KnownClasses>, RuntimeClasses) {

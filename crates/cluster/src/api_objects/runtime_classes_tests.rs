@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
+use hostlet_base::WallClock;
+use hostlet_pod::objects::RuntimeClassError;
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::*;
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
-use hostlet_base::WallClock;
-use hostlet_pod::objects::RuntimeClassError;
 
 fn start(api: &FakeApi, store: Store) -> (RuntimeClasses, DropGuard) {
     let (task, classes) = cached_runtime_classes(api.client(), store);

@@ -1,14 +1,14 @@
 //! Follows the cluster's Services. Every node has all of them in memory and in its store, so only the fields that the variables need
 //! are cached.
 
+use hostlet_pod::objects::services::{KnownService, KnownServices, ServiceEnv};
+use hostlet_store::{Store, Table};
 use k8s_openapi::api::core::v1::Service;
 use kube::Client;
 use kube::runtime::watcher::Config;
 use serde::Serialize;
 
 use super::cache::{CacheTask, Cached};
-use hostlet_pod::objects::services::{KnownService, KnownServices, ServiceEnv};
-use hostlet_store::{Store, Table};
 
 /// The Services of an API server, and the task that follows them. Until the first list they are the stored ones.
 pub fn cached_services(client: Client, store: Store) -> (CacheTask<KnownServices>, ServiceEnv) {

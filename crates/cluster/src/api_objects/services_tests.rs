@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hostlet_base::WallClock;
 use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
@@ -10,7 +11,6 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::super::cache::apply;
 use super::*;
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
-use hostlet_base::WallClock;
 
 struct Room {
     api: FakeApi,

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use hostlet_base::testing::at;
+use hostlet_base::{CONFIG_SEEN_ANNOTATION, PodUid};
+use hostlet_pod::ApiPod;
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 
 use super::pods::ApiPods;
-use hostlet_base::testing::at;
-use hostlet_base::{CONFIG_SEEN_ANNOTATION, PodUid};
-use hostlet_pod::ApiPod;
 
 fn pod(uid: &str, version: u32, change: Value) -> Pod {
     let mut pod = json!({"metadata": {"name": uid, "namespace": "default", "uid": uid, "resourceVersion": version.to_string(),

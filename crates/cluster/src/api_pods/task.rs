@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use hostlet_pod::ApiState;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
@@ -12,7 +13,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::pods::ApiPods;
 use crate::api::{Notification, TypedApi, follow_with_recovery};
-use hostlet_pod::ApiState;
 
 /// How long the server keeps one watch open, in seconds. kube considers a watch dead 5 s later, so this limits how long a
 /// half-open connection can hide changes.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use hostlet_base::WallClock;
+use hostlet_pod::ApiState;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 use tokio::sync::watch;
@@ -10,8 +12,6 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::run;
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
-use hostlet_base::WallClock;
-use hostlet_pod::ApiState;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 

@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use hostlet_base::Quantity;
+use hostlet_base::node::{Threshold, pressures};
+use hostlet_runtime::cri::Version;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -13,9 +16,6 @@ use tokio::time::Instant;
 use super::register::labels;
 use super::status::{set_heartbeats, update};
 use super::{HostFacts, NodeFacts, NodeInputs, NodeSettings, RuntimeFacts};
-use hostlet_base::Quantity;
-use hostlet_base::settings::Threshold;
-use hostlet_runtime::cri::Version;
 
 /// What a node is, as its own kubelet sees it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -77,7 +77,7 @@ impl NodeDescriber {
             },
             runtime,
             status: inputs.status.borrow().clone(),
-            pressures: inputs.pressures.borrow().clone(),
+            pressures: pressures(&inputs.crossed.borrow()),
             unready: inputs.unready(Instant::now()),
         }
     }
@@ -97,20 +97,19 @@ fn reserved(settings: &NodeSettings) -> BTreeMap<String, String> {
 }
 
 fn thresholds(settings: &NodeSettings) -> BTreeMap<String, String> {
-    let reserved = &settings.node.reserved;
-    let all = [("memory", reserved.eviction_memory), ("ephemeral-storage", reserved.eviction_storage)];
-    let text = |threshold| match threshold {
-        Threshold::Amount(amount) => Quantity::to_string(&amount),
+    let text = |threshold: &Threshold| match threshold {
+        Threshold::Amount(amount) => amount.to_string(),
         Threshold::Part(part) => format!("{}%", part * 100.0),
     };
-    all.into_iter().filter_map(|(name, threshold)| Some((name.to_owned(), text(threshold?)))).collect()
+    let set = settings.node.reserved.eviction_hard.iter();
+    set.filter_map(|(signal, threshold)| Some((signal.resource()?.to_owned(), text(threshold)))).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::node::testing;
-    use hostlet_base::node::{NodeAddresses, Pressures};
+    use hostlet_base::node::{CrossedSignals, NodeAddresses};
     use hostlet_observe::pleg;
 
     fn describer(latest: Option<Node>) -> NodeDescriber {
@@ -125,7 +124,7 @@ mod tests {
             status: watch::channel(facts.status).1,
             ready_at: watch::channel(Some(Instant::now())).1,
             pleg: watch::channel(pleg::Health { last_relist: Instant::now(), error: None }).1,
-            pressures: watch::channel(Pressures::default()).1,
+            crossed: watch::channel(CrossedSignals::new()).1,
             others: watch::channel(Vec::new()).1,
         };
         NodeDescriber { settings: Arc::new(settings), inputs, latest: watch::channel(latest.map(Arc::new)).1 }

@@ -3,15 +3,15 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use hostlet_base::node::{CrossedSignals, NodeAddresses, Pressures, pressures};
+use hostlet_host::Machine;
+use hostlet_observe::pleg;
+use hostlet_runtime::cri::RuntimeStatus;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::health::{Health, unready};
 use super::{HostFacts, NodeFacts, RuntimeFacts};
-use hostlet_base::node::{NodeAddresses, Pressures};
-use hostlet_host::Machine;
-use hostlet_observe::pleg;
-use hostlet_runtime::cri::RuntimeStatus;
 
 /// Watch channels of everything that is observed of this node.
 #[derive(Clone)]
@@ -28,8 +28,8 @@ pub struct NodeInputs {
     pub ready_at: watch::Receiver<Option<Instant>>,
     /// Health of the PLEG.
     pub pleg: watch::Receiver<pleg::Health>,
-    /// The node's active pressures.
-    pub pressures: watch::Receiver<Pressures>,
+    /// The signals that are crossed, from which the pressures follow.
+    pub crossed: watch::Receiver<CrossedSignals>,
     /// Other reasons why the node is not ready, in upstream's words: storage, a shutdown.
     pub others: watch::Receiver<Vec<String>>,
 }
@@ -58,14 +58,14 @@ impl NodeInputs {
             host: HostFacts { machine, addresses },
             runtime: self.runtime.borrow().clone(),
             status: self.status.borrow().clone(),
-            pressures: self.pressures.borrow().clone(),
+            pressures: pressures(&self.crossed.borrow()),
             unready: self.unready(now),
         })
     }
 
     /// The facts that, besides readiness, are reported as soon as they change.
     pub(super) fn urgent(&self) -> (Arc<[IpAddr]>, Pressures, Vec<String>) {
-        (self.addresses.now(), self.pressures.borrow().clone(), self.others.borrow().clone())
+        (self.addresses.now(), pressures(&self.crossed.borrow()), self.others.borrow().clone())
     }
 
     /// Waits for a change that may have to be reported at once; forever once all observers have ended. Cancel-safe.
@@ -76,7 +76,7 @@ impl NodeInputs {
             () = self.addresses.changed() => {}
             Ok(()) = self.runtime.changed() => {}
             Ok(()) = self.status.changed() => {}
-            Ok(()) = self.pressures.changed() => {}
+            Ok(()) = self.crossed.changed() => {}
             Ok(()) = self.others.changed() => {}
             else => std::future::pending().await,
         }

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use hostlet_base::node::{NodeReadError, NodeReader};
+use hostlet_telemetry::Changed;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use kube::runtime::watcher::{Config, Event};
@@ -15,8 +17,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::request::within;
 use crate::api::{ApiErrorKind, TypedApi, Wire, follow};
-use hostlet_base::node::{NodeReadError, NodeReader};
-use hostlet_telemetry::Changed;
 
 /// The latest known Node; `None` before it is first seen and after its deletion. Clones share one value.
 #[derive(Clone, Debug, Default)]

@@ -1,10 +1,11 @@
 //! Computes the node as its configuration and its machine define it. Does no I/O.
 
+use hostlet_base::node::OwnNode;
+use hostlet_host::Machine;
+
 use super::NodeSettings;
 use super::register::labels;
 use super::status::{allocatable, capacity, unreserved};
-use hostlet_base::node::OwnNode;
-use hostlet_host::Machine;
 
 /// The node on this machine.
 pub fn own_node(settings: &NodeSettings, machine: &Machine) -> OwnNode {

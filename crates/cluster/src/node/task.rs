@@ -3,6 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_base::json::to_value;
+use hostlet_base::node::{NodeEvent, NodeEvents};
+use hostlet_base::{Backoff, BackoffPolicy, WallClock, error_chain};
+use hostlet_telemetry::{Changed, Heartbeat};
 use k8s_openapi::api::core::v1::{Node, NodeStatus};
 use kube::Client;
 use kube::api::{GetParams, Patch, PatchParams};
@@ -16,10 +20,6 @@ use super::request::{RequestError, within};
 use super::status::{set_heartbeats, status_event, update};
 use super::{LatestNode, NodeFacts, NodeInputs, NodeSettings};
 use crate::api::{ApiErrorKind, TypedApi, Wire, patch};
-use hostlet_base::json::to_value;
-use hostlet_base::node::{NodeEvent, NodeEvents};
-use hostlet_base::{Backoff, BackoffPolicy, WallClock, error_chain};
-use hostlet_telemetry::{Changed, Heartbeat};
 
 /// Maximum attempts to send a status in one update; upstream's constant.
 const ATTEMPTS: u32 = 5;

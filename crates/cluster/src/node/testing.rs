@@ -8,15 +8,16 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::node::{HostFacts, NodeFacts, NodeSettings, RuntimeFacts};
 use hostlet_base::Quantity;
-use hostlet_base::node::Pressures;
-use hostlet_base::settings::{Reserved, Threshold};
+use hostlet_base::node::{Pressures, Signal, Threshold};
+use hostlet_base::settings::Reserved;
 use hostlet_config::Node;
 use hostlet_host::Machine;
 use hostlet_runtime::cri::{
     ImageInfo, RuntimeCondition, RuntimeFeatures, RuntimeHandler, RuntimeStatus, Version,
 };
+
+use crate::node::{HostFacts, NodeFacts, NodeSettings, RuntimeFacts};
 
 pub fn settings() -> NodeSettings {
     NodeSettings {
@@ -37,8 +38,11 @@ pub fn settings() -> NodeSettings {
             max_images: Some(50),
             local_storage_isolation: true,
             reserved: Reserved {
-                eviction_memory: Some(Threshold::Amount(Quantity::bytes(100 << 20))),
-                eviction_storage: Some(Threshold::Part(0.01)),
+                eviction_hard: [
+                    (Signal::MemoryAvailable, Threshold::Amount(Quantity::bytes(100 << 20))),
+                    (Signal::NodefsAvailable, Threshold::Part(0.01)),
+                ]
+                .into(),
                 ..Reserved::default()
             },
         },

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{self, BoxStream, StreamExt};
+use hostlet_plugins::fake::SocketServer;
 use hostlet_proto::dra::{
     NODE_LIST_AND_WATCH_RESOURCES, NodeListAndWatchResourcesRequest, NodeListAndWatchResourcesResponse,
 };
@@ -18,7 +19,6 @@ use tower::Service;
 
 use super::*;
 use crate::resource_slices::testing::{devices, message};
-use hostlet_plugins::fake::SocketServer;
 
 /// What a driver answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_plugins::{InstanceId, PluginEvent, PluginInstance};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::device::Inventory;
 use super::pace::Pace;
-use hostlet_plugins::{InstanceId, PluginEvent, PluginInstance};
 
 /// How long the slices of a driver without an instance remain: the time of a restart. The stock kubelet's delay. Also the
 /// minimum time between deletions of what a rejected driver publishes again and again.

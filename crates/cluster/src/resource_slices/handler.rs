@@ -2,6 +2,9 @@
 
 use std::path::Path;
 
+use hostlet_base::WallClock;
+use hostlet_plugins::{PluginEvent, PluginHandler, PluginRejected};
+use hostlet_telemetry::{Metrics, Reading};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
@@ -11,9 +14,6 @@ use super::driver::{Driver, Link};
 use super::legal::{DOMAIN_MAX, is_domain};
 use super::metrics::WriteMetrics;
 use super::shared::{Publishing, Shared};
-use hostlet_base::WallClock;
-use hostlet_plugins::{PluginEvent, PluginHandler, PluginRejected};
-use hostlet_telemetry::{Metrics, Reading};
 
 /// The DRA drivers of this node. Clones share one state.
 #[derive(Clone, Debug)]

@@ -1,7 +1,8 @@
 //! The names of hostlet's pool and slices. Pure.
 
-use super::legal::short_hash;
 use hostlet_base::names::SUBDOMAIN_MAX;
+
+use super::legal::short_hash;
 
 /// The part that distinguishes hostlet's pool from pools that drivers publish by themselves, usually named like the node.
 const SUFFIX: &str = "/hostlet";

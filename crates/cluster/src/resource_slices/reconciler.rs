@@ -5,6 +5,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_base::node::{NodeEvent, NodeEvents};
+use hostlet_base::{Backoff, BackoffPolicy, sleep_until, watching};
+use hostlet_telemetry::Changed;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use kube::runtime::watcher::Event;
@@ -24,9 +27,6 @@ use super::shared::Publishing;
 use super::slices::{NodeOwner, SliceApi, SliceError};
 use super::task::DraSettings;
 use crate::api::{ApiErrorKind, follow};
-use hostlet_base::node::{NodeEvent, NodeEvents};
-use hostlet_base::{Backoff, BackoffPolicy, sleep_until, watching};
-use hostlet_telemetry::Changed;
 
 /// Interval of a new list, which repairs whatever a watch missed; the stock kubelet's resync period.
 const RESYNC: Duration = Duration::from_secs(600);

@@ -9,16 +9,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::FutureExt;
 use futures::stream::{BoxStream, StreamExt};
+use hostlet_base::{Backoff, BackoffPolicy, WallClock, error_chain, one_line, sleep_until};
+use hostlet_plugins::PluginInstance;
 use hostlet_proto::dra::NodeListAndWatchResourcesResponse;
+use hostlet_telemetry::Changed;
 use tokio::time::Instant;
 
 use super::driver::{Link, Word};
 use super::pace::INTERVAL;
 use super::shared::Shared;
 use super::translate::translate;
-use hostlet_base::{Backoff, BackoffPolicy, WallClock, error_chain, one_line, sleep_until};
-use hostlet_plugins::PluginInstance;
-use hostlet_telemetry::Changed;
 
 /// Pauses before a stream that failed is opened again; the constants of the kubelet of 1.30, whose back-off is reset after twice
 /// the longest pause without a failure.

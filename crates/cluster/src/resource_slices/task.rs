@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use hostlet_base::node::{NodeEvent, NodeEvents};
+use hostlet_plugins::{InstanceId, PluginInstance};
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use tokio::sync::watch;
@@ -14,8 +16,6 @@ use super::handler::Dra;
 use super::reconciler::Reconciler;
 use super::shared::Publishing;
 use super::stream::{Dial, ReportProblems, StreamContext};
-use hostlet_base::node::{NodeEvent, NodeEvents};
-use hostlet_plugins::{InstanceId, PluginInstance};
 
 /// Settings of the task.
 #[derive(Clone, Debug)]

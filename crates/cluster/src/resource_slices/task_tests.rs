@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use hostlet_plugins::PluginHandler;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::testing::{Daemon, Devices, NODE, SLICES, devices, message};
 use crate::api::fake::{ApiFault, ApiRule};
-use hostlet_plugins::PluginHandler;
 
 const DRIVER: &str = "gpu.example.com";
 const MINUTE: Duration = Duration::from_secs(60);

@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::stream::{self, StreamExt};
+use hostlet_base::WallClock;
+use hostlet_base::node::NodeEvent;
+use hostlet_plugins::{InstanceId, PluginEvent, PluginHandler, PluginInstance};
 use hostlet_proto::dra::{
     NamedResourcesAttribute, NamedResourcesAttributeValue, NamedResourcesInstance, NamedResourcesIntSlice,
     NamedResourcesResources, NodeListAndWatchResourcesResponse, ResourceModel,
@@ -22,9 +25,6 @@ use tokio_util::sync::CancellationToken;
 use super::stream::{Dial, Messages, StreamError};
 use super::{Dra, DraSettings, DraTask};
 use crate::api::fake::{FakeApi, Recorded};
-use hostlet_base::WallClock;
-use hostlet_base::node::NodeEvent;
-use hostlet_plugins::{InstanceId, PluginEvent, PluginHandler, PluginInstance};
 
 pub(super) const NODE: &str = "node1";
 pub(super) const SLICES: &str = "/apis/resource.k8s.io/v1/resourceslices";

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use hostlet_base::Quantity;
 use hostlet_proto::dra::{
     NamedResourcesAttribute, NamedResourcesAttributeValue, NamedResourcesInstance,
     NodeListAndWatchResourcesResponse,
@@ -10,7 +11,6 @@ use hostlet_proto::dra::{
 
 use super::device::{AttributeValue, Device, Inventory, Problem, Problems};
 use super::legal::{ENTRIES_MAX, VALUE_MAX, VALUES_MAX, attribute_name, device_name, is_version};
-use hostlet_base::Quantity;
 
 /// Maximum number of devices of a driver: 128 full slices. A message of the maximum size could have a hundred times as many.
 pub(super) const DEVICES_MAX: usize = 16_384;

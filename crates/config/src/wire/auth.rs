@@ -1,9 +1,9 @@
 //! `authentication` and `authorization`.
 
+use hostlet_base::GoDuration;
 use serde::{Deserialize, Serialize};
 
 use super::scalars::blank_is_unset;
-use hostlet_base::GoDuration;
 
 /// How clients of the kubelet's server are authenticated.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

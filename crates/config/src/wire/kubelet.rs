@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use hostlet_base::GoDuration;
 use k8s_openapi::api::core::v1::Taint;
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +18,6 @@ use super::policies::{
     MemoryManagerPolicy, MemoryReservationPolicy, TlsVersion, TopologyManagerPolicy, TopologyManagerScope,
 };
 use super::scalars::blank_is_unset;
-use hostlet_base::GoDuration;
 
 /// The `apiVersion` of the document.
 pub(crate) const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";

@@ -1,9 +1,9 @@
 //! `logging`: `LoggingConfiguration` of component-base.
 
+use hostlet_base::GoDuration;
 use serde::{Deserialize, Serialize};
 
 use super::scalars::{QuantityText, blank_is_unset, duration_or_nanos};
-use hostlet_base::GoDuration;
 
 /// Logging options.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use hostlet_base::GoDuration;
 use serde::{Deserialize, Serialize};
 
 use super::policies::SwapBehavior;
 use super::scalars::{QuantityText, blank_is_unset};
-use hostlet_base::GoDuration;
 
 /// `memorySwap`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

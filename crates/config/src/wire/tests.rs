@@ -1,9 +1,9 @@
 //! KubeletConfiguration and its values, decoded strictly.
 
+use hostlet_base::yaml::{Flaw, Problem, decode};
 use serde_json::{Value, json};
 
 use super::KubeletConfiguration;
-use hostlet_base::yaml::{Flaw, Problem, decode};
 
 fn flaws(value: Value) -> Vec<(String, String)> {
     let flaw = |Flaw { path, problem }| match problem {

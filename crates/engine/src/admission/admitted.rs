@@ -11,17 +11,17 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use hostlet_base::PodUid;
+use hostlet_pod::pod_uid;
+use hostlet_pod::validation::unsupported;
+use hostlet_pod::{DesiredPods, ManifestOrigin};
+use hostlet_store::{Store, Table};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
 use crate::source::{SourceState, StaticPod};
-use hostlet_base::PodUid;
-use hostlet_pod::pod_uid;
-use hostlet_pod::validation::unsupported;
-use hostlet_pod::{DesiredPods, ManifestOrigin};
-use hostlet_store::{Store, Table};
 
 /// A row in the store.
 #[derive(Serialize, Deserialize)]

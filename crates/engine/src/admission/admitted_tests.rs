@@ -4,11 +4,6 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Pod;
-use proptest::prelude::*;
-
-use super::AdmittedPods;
-use crate::source::{FileAccess, ManifestContext, SourceState, StaticPod, read_manifest};
 use hostlet_base::PodUid;
 use hostlet_base::testing::at;
 use hostlet_pod::DesiredPods;
@@ -16,6 +11,11 @@ use hostlet_pod::pod_uid;
 use hostlet_pod::testing;
 use hostlet_pod::{AdmittedPod, ManifestOrigin};
 use hostlet_store::{Store, Table};
+use k8s_openapi::api::core::v1::Pod;
+use proptest::prelude::*;
+
+use super::AdmittedPods;
+use crate::source::{FileAccess, ManifestContext, SourceState, StaticPod, read_manifest};
 
 fn of_file(pod: Pod) -> Arc<StaticPod> {
     let file = PathBuf::from(format!("/m/{}.yaml", pod.metadata.uid.as_deref().unwrap_or_default()));

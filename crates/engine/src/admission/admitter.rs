@@ -9,6 +9,15 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use hostlet_base::{PodEvent, PodRef, PodUid, reasons};
+use hostlet_pod::validation::FieldError;
+use hostlet_pod::view::PodView;
+use hostlet_pod::{
+    AdmittedPod, ApiState, DesiredPods, PendingResizeReason, PodKill, PodPhase, RejectedPod, Rejection,
+    ResizeState, StatusOverride, has_ended, is_critical, patience, pod_ref, pod_uid, seen_at,
+    with_allocation,
+};
+use hostlet_resources::{AllocatedPod, Allocation};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use tokio::time::Instant;
@@ -23,15 +32,6 @@ use super::resize;
 use super::shutdown::{self, NodeShutdown};
 use super::victims::victims;
 use crate::source::SourceState;
-use hostlet_base::{PodEvent, PodRef, PodUid, reasons};
-use hostlet_pod::validation::FieldError;
-use hostlet_pod::view::PodView;
-use hostlet_pod::{
-    AdmittedPod, ApiState, DesiredPods, PendingResizeReason, PodKill, PodPhase, RejectedPod, Rejection,
-    ResizeState, StatusOverride, has_ended, is_critical, patience, pod_ref, pod_uid, seen_at,
-    with_allocation,
-};
-use hostlet_resources::{AllocatedPod, Allocation};
 
 /// Upstream's reason and message for a preempted pod.
 pub(super) const PREEMPTED: &str = "Preempted in order to admit critical pod";

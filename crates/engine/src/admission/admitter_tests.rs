@@ -1,5 +1,11 @@
 //! Sequences of decisions on pods from both sources.
 
+use hostlet_base::testing::resource_list;
+use hostlet_base::{CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, Quantity};
+use hostlet_pod::validation::FieldPath;
+use hostlet_pod::{ApiPod, ManifestOrigin};
+use hostlet_resources::{Allocator, NodeResources};
+use hostlet_telemetry::Metrics;
 use k8s_openapi::api::core::v1::Taint;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use proptest::prelude::*;
@@ -8,12 +14,6 @@ use serde_json::json;
 use super::*;
 use crate::admission::by_itself::OS_LABEL;
 use crate::source::StaticPod;
-use hostlet_base::testing::resource_list;
-use hostlet_base::{CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, Quantity};
-use hostlet_pod::validation::FieldPath;
-use hostlet_pod::{ApiPod, ManifestOrigin};
-use hostlet_resources::{Allocator, NodeResources};
-use hostlet_telemetry::Metrics;
 
 /// A node, its sources, and what was decided so far.
 struct World {

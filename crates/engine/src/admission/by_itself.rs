@@ -3,6 +3,11 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use hostlet_base::resources::is_extended;
+use hostlet_base::{PodUid, reasons};
+use hostlet_pod::validation::FieldError;
+use hostlet_pod::view::PodView;
+use hostlet_pod::{ApiState, Rejection, pod_ref, pod_uid};
 use k8s_openapi::api::core::v1::Pod;
 
 use super::node::NodeView;
@@ -10,11 +15,6 @@ use super::sysctls::forbidden_sysctl;
 use super::{app_armor, pressure};
 use crate::ownership::Unrunnable;
 use crate::source::SourceState;
-use hostlet_base::resources::is_extended;
-use hostlet_base::{PodUid, reasons};
-use hostlet_pod::validation::FieldError;
-use hostlet_pod::view::PodView;
-use hostlet_pod::{ApiState, Rejection, pod_ref, pod_uid};
 
 pub(super) const OS_LABEL: &str = "kubernetes.io/os";
 

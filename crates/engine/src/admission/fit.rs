@@ -3,15 +3,15 @@
 
 use std::collections::HashSet;
 
+use hostlet_base::reasons;
+use hostlet_pod::view::PodView;
+use hostlet_pod::{ContainerKind, PodContainer, Rejection, is_critical, is_static};
+use hostlet_resources::{Admission, AllocatedPod, Allocation, Shortage};
 use k8s_openapi::api::core::v1::{Pod, Taint};
 
 use super::affinity;
 use super::node::NodeView;
 use super::tolerations::tolerates;
-use hostlet_base::reasons;
-use hostlet_pod::view::PodView;
-use hostlet_pod::{ContainerKind, PodContainer, Rejection, is_critical, is_static};
-use hostlet_resources::{Admission, AllocatedPod, Allocation, Shortage};
 
 /// Why a pod does not fit.
 #[derive(Clone, Debug, PartialEq)]

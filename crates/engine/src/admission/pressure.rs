@@ -1,13 +1,13 @@
 //! Which pods a node under pressure still admits (upstream: the eviction manager's `Admit`). Pure.
 
-use k8s_openapi::api::core::v1::{Pod, Taint};
-
-use super::tolerations::tolerates;
 use hostlet_base::node::{Pressure, Pressures};
 use hostlet_base::{QosClass, reasons};
 use hostlet_pod::resources::qos_class;
 use hostlet_pod::view::PodView;
 use hostlet_pod::{Rejection, is_critical};
+use k8s_openapi::api::core::v1::{Pod, Taint};
+
+use super::tolerations::tolerates;
 
 /// The taint that the node lifecycle controller puts on a node under memory pressure.
 const MEMORY_PRESSURE_TAINT: &str = "node.kubernetes.io/memory-pressure";

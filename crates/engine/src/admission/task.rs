@@ -3,6 +3,14 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use hostlet_base::node::{CrossedSignals, NodeReader, OwnNode, pressures};
+use hostlet_base::{PodEvent, PodUid, WallClock, reasons, sleep_until};
+use hostlet_observe::status::timeline::Timeline;
+use hostlet_observe::status::{LifecycleSummary, StatusCache};
+use hostlet_pod::{ApiState, DesiredPods, PodEvents, PodKill, RejectedPod, pod_ref, pod_uid};
+use hostlet_resources::NodeResources;
+use hostlet_runtime::cri::RuntimeStatus;
+use hostlet_telemetry::{Heartbeat, Metrics};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use tokio::sync::watch;
@@ -16,14 +24,6 @@ use super::node::NodeView;
 use super::reread::Reread;
 use super::{AdmittedPods, NodeShutdown};
 use crate::source::SourceState;
-use hostlet_base::node::{NodeReader, OwnNode, Pressures};
-use hostlet_base::{PodEvent, PodUid, WallClock, reasons, sleep_until};
-use hostlet_observe::status::timeline::Timeline;
-use hostlet_observe::status::{LifecycleSummary, StatusCache};
-use hostlet_pod::{ApiState, DesiredPods, PodEvents, PodKill, RejectedPod, pod_ref, pod_uid};
-use hostlet_resources::NodeResources;
-use hostlet_runtime::cri::RuntimeStatus;
-use hostlet_telemetry::{Heartbeat, Metrics};
 
 /// The inputs of decisions.
 pub struct AdmissionInputs {
@@ -35,8 +35,8 @@ pub struct AdmissionInputs {
     pub own: NodeView,
     /// The node's allocatable resources: the value that the Node's status reports.
     pub own_node: watch::Receiver<OwnNode>,
-    /// The node's active pressures: the value that the Node's conditions report.
-    pub pressures: watch::Receiver<Pressures>,
+    /// The signals that are crossed: the value whose pressures the Node's conditions report.
+    pub crossed: watch::Receiver<CrossedSignals>,
     /// The Node object; `None` before registration and on a standalone node.
     pub node: watch::Receiver<Option<Arc<Node>>>,
     /// Reads the Node again, into `node`; `None` on a standalone node.
@@ -175,7 +175,7 @@ impl Admission {
                 Ok(()) = self.inputs.api.changed() => {}
                 Ok(()) = self.inputs.node.changed() => {}
                 Ok(()) = self.inputs.own_node.changed() => {}
-                Ok(()) = self.inputs.pressures.changed() => {}
+                Ok(()) = self.inputs.crossed.changed() => {}
                 Ok(()) = self.inputs.shutdown.changed() => {}
                 Ok(()) = self.inputs.runtime.changed() => {}
                 Ok(()) = self.inputs.evicted.changed() => {}
@@ -193,7 +193,7 @@ impl Admission {
     fn update(&mut self) {
         let node = self.inputs.node.borrow_and_update().clone();
         let resources = NodeResources::new(self.inputs.own_node.borrow_and_update().allocatable.clone());
-        let pressures = self.inputs.pressures.borrow_and_update().clone();
+        let pressures = pressures(&self.inputs.crossed.borrow_and_update());
         let strict_groups = self.inputs.runtime.borrow_and_update().as_ref().map(supports_strict_groups);
         let own = NodeView { resources, pressures, strict_groups, ..self.inputs.own.clone() };
         let snapshot = Snapshot {

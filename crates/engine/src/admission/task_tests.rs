@@ -5,6 +5,13 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use hostlet_base::node::{NodeReadError, Signal};
+use hostlet_base::testing::resource_list;
+use hostlet_base::{CONFIG_SOURCE_ANNOTATION, Quantity, ResourceList};
+use hostlet_observe::status::PodStatusEntry;
+use hostlet_pod::{AdmittedPod, ApiPod, PodKill, PodPhase, StatusOverride};
+use hostlet_store::Store;
+use hostlet_telemetry::{Heartbeats, Metrics};
 use k8s_openapi::api::core::v1::{Pod, PodStatus, Taint};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -13,13 +20,6 @@ use serde_json::json;
 use tokio_util::sync::DropGuard;
 
 use super::*;
-use hostlet_base::node::{NodeReadError, Pressure};
-use hostlet_base::testing::resource_list;
-use hostlet_base::{CONFIG_SOURCE_ANNOTATION, Quantity, ResourceList};
-use hostlet_observe::status::PodStatusEntry;
-use hostlet_pod::{AdmittedPod, ApiPod, PodKill, PodPhase, StatusOverride};
-use hostlet_store::Store;
-use hostlet_telemetry::{Heartbeats, Metrics};
 
 /// The Node on an API server, and as this node last saw it.
 struct FakeNode {
@@ -77,7 +77,7 @@ struct Harness {
     events: Arc<Mutex<Vec<String>>>,
     node: Arc<FakeNode>,
     own_node: watch::Sender<OwnNode>,
-    pressures: watch::Sender<Pressures>,
+    crossed: watch::Sender<CrossedSignals>,
     heartbeats: Heartbeats,
     metrics: Metrics,
     shutdown: watch::Sender<NodeShutdown>,
@@ -99,14 +99,14 @@ fn harness() -> Harness {
         allocatable: resource_list([("cpu", "2"), ("memory", "8Gi"), ("pods", "250")]),
         unreserved: ResourceList::default(),
     });
-    let pressures = watch::Sender::default();
+    let crossed = watch::Sender::default();
     let (shutdown, evicted) = (watch::Sender::default(), watch::Sender::default());
     let inputs = AdmissionInputs {
         manifests,
         api: api_out,
         own: NodeView { name: "n1".to_owned(), ..NodeView::default() },
         own_node: own_node.subscribe(),
-        pressures: pressures.subscribe(),
+        crossed: crossed.subscribe(),
         node: node.seen.subscribe(),
         reader: Some(node.clone()),
         status_cache: status_cache.clone(),
@@ -143,7 +143,7 @@ fn harness() -> Harness {
         events,
         node,
         own_node,
-        pressures,
+        crossed,
         heartbeats,
         metrics,
         shutdown,
@@ -338,7 +338,7 @@ async fn a_node_under_disk_pressure_admits_only_critical_pods() {
     let harness = harness();
     harness.give(&pod("runs", "100m", 0), "1");
     harness.settle().await;
-    harness.pressures.send_replace([Pressure::Disk].into());
+    harness.crossed.send_replace([Signal::NodefsAvailable].into());
     harness.give(&pod("late", "100m", 0), "1");
     harness.give(&pod("vital", "100m", 2_000_000_000), "1");
     harness.settle().await;
@@ -346,7 +346,7 @@ async fn a_node_under_disk_pressure_admits_only_critical_pods() {
     assert_eq!(harness.events(), ["late Evicted"]);
     let message = harness.rejected.borrow()[0].status.message.clone();
     assert_eq!(message.as_deref(), Some("Pod was rejected: The node had condition: [DiskPressure]. "));
-    harness.pressures.send_replace(Pressures::default());
+    harness.crossed.send_replace(CrossedSignals::new());
     harness.give(&pod("next", "100m", 0), "1");
     harness.settle().await;
     assert_eq!(harness.desired_pods(), ["runs", "vital", "next"], "a rejected pod stays rejected");

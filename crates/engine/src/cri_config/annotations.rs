@@ -2,9 +2,6 @@
 
 use std::collections::HashMap;
 
-use k8s_openapi::api::core::v1::Container;
-
-use super::{container_hash, gojson};
 use hostlet_base::{
     CONTAINER_HASH_ANNOTATION, CONTAINER_NAME_LABEL, CONTAINER_PORTS_ANNOTATION,
     CONTAINER_PRE_STOP_ANNOTATION, CONTAINER_RESTART_COUNT_ANNOTATION, CONTAINER_TERMINATION_PATH_ANNOTATION,
@@ -12,6 +9,9 @@ use hostlet_base::{
     POD_NAMESPACE_LABEL, POD_TERMINATION_GRACE_ANNOTATION, POD_UID_LABEL, go_json,
 };
 use hostlet_pod::view::PodView;
+use k8s_openapi::api::core::v1::Container;
+
+use super::{container_hash, gojson};
 
 /// Labels of a sandbox: the pod's own, overridden by the kubelet's.
 pub(super) fn sandbox_labels(pod: PodView<'_>) -> HashMap<String, String> {

@@ -2,15 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::core::v1::{Container, Pod, VolumeMount};
-
-use super::annotations::{container_annotations, container_labels};
-use super::env::{EnvSources, environment};
-use super::linux_resources::container_resources;
-use super::security::container_context;
-use super::user_namespaces::share_users;
-use super::volume_groups::join_groups;
-use super::{ConfigError, HostSettings};
 use hostlet_base::{ContainerId, stop_signal_number};
 use hostlet_observe::log::container_log_path;
 use hostlet_pod::absolute_mount_path;
@@ -20,6 +11,15 @@ use hostlet_runtime::cri::wire::{
     ContainerConfig, ContainerMetadata, ImageSpec, KeyValue, LinuxContainerConfig, Mount, NamespaceMode,
     PodSandboxConfig,
 };
+use k8s_openapi::api::core::v1::{Container, Pod, VolumeMount};
+
+use super::annotations::{container_annotations, container_labels};
+use super::env::{EnvSources, environment};
+use super::linux_resources::container_resources;
+use super::security::container_context;
+use super::user_namespaces::share_users;
+use super::volume_groups::join_groups;
+use super::{ConfigError, HostSettings};
 
 /// What a container's configuration is made from: what should run, and what was found or prepared for this start.
 #[derive(Clone, Debug)]

@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde_json::json;
-
-use super::*;
-use crate::cri_config::testing::{FULL_UID, full_pod, host, pod};
 use hostlet_pod::objects::{Object, ObjectRef, ObjectState};
 use hostlet_runtime::cri::wire::{
     Capability, HugepageLimit, Int64Value, LinuxContainerResources, LinuxContainerSecurityContext,
     NamespaceMode, NamespaceOption, UserNamespace,
 };
+use serde_json::json;
+
+use super::*;
+use crate::cri_config::testing::{FULL_UID, full_pod, host, pod};
 
 const IMAGE_ID: &str = "sha256:0753620345a0388e82baec3fb6cc933c012e715d92851a7e2830227219857aa1";
 

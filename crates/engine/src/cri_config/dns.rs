@@ -4,11 +4,11 @@
 use std::net::IpAddr;
 use std::path::Path;
 
+use hostlet_pod::view::PodView;
+use hostlet_runtime::cri::wire::DnsConfig;
 use k8s_openapi::api::core::v1::PodDNSConfig;
 
 use super::HostSettings;
-use hostlet_pod::view::PodView;
-use hostlet_runtime::cri::wire::DnsConfig;
 
 const MAX_NAMESERVERS: usize = 3;
 const MAX_SEARCH_PATHS: usize = 32;

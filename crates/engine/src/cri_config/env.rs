@@ -6,14 +6,14 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Container, EnvFromSource, EnvVar, EnvVarSource, FileKeySelector};
-
-use super::expand::expand_bytes;
-use super::{ConfigError, HostSettings};
 use hostlet_pod::objects::services::ServiceVariables;
 use hostlet_pod::objects::{Object, ObjectError, ObjectKind, ObjectRef, ObjectState, ObjectStates};
 use hostlet_pod::view::{PodView, shown_ips};
 use hostlet_volume::{container_named, resource_value};
+use k8s_openapi::api::core::v1::{Container, EnvFromSource, EnvVar, EnvVarSource, FileKeySelector};
+
+use super::expand::expand_bytes;
+use super::{ConfigError, HostSettings};
 
 /// Inputs of an environment, besides the pod and the host.
 #[derive(Clone, Debug, Default)]

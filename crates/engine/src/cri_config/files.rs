@@ -8,12 +8,12 @@ use std::net::IpAddr;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use hostlet_runtime::cri::wire::{DnsConfig, ImageSpec, Mount, MountPropagation};
 use k8s_openapi::api::core::v1::{Container, Pod};
 
 use super::dns::{self, DnsWarning, ResolvConfError, parse_resolv_conf};
 use super::hostname::hostname_and_domain;
 use super::{ConfigError, HostSettings, hosts};
-use hostlet_runtime::cri::wire::{DnsConfig, ImageSpec, Mount, MountPropagation};
 
 use hostlet_base::{PodUid, error_chain};
 use hostlet_host::{PodDirs, file_work};

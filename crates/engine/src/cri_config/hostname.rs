@@ -1,7 +1,8 @@
 //! A pod's hostname and domain (Kubernetes docs, "DNS for Services and Pods"). Pure.
 
-use super::ConfigError;
 use hostlet_pod::view::PodView;
+
+use super::ConfigError;
 
 /// Maximum length of a hostname: the kernel's 64 bytes including the terminating NUL.
 const MAX_HOSTNAME: usize = 63;

@@ -2,16 +2,16 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use k8s_openapi::api::core::v1::{Container, Pod};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
-
-use super::HostSettings;
 use hostlet_base::{QosClass, Quantity};
 use hostlet_host::cgroup::{MIN_SHARES, PodResources, cpu_quota, cpu_shares, huge_page_size};
 use hostlet_pod::resources::{
     Amounts, Enforced, may_swap, oom_score_adj, pod_limits, pod_requests, qos_class,
 };
 use hostlet_runtime::cri::wire::{HugepageLimit, LinuxContainerResources};
+use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
+
+use super::HostSettings;
 
 type ResourceList = BTreeMap<String, ApiQuantity>;
 

@@ -2,6 +2,13 @@
 
 use std::collections::HashMap;
 
+use hostlet_observe::log::pod_dir_name;
+use hostlet_pod::pod_ref;
+use hostlet_pod::view::PodView;
+use hostlet_runtime::cri::wire::security_profile::ProfileType;
+use hostlet_runtime::cri::wire::{
+    DnsConfig, LinuxPodSandboxConfig, LinuxSandboxSecurityContext, PodSandboxConfig, PodSandboxMetadata,
+};
 use k8s_openapi::api::core::v1::Pod;
 
 use super::annotations::{sandbox_annotations, sandbox_labels};
@@ -10,13 +17,6 @@ use super::linux_resources::{overhead_resources, sandbox_resources};
 use super::ports::port_mappings;
 use super::security::{groups, namespaces, number, profile, selinux_options};
 use super::{ConfigError, HostSettings};
-use hostlet_observe::log::pod_dir_name;
-use hostlet_pod::pod_ref;
-use hostlet_pod::view::PodView;
-use hostlet_runtime::cri::wire::security_profile::ProfileType;
-use hostlet_runtime::cri::wire::{
-    DnsConfig, LinuxPodSandboxConfig, LinuxSandboxSecurityContext, PodSandboxConfig, PodSandboxMetadata,
-};
 
 /// The configuration of a pod's sandbox; `cgroup_parent` is the pod's cgroup in the notation of the runtime's cgroup driver.
 pub fn sandbox_config(

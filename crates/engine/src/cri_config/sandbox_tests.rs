@@ -1,12 +1,12 @@
 //! The sandbox configuration; the first test compares all of it with that of a stock kubelet 1.36.
 
+use hostlet_runtime::cri::wire::{
+    Int64Value, LinuxContainerResources, NamespaceMode, NamespaceOption, PortMapping, Protocol, UserNamespace,
+};
 use serde_json::json;
 
 use super::*;
 use crate::cri_config::testing::{FULL_UID, full_pod, host, pod};
-use hostlet_runtime::cri::wire::{
-    Int64Value, LinuxContainerResources, NamespaceMode, NamespaceOption, PortMapping, Protocol, UserNamespace,
-};
 
 #[test]
 fn equals_the_stock_kubelets() {

@@ -3,11 +3,6 @@
 
 use std::path::Path;
 
-use k8s_openapi::api::core::v1::{
-    AppArmorProfile, Capabilities, Container, SELinuxOptions, SeccompProfile, SecurityContext,
-};
-
-use super::{ConfigError, HostSettings};
 use hostlet_pod::view::PodView;
 use hostlet_runtime::cri::ImageInfo;
 use hostlet_runtime::cri::wire::security_profile::ProfileType;
@@ -15,6 +10,11 @@ use hostlet_runtime::cri::wire::{
     Capability, Int64Value, LinuxContainerSecurityContext, NamespaceMode, NamespaceOption, SeLinuxOption,
     SecurityProfile, SupplementalGroupsPolicy, UserNamespace,
 };
+use k8s_openapi::api::core::v1::{
+    AppArmorProfile, Capabilities, Container, SELinuxOptions, SeccompProfile, SecurityContext,
+};
+
+use super::{ConfigError, HostSettings};
 
 /// Paths masked in containers, because they expose the host or other tenants.
 pub const MASKED_PATHS: [&str; 12] = [

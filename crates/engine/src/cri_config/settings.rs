@@ -4,10 +4,11 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::kernel::KernelFacts;
 use hostlet_base::MemoryQos;
 use hostlet_base::node::NodeAddresses;
 use hostlet_volume::NodeAmounts;
+
+use super::kernel::KernelFacts;
 
 /// The host's settings.
 #[derive(Clone, Debug)]

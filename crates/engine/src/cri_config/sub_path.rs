@@ -5,12 +5,12 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
+use hostlet_pod::view::PodView;
 use k8s_openapi::api::core::v1::{Container, Pod};
 
 use super::env::{EnvSources, environment};
 use super::expand::expand_bytes;
 use super::{ConfigError, HostSettings};
-use hostlet_pod::view::PodView;
 
 /// The parts, by the index of the mount. A mount of a whole volume has none.
 pub fn sub_paths(

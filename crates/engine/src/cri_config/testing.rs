@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use hostlet_base::MemoryQos;
+use hostlet_base::node::NodeAddresses;
+use hostlet_volume::NodeAmounts;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use super::{HostSettings, KernelFacts};
-use hostlet_base::MemoryQos;
-use hostlet_base::node::NodeAddresses;
-use hostlet_volume::NodeAmounts;
 
 /// A node on cgroup v1 with cluster DNS and 8 GiB of memory.
 pub fn host() -> HostSettings {

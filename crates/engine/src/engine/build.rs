@@ -2,6 +2,12 @@
 
 use std::sync::Arc;
 
+use hostlet_image::preload::PreloadProblem;
+use hostlet_observe::stats::{StorageSettings, StorageStats};
+use hostlet_observe::status::timeline::Timeline;
+use hostlet_observe::status::{PodActivities, PodDirectory, StatusCache, register_resizes};
+use hostlet_pod::{DesiredPods, FailingProbes, ProbeResults, RejectedPod};
+use hostlet_volume::{VolumeSettings, Volumes};
 use tokio::sync::watch;
 
 use super::deps::EngineDeps;
@@ -12,12 +18,6 @@ use crate::admission::{Admission, AdmissionInputs, AdmissionOutputs, AdmittedPod
 use crate::probe::ProbeMetrics;
 use crate::shutdown::Shutdown;
 use crate::worker::RestartRequests;
-use hostlet_image::preload::PreloadProblem;
-use hostlet_observe::stats::{StorageSettings, StorageStats};
-use hostlet_observe::status::timeline::Timeline;
-use hostlet_observe::status::{PodActivities, PodDirectory, StatusCache, register_resizes};
-use hostlet_pod::{DesiredPods, FailingProbes, ProbeResults, RejectedPod};
-use hostlet_volume::{VolumeSettings, Volumes};
 
 /// The parts that work on pods. Nothing runs before its tasks do.
 pub struct Engine {
@@ -134,7 +134,7 @@ fn admission(
         api: deps.sources.api.clone(),
         own: settings.node.clone(),
         own_node: deps.node.own_node.clone(),
-        pressures: deps.node.pressures.clone(),
+        crossed: deps.node.crossed.clone(),
         node: deps.node.object.clone(),
         reader: deps.node.reader.clone(),
         status_cache: handles.status_cache.clone(),

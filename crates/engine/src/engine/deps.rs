@@ -2,17 +2,7 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Node;
-use rand::rngs::StdRng;
-use tokio::sync::watch;
-
-use crate::housekeeping::HostJanitor;
-use crate::lifecycle::Janitor;
-use crate::ownership::OwnPods;
-use crate::shutdown::Logind;
-use crate::source::SourceState;
-use crate::worker::{PodSyncer, WorkerContext};
-use hostlet_base::node::{NodeAddresses, NodeEvents, NodeReader, OwnNode, Pressures};
+use hostlet_base::node::{CrossedSignals, NodeAddresses, NodeEvents, NodeReader, OwnNode};
 use hostlet_base::{QuietPeriod, WallClock};
 use hostlet_host::Mounts;
 use hostlet_image::Images;
@@ -24,6 +14,16 @@ use hostlet_pod::{ApiState, PodEvents};
 use hostlet_runtime::cri::{RuntimeService, RuntimeStatus};
 use hostlet_store::Store;
 use hostlet_telemetry::Metrics;
+use k8s_openapi::api::core::v1::Node;
+use rand::rngs::StdRng;
+use tokio::sync::watch;
+
+use crate::housekeeping::HostJanitor;
+use crate::lifecycle::Janitor;
+use crate::ownership::OwnPods;
+use crate::shutdown::Logind;
+use crate::source::SourceState;
+use crate::worker::{PodSyncer, WorkerContext};
 
 /// The dependencies of the engine.
 pub struct EngineDeps {
@@ -101,8 +101,8 @@ pub struct PodSources {
 pub struct NodeInputs {
     /// The allocatable resources: the value that the Node's status reports.
     pub own_node: watch::Receiver<OwnNode>,
-    /// The active pressures: the value that the Node's conditions report.
-    pub pressures: watch::Receiver<Pressures>,
+    /// The crossed eviction signals: the value from which the Node's conditions follow, too.
+    pub crossed: watch::Receiver<CrossedSignals>,
     /// The Node object; `None` before registration and on a standalone node.
     pub object: watch::Receiver<Option<Arc<Node>>>,
     /// Reads the Node again, into `object`; `None` on a standalone node.

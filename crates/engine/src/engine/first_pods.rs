@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_base::node::NodeAddresses;
+use hostlet_host::file_work;
+use hostlet_image::Images;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::housekeeping::PodsLimit;
-use hostlet_base::node::NodeAddresses;
-use hostlet_host::file_work;
-use hostlet_image::Images;
 
 /// Maximum wait of the first pods for the node's addresses.
 const FIRST_ADDRESSES: Duration = Duration::from_secs(1);

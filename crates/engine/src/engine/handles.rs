@@ -2,11 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use tokio::sync::watch;
-
-use crate::admission::AdoptedPod;
-use crate::shutdown::ShutdownOutputs;
-use crate::worker::RestartRequests;
 use hostlet_base::PodUid;
 use hostlet_image::preload::PreloadProblem;
 use hostlet_observe::stats::StorageStats;
@@ -14,6 +9,11 @@ use hostlet_observe::status::timeline::Timeline;
 use hostlet_observe::status::{PodActivities, PodDirectory, StatusCache};
 use hostlet_pod::{DesiredPods, FailingProbes, PodKill, ProbeResults};
 use hostlet_telemetry::Metrics;
+use tokio::sync::watch;
+
+use crate::admission::AdoptedPod;
+use crate::shutdown::ShutdownOutputs;
+use crate::worker::RestartRequests;
 
 /// The handles of a built engine.
 #[derive(Clone)]

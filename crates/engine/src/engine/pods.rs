@@ -3,6 +3,9 @@
 
 use std::sync::Arc;
 
+use hostlet_net::http::HttpClient;
+use hostlet_pod::AdmittedPod;
+use hostlet_telemetry::Heartbeat;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tokio_util::sync::CancellationToken;
@@ -16,9 +19,6 @@ use crate::housekeeping::{HostJanitor, ProtectedMemory};
 use crate::lifecycle::{PodTable, PodTableDeps};
 use crate::shutdown::ShutdownDeps;
 use crate::worker::{EnvAccess, HostAccess, ReportSinks, RuntimeAccess, WorkerContext, WorkerMetrics};
-use hostlet_net::http::HttpClient;
-use hostlet_pod::AdmittedPod;
-use hostlet_telemetry::Heartbeat;
 
 impl Engine {
     /// Node shutdown, and the pods themselves.

@@ -3,6 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use hostlet_host::cgroup::Cgroups;
+use hostlet_image::preload;
+use hostlet_observe::status::{PodStatusDeps, PodStatusTask, StatusHandle};
+use hostlet_runtime::cri::CriClient;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
@@ -15,10 +19,6 @@ use crate::eviction::{Eviction, EvictionDeps};
 use crate::housekeeping::{LeftoverShims, LeftoverTasks, PodsLimit};
 use crate::probe::{Prober, ProberDeps};
 use crate::shutdown::Reports;
-use hostlet_host::cgroup::Cgroups;
-use hostlet_image::preload;
-use hostlet_observe::status::{PodStatusDeps, PodStatusTask, StatusHandle};
-use hostlet_runtime::cri::CriClient;
 
 /// What is known once the runtime has answered and its pods are known to be hostlet's.
 pub struct RunningHost {

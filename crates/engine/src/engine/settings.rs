@@ -4,13 +4,14 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::admission::NodeView;
-use crate::cri_config::SubordinateIds;
-use crate::shutdown::ShutdownSettings;
 use hostlet_base::settings::LogLimits;
 use hostlet_observe::log::LogLayout;
 use hostlet_observe::status::StatusGates;
 use hostlet_volume::NodeAmounts;
+
+use crate::admission::NodeView;
+use crate::cri_config::SubordinateIds;
+use crate::shutdown::ShutdownSettings;
 
 /// The settings of the engine.
 pub struct EngineSettings {

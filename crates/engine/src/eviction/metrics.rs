@@ -1,9 +1,9 @@
 //! Metrics of evictions. The names are upstream's.
 
+use hostlet_telemetry::{Metrics, PlainCounter};
 use prometheus_client::metrics::family::Family;
 
 use super::plan::Signal;
-use hostlet_telemetry::{Metrics, PlainCounter};
 
 type EvictionSignal = [(&'static str, &'static str); 1];
 

@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use hostlet_host::SpaceUsage;
+use hostlet_observe::stats::{ContainerStorage, ContainersStorage, PodStorage, VolumeUsage};
+use hostlet_pod::AdmittedPod;
 use serde_json::{Value, json};
 
 use super::limits::StorageLimits;
 use super::plan::{Signal, breach};
-use hostlet_host::SpaceUsage;
-use hostlet_observe::stats::{ContainerStorage, ContainersStorage, PodStorage, VolumeUsage};
-use hostlet_pod::AdmittedPod;
 
 fn pod(spec: Value) -> Arc<AdmittedPod> {
     let pod: k8s_openapi::api::core::v1::Pod = serde_json::from_value(

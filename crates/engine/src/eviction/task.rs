@@ -5,18 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
-
-use super::limits::StorageLimits;
-use super::metrics::EvictionMetrics;
-use super::plan::{Breach, breach};
 use hostlet_base::{PodEvent, PodUid, WallClock, reasons};
 use hostlet_observe::stats::{PodStorage, StorageStats};
 use hostlet_observe::status::timeline::{Timeline, TimelineStep};
 use hostlet_observe::status::{LifecycleSummary, StatusCache};
 use hostlet_pod::{AdmittedPod, DesiredPods, PodEvents, PodKill, is_critical};
 use hostlet_telemetry::Metrics;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::limits::StorageLimits;
+use super::metrics::EvictionMetrics;
+use super::plan::{Breach, breach};
 
 /// What evictions observe, and where they report.
 pub struct EvictionDeps {

@@ -3,13 +3,6 @@
 use std::fs;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-use serde_json::json;
-use tempfile::TempDir;
-use tokio::task::JoinSet;
-use tokio::time::timeout;
-
-use super::*;
 use hostlet_base::CONFIG_SOURCE_ANNOTATION;
 use hostlet_base::testing::at;
 use hostlet_observe::log::LogLayout;
@@ -17,6 +10,13 @@ use hostlet_observe::pleg::Cache;
 use hostlet_observe::stats::StorageSettings;
 use hostlet_pod::{ExternalVolumes, PodPhase, StatusOverride};
 use hostlet_runtime::cri::fake::FakeRuntime;
+use parking_lot::Mutex;
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::*;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use hostlet_telemetry::{DEFAULT_BUCKETS, Metrics};
 use prometheus_client::metrics::histogram::Histogram;
 
 use super::{StartGate, StopGate};
-use hostlet_telemetry::{DEFAULT_BUCKETS, Metrics};
 
 /// The waits so far.
 #[derive(Clone, Debug)]

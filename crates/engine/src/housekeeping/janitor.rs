@@ -8,6 +8,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::join_all;
+use hostlet_base::{MemoryProtection, MemoryQos, PodUid, QosClass, QuietPeriod, error_chain};
+use hostlet_host::cgroup::{Cgroups, ClassResources};
+use hostlet_host::{Mounts, file_work};
+use hostlet_observe::log::LogLayout;
+use hostlet_observe::status::timeline::Timeline;
+use hostlet_observe::status::{PodActivities, StatusCache};
+use hostlet_pod::AdmittedPod;
+use hostlet_pod::resources::{pod_cpu_request, pod_memory_request};
+use hostlet_volume::Volumes;
 use tokio::sync::watch;
 use tokio::task::JoinError;
 use tokio::time::Instant;
@@ -18,15 +27,6 @@ use crate::admission::AdmittedPods;
 use crate::cri_config::{UserNamespaces, pod_dirs, remove_pod_dir};
 use crate::lifecycle::{Janitor, KnownPods};
 use crate::ownership::{OwnPods, about_remains, remains_of_others};
-use hostlet_base::{MemoryProtection, MemoryQos, PodUid, QosClass, QuietPeriod, error_chain};
-use hostlet_host::cgroup::{Cgroups, ClassResources};
-use hostlet_host::{Mounts, file_work};
-use hostlet_observe::log::LogLayout;
-use hostlet_observe::status::timeline::Timeline;
-use hostlet_observe::status::{PodActivities, StatusCache};
-use hostlet_pod::AdmittedPod;
-use hostlet_pod::resources::{pod_cpu_request, pod_memory_request};
-use hostlet_volume::Volumes;
 
 /// How long listing the host may be deferred until a quiet period: every pod that starts or terminates requests it.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_observe::status::Activity;
+use hostlet_pod::AdmittedPod;
 use k8s_openapi::api::core::v1::PodStatus;
 use serde_json::json;
 
 use super::testing::{Node, pod};
-use hostlet_observe::status::Activity;
-use hostlet_pod::AdmittedPod;
 
 const SECOND: Duration = Duration::from_secs(1);
 /// Much shorter than the resync interval and any back-off: at most the next relist.

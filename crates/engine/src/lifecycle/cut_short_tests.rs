@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
-use super::testing::{Node, pod_with};
 use hostlet_runtime::cri::Operation;
 use hostlet_runtime::cri::fake::{Fault, Restart, Rule, Run, Script};
+
+use super::testing::{Node, pod_with};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);

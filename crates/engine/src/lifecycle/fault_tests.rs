@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::time::{Instant, sleep};
-
-use super::testing::{Node, pod, pod_with, seen_at};
-use crate::worker::{Outcome, PodSyncer, Work, WorkerContext, WorkerState};
 use hostlet_base::{PodRef, PodUid};
 use hostlet_pod::pod_ref;
 use hostlet_pod::{PodKill, PodPhase, StatusOverride};
 use hostlet_runtime::cri::Operation;
 use hostlet_runtime::cri::fake::{Failure, Fault, OnTerm, Rule, Script};
+use tokio::time::{Instant, sleep};
+
+use super::testing::{Node, pod, pod_with, seen_at};
+use crate::worker::{Outcome, PodSyncer, Work, WorkerContext, WorkerState};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);

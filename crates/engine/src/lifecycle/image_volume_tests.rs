@@ -6,15 +6,15 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{ContainerStateWaiting, ContainerStatus};
 use serde_json::json;
 
-use tokio::time::{Instant, sleep};
-
-use super::testing::{Node, pod};
 use hostlet_image::PullLimits;
 use hostlet_observe::status::timeline::TimelineStep;
 use hostlet_observe::status::{Activity, ImageOwner, ImagePull, READY_TO_START};
 use hostlet_pod::AdmittedPod;
 use hostlet_runtime::cri::fake::{Fault, Pull, Rule, Script};
 use hostlet_runtime::cri::{Operation, Version};
+use tokio::time::{Instant, sleep};
+
+use super::testing::{Node, pod};
 
 const SECOND: Duration = Duration::from_secs(1);
 const SOON: Duration = Duration::from_secs(30);

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use hostlet_base::PodUid;
+use hostlet_pod::{AdmittedPod, PodKill, PodPhase, StatusOverride};
+use hostlet_runtime::cri::Operation;
+use hostlet_runtime::cri::fake::{Fault, OnTerm, Rule, Script};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use super::testing::{Node, pod};
 use super::{Janitor, KnownPods};
 use crate::housekeeping::HostJanitor;
-use hostlet_base::PodUid;
-use hostlet_pod::{AdmittedPod, PodKill, PodPhase, StatusOverride};
-use hostlet_runtime::cri::Operation;
-use hostlet_runtime::cri::fake::{Fault, OnTerm, Rule, Script};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);

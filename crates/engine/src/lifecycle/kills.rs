@@ -3,13 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hostlet_base::PodUid;
+use hostlet_pod::{PodKill, patience};
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use super::KillRequest;
-use hostlet_base::PodUid;
-use hostlet_pod::{PodKill, patience};
 
 /// A kill that was delivered to a lifecycle.
 #[derive(Debug)]

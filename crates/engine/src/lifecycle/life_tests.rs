@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_pod::AdmittedPod;
+use hostlet_runtime::cri::fake::{Exec, Happened, OnTerm, Script, What};
+use hostlet_runtime::cri::{ExecOutput, Operation, Version};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::testing::{Node, pod, pod_with};
-use hostlet_pod::AdmittedPod;
-use hostlet_runtime::cri::fake::{Exec, Happened, OnTerm, Script, What};
-use hostlet_runtime::cri::{ExecOutput, Operation, Version};
 
 const SECOND: Duration = Duration::from_secs(1);
 const SOON: Duration = Duration::from_secs(30);

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_base::{PodRef, PodUid};
+use hostlet_pod::AdmittedPod;
 use tokio::time::Instant;
 
 use super::state::{LifecyclePhase, PodLifecycle, PodUpdate, Transition, UpdateSubject};
 use crate::worker::{Outcome, Retry, Work};
-use hostlet_base::{PodRef, PodUid};
-use hostlet_pod::AdmittedPod;
 
 /// Pause before failed work is retried.
 const BACK_OFF: Duration = Duration::from_secs(10);

@@ -5,6 +5,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_base::{CONFIG_SOURCE_ANNOTATION, PodUid};
+use hostlet_pod::{AdmittedPod, PodPhase, StatusOverride};
+use hostlet_pod::{is_static, pod_ref, testing};
 use k8s_openapi::api::core::v1::PodStatus;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use proptest::prelude::*;
@@ -15,9 +18,6 @@ use tokio::time::Instant;
 use super::{Effect, LifecycleView, PodLifecycles};
 use crate::lifecycle::state::{KillRequest, PodUpdate, UpdateKind, UpdateSubject};
 use crate::worker::{Outcome, Retry, Work};
-use hostlet_base::{CONFIG_SOURCE_ANNOTATION, PodUid};
-use hostlet_pod::{AdmittedPod, PodPhase, StatusOverride};
-use hostlet_pod::{is_static, pod_ref, testing};
 
 /// Pods 0 to 2 are static pods with one full name, 3 has another one, 4 is an API pod.
 const PODS: usize = 5;

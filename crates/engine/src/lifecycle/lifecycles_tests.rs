@@ -4,6 +4,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_base::{PodRef, PodUid};
+use hostlet_pod::testing;
+use hostlet_pod::{AdmittedPod, PodPhase, StatusOverride};
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::sync::oneshot;
@@ -13,9 +16,6 @@ use tokio::time::Instant;
 use super::{Effect, LifecycleView, PodLifecycles};
 use crate::lifecycle::state::{KillRequest, PodUpdate, UpdateKind, UpdateSubject};
 use crate::worker::{Content, Outcome, Retry, Work};
-use hostlet_base::{PodRef, PodUid};
-use hostlet_pod::testing;
-use hostlet_pod::{AdmittedPod, PodPhase, StatusOverride};
 
 const RESYNC: Duration = Duration::from_secs(60);
 const DONE: Outcome = Outcome::Done { due: None };

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use hostlet_runtime::cri::Operation;
+use hostlet_runtime::cri::fake::{Fault, Rule};
 use tokio::time::sleep;
 
 use super::testing::{Node, pod};
-use hostlet_runtime::cri::Operation;
-use hostlet_runtime::cri::fake::{Fault, Rule};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);

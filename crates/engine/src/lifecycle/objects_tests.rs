@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{PodSpec, Service};
-use serde_json::{Value, json};
-use tokio::sync::watch;
-use tokio::time::sleep;
-
-use super::testing::{Node, pod};
 use hostlet_base::CONFIG_SOURCE_ANNOTATION;
 use hostlet_observe::status::{Activity, READY_TO_START};
 use hostlet_pod::AdmittedPod;
 use hostlet_pod::objects::services::{KnownService, KnownServices, ServiceEnv};
 use hostlet_pod::objects::{KnownClasses, Object, ObjectError, ObjectKind, ObjectState, RuntimeClasses};
 use hostlet_runtime::cri::Operation;
+use k8s_openapi::api::core::v1::{PodSpec, Service};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::testing::{Node, pod};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);

@@ -4,16 +4,16 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
-
-use super::testing::{Node, pod_with};
 use hostlet_image::PullLimits;
 use hostlet_observe::status::timeline::TimelineStep;
 use hostlet_observe::status::{Activity, ImageOwner, ImagePull};
 use hostlet_pod::AdmittedPod;
 use hostlet_runtime::cri::Operation;
 use hostlet_runtime::cri::fake::{Fault, Pull, RecordedCall, Rule, Script, What};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::testing::{Node, pod_with};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_pod::{AdmittedPod, ResizeState};
+use hostlet_runtime::cri::Operation;
+use hostlet_runtime::cri::fake::{Fault, Rule, Script};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::testing::{Node, pod, pod_with};
-use hostlet_pod::{AdmittedPod, ResizeState};
-use hostlet_runtime::cri::Operation;
-use hostlet_runtime::cri::fake::{Fault, Rule, Script};
 
 const SOON: Duration = Duration::from_secs(30);
 const MIB: i64 = 1 << 20;

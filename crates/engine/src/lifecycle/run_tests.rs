@@ -4,17 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use hostlet_base::{CONFIG_SOURCE_ANNOTATION, PodRef, PodUid, QuietPeriod};
+use hostlet_observe::status::Activity;
+use hostlet_pod::{DesiredPods, ManifestOrigin};
+use hostlet_runtime::cri::Operation;
+use hostlet_runtime::cri::fake::{Fault, OnTerm, Rule, Run, Script};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
 use super::testing::{Node, STARTS, pod, pod_with, seen_at};
 use crate::source::{SourceState, StaticPod};
 use crate::worker::{Content, Outcome, PodSyncer, RuntimeAccess, Work, WorkerContext, WorkerState};
-use hostlet_base::{CONFIG_SOURCE_ANNOTATION, PodRef, PodUid, QuietPeriod};
-use hostlet_observe::status::Activity;
-use hostlet_pod::{DesiredPods, ManifestOrigin};
-use hostlet_runtime::cri::Operation;
-use hostlet_runtime::cri::fake::{Fault, OnTerm, Rule, Run, Script};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);

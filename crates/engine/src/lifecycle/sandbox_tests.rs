@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use tokio::time::sleep;
-
-use super::testing::{Node, pod};
 use hostlet_runtime::cri::fake::{Fault, Rule};
 use hostlet_runtime::cri::wire::PodSandboxState;
 use hostlet_runtime::cri::{Operation, RuntimeStatus};
+use tokio::time::sleep;
+
+use super::testing::{Node, pod};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);

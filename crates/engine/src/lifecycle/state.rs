@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
+use hostlet_base::{PodRef, reasons};
+use hostlet_pod::{AdmittedPod, PodPhase, RestartPolicy, StatusOverride};
 use tokio::sync::oneshot;
 
 use crate::gate::Urgency;
 use crate::worker::{Content, Outcome, PAST_DEADLINE, Work};
-use hostlet_base::{PodRef, reasons};
-use hostlet_pod::{AdmittedPod, PodPhase, RestartPolicy, StatusOverride};
 
 /// Shortest grace period: a pod deleted with 0 must still be stopped (as upstream).
 const MIN_GRACE_SECONDS: i64 = 1;

@@ -3,6 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_observe::status::{Activity, READY_TO_START};
+use hostlet_pod::AdmittedPod;
+use hostlet_runtime::cri::Operation;
+use hostlet_runtime::cri::fake::{Fault, OnTerm, Rule, Script};
 use k8s_openapi::api::core::v1::{ContainerState, Pod};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -10,10 +14,6 @@ use tokio::time::sleep;
 
 use super::testing::{Node, pod, pod_with};
 use crate::worker::{ReportSinks, WorkerContext};
-use hostlet_observe::status::{Activity, READY_TO_START};
-use hostlet_pod::AdmittedPod;
-use hostlet_runtime::cri::Operation;
-use hostlet_runtime::cri::fake::{Fault, OnTerm, Rule, Script};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);

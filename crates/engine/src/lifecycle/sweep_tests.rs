@@ -5,6 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use hostlet_base::PodUid;
+use hostlet_pod::AdmittedPod;
+use hostlet_runtime::cri::Operation;
+use hostlet_runtime::cri::fake::{Fault, Rule};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -12,10 +16,6 @@ use tokio::time::sleep;
 use super::testing::{Node, pod};
 use super::{Janitor, KnownPods};
 use crate::housekeeping::HostJanitor;
-use hostlet_base::PodUid;
-use hostlet_pod::AdmittedPod;
-use hostlet_runtime::cri::Operation;
-use hostlet_runtime::cri::fake::{Fault, Rule};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);

@@ -5,6 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use hostlet_base::node::NodeAddresses;
+use hostlet_base::{CONFIG_SEEN_ANNOTATION, ContainerId, PodEvent, PodRef, PodUid, sleep_until};
+use hostlet_observe::pleg::PlegHandle;
+use hostlet_observe::status::{StatusCache, StatusHandle};
+use hostlet_pod::{AdmittedPod, DesiredPods, PodEvents};
+use hostlet_runtime::cri::ContainerState;
+use hostlet_telemetry::{Heartbeat, Metrics};
 use rand::Rng;
 use rand::rngs::StdRng;
 use tokio::sync::watch;
@@ -19,13 +26,6 @@ use super::sweep::{Sweep, Swept};
 use super::workers::{WorkerEvent, Workers};
 use crate::gate::StartPriority;
 use crate::worker::{Outcome, PodSyncer, Report, Retry};
-use hostlet_base::node::NodeAddresses;
-use hostlet_base::{CONFIG_SEEN_ANNOTATION, ContainerId, PodEvent, PodRef, PodUid, sleep_until};
-use hostlet_observe::pleg::PlegHandle;
-use hostlet_observe::status::{StatusCache, StatusHandle};
-use hostlet_pod::{AdmittedPod, DesiredPods, PodEvents};
-use hostlet_runtime::cri::ContainerState;
-use hostlet_telemetry::{Heartbeat, Metrics};
 
 /// Pause between two passes of housekeeping when nothing requests one earlier: the kubelet's container GC period.
 const HOUSEKEEPING_PERIOD: Duration = Duration::from_secs(60);

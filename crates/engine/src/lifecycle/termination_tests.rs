@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_base::ContainerId;
+use hostlet_pod::{AdmittedPod, ContainerKind, ContainerProbes, PodProbes, ProbeKind};
+use hostlet_runtime::cri::fake::{Exec, Happened, OnTerm, Script, What};
+use hostlet_runtime::cri::{ExecOutput, Operation};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::testing::{Node, pod_with};
-use hostlet_base::ContainerId;
-use hostlet_pod::{AdmittedPod, ContainerKind, ContainerProbes, PodProbes, ProbeKind};
-use hostlet_runtime::cri::fake::{Exec, Happened, OnTerm, Script, What};
-use hostlet_runtime::cri::{ExecOutput, Operation};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -12,6 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::FutureExt;
+use hostlet_base::node::NodeAddresses;
+use hostlet_base::{CONFIG_SEEN_ANNOTATION, POD_UID_LABEL, PodRef, PodUid, WallClock};
+use hostlet_image::PullLimits;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use parking_lot::Mutex;
@@ -28,15 +31,10 @@ use crate::housekeeping::HostJanitor;
 use crate::ownership::OwnPods;
 use crate::source::SourceState;
 use crate::worker::{PodSyncer, WorkerContext};
-use hostlet_base::node::NodeAddresses;
-use hostlet_base::{CONFIG_SEEN_ANNOTATION, POD_UID_LABEL, PodRef, PodUid, WallClock};
-use hostlet_image::PullLimits;
 
 use hostlet_observe::log::LogLayout;
 use hostlet_observe::status::timeline::TimelineEntry;
-use hostlet_observe::status::{
-    Activity, DirectoryEntry, PodStatusDeps, PodStatusEntry, PodStatusTask, WorkerActivity,
-};
+use hostlet_observe::status::{Activity, DirectoryEntry, PodStatusEntry, WorkerActivity};
 use hostlet_pod::objects::services::ServiceEnv;
 use hostlet_pod::objects::{FakeObjects, RuntimeClasses};
 use hostlet_pod::{AdmittedPod, DesiredPods, PodKill, ProbeResults, pod_uid};

@@ -4,6 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use hostlet_base::{PodRef, PodUid};
 use tokio::sync::mpsc;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
@@ -11,7 +12,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::Effect;
 use crate::worker::{self, Job, PodSyncer, Report, Work, panic_text};
-use hostlet_base::{PodRef, PodUid};
 
 /// Capacity of the channel of reports. The table drains it as fast as they arrive; workers wait for a free slot.
 const REPORTS: usize = 64;

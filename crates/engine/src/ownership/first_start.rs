@@ -8,10 +8,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 
+use hostlet_base::{PodRef, PodUid};
+
 use super::claim::KnownClaim;
 use super::kubelets::OtherKubelet;
 use super::remains::{Remains, about_remains};
-use hostlet_base::{PodRef, PodUid};
 
 /// How many pods a rejection names.
 const NAMED: usize = 10;

@@ -6,8 +6,9 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use super::endpoint::runtime_socket;
 use hostlet_host::{SysError, kubelets};
+
+use super::endpoint::runtime_socket;
 
 /// The socket below its root directory on which a kubelet of any name listens while it runs, for monitors of devices
 /// (<https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/>). That for device plugins proves

@@ -5,11 +5,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::cri_config::{PodDirError, pod_dirs};
 use hostlet_base::PodUid;
 use hostlet_host::PodDirs;
 use hostlet_host::cgroup::{CgroupError, Cgroups};
 use hostlet_observe::log::{LogError, LogLayout};
+
+use crate::cri_config::{PodDirError, pod_dirs};
 
 /// How many pods a sentence names.
 const NAMED: usize = 5;

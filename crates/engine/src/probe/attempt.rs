@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_base::PodUid;
+use hostlet_net::http::{HttpClient, HttpError, PodDialer};
+use hostlet_runtime::cri::RuntimeService;
 use k8s_openapi::api::core::v1::{Container, HTTPGetAction, Probe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
@@ -12,9 +15,6 @@ use super::http_get::{http_get_request, or};
 use super::port::resolve_port;
 use super::schedule::Run;
 use super::{exec, tcp, user_agent};
-use hostlet_base::PodUid;
-use hostlet_net::http::{HttpClient, HttpError, PodDialer};
-use hostlet_runtime::cri::RuntimeService;
 
 /// A probe that cannot be run is tried this often at once.
 const ATTEMPTS: usize = 3;

@@ -1,14 +1,14 @@
 //! From a probe's spec to its verdict, against scripted servers on the loopback interface.
 
+use hostlet_net::http::testing::{Server, Then};
+use hostlet_pod::defaults::set_defaults;
+use hostlet_pod::{AdmittedPod, ContainerKind, ContainerRef, ProbeKind};
+use hostlet_runtime::cri::fake::FakeRuntime;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use super::super::schedule::ProbeKey;
 use super::*;
-use hostlet_net::http::testing::{Server, Then};
-use hostlet_pod::defaults::set_defaults;
-use hostlet_pod::{AdmittedPod, ContainerKind, ContainerRef, ProbeKind};
-use hostlet_runtime::cri::fake::FakeRuntime;
 
 /// The answer of a readiness probe of a pod on the loopback interface.
 async fn answer(probe: Value, port: u16) -> Attempt {

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use hostlet_base::{ContainerId, go_duration, go_quoted};
+use hostlet_runtime::cri::{CriError, ExecOutput, RuntimeService};
 use k8s_openapi::api::core::v1::Container;
 
 use super::answer::{Answer, Attempt, AttemptError};
 use crate::cri_config::expand;
-use hostlet_base::{ContainerId, go_duration, go_quoted};
-use hostlet_runtime::cri::{CriError, ExecOutput, RuntimeService};
 
 /// Maximum length of the output, in bytes; the rest is dropped.
 const MAX_OUTPUT: usize = 10 << 10;

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt;
+use hostlet_base::{PodUid, go_duration, go_quoted, join_host_port};
+use hostlet_net::http::{ConnectError, PodDialer, Stream, Watched, alongside, read_stream, unverified};
 use http::{HeaderMap, Method, Request, Version};
 use prost::Message;
 use rustls::ClientConfig;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::answer::Answer;
-use hostlet_base::{PodUid, go_duration, go_quoted, join_host_port};
-use hostlet_net::http::{ConnectError, PodDialer, Stream, Watched, alongside, read_stream, unverified};
 
 /// The first pause of a Go client between two attempts to connect.
 const RECONNECT: Duration = Duration::from_secs(1);

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use hostlet_net::http::testing::Server;
 use http::Response;
 
 use super::*;
-use hostlet_net::http::testing::Server;
 
 /// How a server answers.
 #[derive(Clone, Copy)]

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use hostlet_base::{HttpScheme, HttpUrl, PodUid};
+use hostlet_net::http::{HttpProtocol, HttpRequest};
 use k8s_openapi::api::core::v1::{Container, HTTPGetAction};
 
 use super::port::{PortError, resolve_port};
-use hostlet_base::{HttpScheme, HttpUrl, PodUid};
-use hostlet_net::http::{HttpProtocol, HttpRequest};
 
 /// The request to a container of a pod with this UID and address, with this time limit for all of it.
 pub(crate) fn http_get_request(

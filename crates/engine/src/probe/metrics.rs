@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use hostlet_base::PodRef;
+use hostlet_pod::ProbeKind;
+use hostlet_telemetry::{DEFAULT_BUCKETS, Metrics};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -9,9 +12,6 @@ use prometheus_client::metrics::histogram::Histogram;
 
 use super::schedule::Run;
 use super::state::Verdict;
-use hostlet_base::PodRef;
-use hostlet_pod::ProbeKind;
-use hostlet_telemetry::{DEFAULT_BUCKETS, Metrics};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Labels {

@@ -14,14 +14,14 @@ use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_base::{ContainerId, Moment, PodUid};
+use hostlet_pod::{AdmittedPod, ContainerProbes, ContainerRef, PodProbes, ProbeKind};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Container;
 use tokio::time::Instant;
 
 use super::state::{ProbeState, Thresholds, Verdict};
 use super::target::{SeenInstance, SeenPod};
-use hostlet_base::{ContainerId, Moment, PodUid};
-use hostlet_pod::{AdmittedPod, ContainerProbes, ContainerRef, PodProbes, ProbeKind};
 
 /// A new daemon probes instances that it found running within this time, so that not all are probed at once.
 const SPREAD: Duration = Duration::from_secs(2);

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
+use hostlet_base::testing::at;
+use hostlet_pod::{ContainerKind, testing};
 use k8s_openapi::api::core::v1::Probe;
 use proptest::prelude::*;
 
 use super::*;
-use hostlet_base::testing::at;
-use hostlet_pod::{ContainerKind, testing};
 
 const BEGAN: i64 = 1000;
 

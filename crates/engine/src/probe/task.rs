@@ -7,6 +7,13 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
+use hostlet_base::{PodEvent, PodUid, WallClock, sleep_until};
+use hostlet_observe::status::timeline::{Timeline, TimelineStep};
+use hostlet_observe::status::{PodStatusEntry, StatusCache, StatusHandle};
+use hostlet_pod::{AdmittedPod, FailingProbe, FailingProbes, PodEvents, PodProbes, ProbeKind, ProbeResults};
+use hostlet_runtime::cri::RuntimeService;
+use hostlet_store::Store;
+use hostlet_telemetry::Heartbeat;
 use k8s_openapi::api::core::v1::PodStatus as ApiStatus;
 use rand::Rng;
 use rand::rngs::StdRng;
@@ -20,13 +27,6 @@ use super::schedule::{Finish, Now, Run, Schedule};
 use super::state::Verdict;
 use super::stored;
 use super::target::{SeenPod, has_probes};
-use hostlet_base::{PodEvent, PodUid, WallClock, sleep_until};
-use hostlet_observe::status::timeline::{Timeline, TimelineStep};
-use hostlet_observe::status::{PodStatusEntry, StatusCache, StatusHandle};
-use hostlet_pod::{AdmittedPod, FailingProbe, FailingProbes, PodEvents, PodProbes, ProbeKind, ProbeResults};
-use hostlet_runtime::cri::RuntimeService;
-use hostlet_store::Store;
-use hostlet_telemetry::Heartbeat;
 
 /// Runs at once, of all pods. A run takes a few KiB and a socket; this many are rarely under way even if every server on a large node hangs,
 /// as each ends with its time limit, and they bound what that costs. Further runs wait.

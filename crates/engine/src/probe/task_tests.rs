@@ -2,14 +2,6 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
-use parking_lot::Mutex;
-use rand::SeedableRng;
-use serde_json::{Value, json};
-use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
-
-use super::*;
 use hostlet_base::testing::at;
 use hostlet_base::{
     CONTAINER_NAME_LABEL, ContainerId, POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL, PodRef,
@@ -24,6 +16,14 @@ use hostlet_runtime::cri::wire::{
 use hostlet_runtime::cri::{ExecOutput, Operation};
 use hostlet_store::Table;
 use hostlet_telemetry::Metrics;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use rand::SeedableRng;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use super::*;
 
 /// Timeout of expected changes.
 const PATIENCE: Duration = Duration::from_secs(600);

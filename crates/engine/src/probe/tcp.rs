@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use hostlet_base::{PodUid, join_host_port};
+use hostlet_net::http::PodDialer;
 use tokio::time::timeout;
 
 use super::answer::Answer;
-use hostlet_base::{PodUid, join_host_port};
-use hostlet_net::http::PodDialer;
 
 /// Probes a port for a pod.
 pub(super) async fn probe(

@@ -7,11 +7,11 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use hostlet_base::error_chain;
+use hostlet_host::{file_work, replace_file};
 use tokio::time::sleep;
 
 use super::logind::{LogindError, LogindSession};
-use hostlet_base::error_chain;
-use hostlet_host::{file_work, replace_file};
 
 /// Upstream's file, below the directory for the host's configuration.
 const FILE: &str = "systemd/logind.conf.d/99-kubelet.conf";

@@ -4,14 +4,14 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_base::{Backoff, BackoffPolicy, error_chain};
+use hostlet_telemetry::Changed;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use super::delay::{Granted, InhibitDelay};
 use super::inhibitor::Inhibitor;
 use super::logind::{Logind, LogindError, LogindSession, SessionEvent};
-use hostlet_base::{Backoff, BackoffPolicy, error_chain};
-use hostlet_telemetry::Changed;
 
 /// Pauses between attempts to connect. A bus that restarts is back within seconds; one that a host lacks may be installed some
 /// day.

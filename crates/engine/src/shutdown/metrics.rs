@@ -2,10 +2,10 @@
 
 use std::sync::atomic::AtomicU64;
 
+use hostlet_telemetry::Metrics;
 use prometheus_client::metrics::gauge::Gauge;
 
 use super::record::ShutdownTimes;
-use hostlet_telemetry::Metrics;
 
 /// The times of the last shutdown, in seconds since the epoch; zero if there was none.
 #[derive(Clone, Debug, Default)]

@@ -8,6 +8,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_base::node::{NodeEvent, NodeEvents};
+use hostlet_base::{PodUid, WallClock, reasons};
+use hostlet_observe::status::timeline::{Timeline, TimelineStep};
+use hostlet_observe::status::{LifecycleSummary, PodStatusEntry, StatusCache};
+use hostlet_pod::{AdmittedPod, DesiredPods, PodKill, PodPhase, StatusOverride};
+use hostlet_store::Store;
+use hostlet_telemetry::Metrics;
 use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
@@ -23,13 +30,6 @@ use super::record::{EndedPods, ShutdownTimes, TimesFile};
 use super::reports::Reports;
 use super::view::ShutdownView;
 use crate::admission::NodeShutdown;
-use hostlet_base::node::{NodeEvent, NodeEvents};
-use hostlet_base::{PodUid, WallClock, reasons};
-use hostlet_observe::status::timeline::{Timeline, TimelineStep};
-use hostlet_observe::status::{LifecycleSummary, PodStatusEntry, StatusCache};
-use hostlet_pod::{AdmittedPod, DesiredPods, PodKill, PodPhase, StatusOverride};
-use hostlet_store::Store;
-use hostlet_telemetry::Metrics;
 
 /// Upstream's message of a pod that the shutdown ends.
 const IMMINENT: &str = "Pod was terminated in response to imminent node shutdown.";

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
+use hostlet_base::CONFIG_SOURCE_ANNOTATION;
+use hostlet_base::settings::GracefulShutdown;
+use hostlet_observe::status::PublishProgress;
 use k8s_openapi::api::core::v1::{Node, PodStatus};
 use parking_lot::Mutex;
 use serde_json::json;
@@ -14,9 +17,6 @@ use tokio::time::sleep;
 
 use super::*;
 use crate::shutdown::testing::FakeLogind;
-use hostlet_base::CONFIG_SOURCE_ANNOTATION;
-use hostlet_base::settings::GracefulShutdown;
-use hostlet_observe::status::PublishProgress;
 
 const SECOND: Duration = Duration::from_secs(1);
 const CRITICAL: i32 = 2_000_000_000;

@@ -3,14 +3,14 @@
 
 use std::collections::HashMap;
 
+use hostlet_pod::ManifestOrigin;
+use hostlet_pod::pod_ref;
 use jiff::Timestamp;
 
 use super::decode::{DecodedPods, Mistakes, decode_pods, within};
 use super::identity::{Identity, PodSource};
 use super::manifest::{ManifestError, completed};
 use super::state::StaticPod;
-use hostlet_pod::ManifestOrigin;
-use hostlet_pod::pod_ref;
 
 /// A URL and the node that reads it.
 #[derive(Clone, Copy, Debug)]

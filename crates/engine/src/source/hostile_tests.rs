@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use hostlet_pod::ManifestOrigin;
 use jiff::{Timestamp, ToSpan};
 use nix::sys::stat::Mode;
 use proptest::prelude::*;
@@ -15,7 +16,6 @@ use proptest::prelude::*;
 use super::files::Files;
 use super::reader::{FileRead, Pass, Reader};
 use super::{FileAccess, ManifestContext, StaticPod, read_manifest};
-use hostlet_pod::ManifestOrigin;
 
 const MIB: usize = 1 << 20;
 

@@ -3,6 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use hostlet_pod::ManifestOrigin;
+use hostlet_pod::defaults::set_defaults;
+use hostlet_pod::objects::FileObject;
+use hostlet_pod::pod_ref;
+use hostlet_pod::validation::{FieldError, ObjectReferences, unsupported, validate_static};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
@@ -10,11 +15,6 @@ use super::decode::{DecodeError, Decoded, Documents, Mistakes, decode_manifest};
 use super::file_objects::file_object;
 use super::identity::{Identity, PodSource};
 use super::state::StaticPod;
-use hostlet_pod::ManifestOrigin;
-use hostlet_pod::defaults::set_defaults;
-use hostlet_pod::objects::FileObject;
-use hostlet_pod::pod_ref;
-use hostlet_pod::validation::{FieldError, ObjectReferences, unsupported, validate_static};
 
 /// Why a manifest is invalid.
 #[derive(Debug, thiserror::Error)]

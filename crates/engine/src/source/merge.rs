@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use hostlet_pod::pod_ref;
+use hostlet_pod::{ManifestOrigin, ManifestProblem};
 use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -10,8 +12,6 @@ use tracing::{info, warn};
 
 use super::reader::set_problem;
 use super::state::SourceState;
-use hostlet_pod::pod_ref;
-use hostlet_pod::{ManifestOrigin, ManifestProblem};
 
 /// Publishes the combined state until cancelled, first when the files were read once.
 pub(super) async fn run(

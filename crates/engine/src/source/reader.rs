@@ -6,16 +6,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use hostlet_base::CONFIG_SEEN_ANNOTATION;
+use hostlet_pod::objects::FileObject;
+use hostlet_pod::pod_ref;
+use hostlet_pod::{ManifestOrigin, ManifestProblem};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use md5::{Digest, Md5};
 
 use super::manifest::{FileAccess, ManifestContext, read_manifest};
 use super::state::{SourceState, StaticPod};
-use hostlet_base::CONFIG_SEEN_ANNOTATION;
-use hostlet_pod::objects::FileObject;
-use hostlet_pod::pod_ref;
-use hostlet_pod::{ManifestOrigin, ManifestProblem};
 
 /// The result of one pass over the files.
 pub(super) enum Pass<'d> {

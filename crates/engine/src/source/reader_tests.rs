@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use hostlet_base::CONFIG_SEEN_ANNOTATION;
+use hostlet_base::testing::at;
+use hostlet_pod::ManifestOrigin;
 use k8s_openapi::api::core::v1::Pod;
 use proptest::prelude::*;
 
 use super::merge::{fixed, new_problems};
 use super::reader::{FileRead, Pass, Reader};
 use super::{FileAccess, SourceState, StaticPod};
-use hostlet_base::CONFIG_SEEN_ANNOTATION;
-use hostlet_base::testing::at;
-use hostlet_pod::ManifestOrigin;
 
 fn pod(name: &str, image: &str) -> Vec<u8> {
     format!("{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{containers: [{{name: c, image: {image}}}]}}}}")

@@ -5,6 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_base::Rescan;
+use hostlet_host::{Changes, Watch};
+use hostlet_net::http::Fetcher;
+use hostlet_pod::objects::Standalone;
 use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -17,10 +21,6 @@ use super::pace::Pace;
 use super::reader::Reader;
 use super::state::{SourceState, StaticPod};
 use super::url::UrlReader;
-use hostlet_base::Rescan;
-use hostlet_host::{Changes, Watch};
-use hostlet_net::http::Fetcher;
-use hostlet_pod::objects::Standalone;
 
 /// The minimum interval between full reads; a shorter one would only waste CPU.
 const MIN_CHECK_INTERVAL: Duration = Duration::from_secs(1);

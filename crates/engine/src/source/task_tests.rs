@@ -5,12 +5,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use hostlet_base::Rescan;
+use hostlet_pod::ManifestOrigin;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{SourceConfig, SourceState, StaticPod, run};
-use hostlet_base::Rescan;
-use hostlet_pod::ManifestOrigin;
 
 const FOREVER: Duration = Duration::from_secs(3600);
 

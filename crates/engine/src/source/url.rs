@@ -5,15 +5,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hostlet_base::error_chain;
+use hostlet_net::http::FetchError;
+use hostlet_pod::{ManifestOrigin, ManifestProblem, pod_uid};
 use http::Uri;
 use jiff::Timestamp;
 
 use super::answer::{AnswerContext, read_answer};
 use super::reader::{as_first_seen, is_same_pod, set_problem};
 use super::state::{SourceState, StaticPod};
-use hostlet_base::error_chain;
-use hostlet_net::http::FetchError;
-use hostlet_pod::{ManifestOrigin, ManifestProblem, pod_uid};
 
 /// The known state of a URL.
 #[derive(Debug)]

@@ -1,10 +1,10 @@
 //! Answers and failures of a URL in sequence.
 
+use hostlet_base::testing::at;
 use http::StatusCode;
 use serde_json::json;
 
 use super::*;
-use hostlet_base::testing::at;
 
 fn list(images: &[&str]) -> Result<Bytes, FetchError> {
     let pods = images.iter().map(

@@ -1,13 +1,14 @@
 //! Remembers what was last enforced of a pod's resources, across restarts of the daemon: a runtime need not report it, and
 //! requests of memory are enforced nowhere. Enforces nothing itself.
 
-use super::context::WorkerContext;
 use hostlet_base::{PodRef, PodUid};
 use hostlet_observe::pleg::PodStatus;
 use hostlet_pod::AdmittedPod;
 use hostlet_pod::resources::{Actuated, Enforced, ResizeUnderWay};
 use hostlet_runtime::cri::ContainerState;
 use hostlet_store::{Store, Table};
+
+use super::context::WorkerContext;
 
 /// What was last enforced of one pod's resources.
 pub(super) struct ActuatedRecord {

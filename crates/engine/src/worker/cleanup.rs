@@ -2,6 +2,13 @@
 //! Never stops anything.
 
 use futures::future::join_all;
+use hostlet_base::error_chain;
+use hostlet_host::cgroup::CgroupError;
+use hostlet_host::file_work;
+use hostlet_observe::log::LogError;
+use hostlet_observe::pleg::PodStatus;
+use hostlet_runtime::cri::CriError;
+use hostlet_volume::VolumeError;
 use tokio::task::JoinError;
 use tokio::time::Instant;
 
@@ -11,13 +18,6 @@ use super::plan::Leftovers;
 use super::reporter::Reporter;
 use super::state::seen_after;
 use crate::cri_config::{PodDirError, remove_pod_dir};
-use hostlet_base::error_chain;
-use hostlet_host::cgroup::CgroupError;
-use hostlet_host::file_work;
-use hostlet_observe::log::LogError;
-use hostlet_observe::pleg::PodStatus;
-use hostlet_runtime::cri::CriError;
-use hostlet_volume::VolumeError;
 
 /// Why a pod could not be stopped or cleaned up.
 #[derive(Debug, thiserror::Error)]

@@ -4,6 +4,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use hostlet_base::{ContainerId, PodEvent, error_chain, reasons};
+use hostlet_host::file_work;
+use hostlet_image::ImageError;
+use hostlet_observe::pleg::PodStatus;
+use hostlet_observe::status::Activity;
+use hostlet_pod::resources::Enforced;
+use hostlet_pod::validation::unsupported_ephemeral;
+use hostlet_pod::{AdmittedPod, ContainerKind};
+use hostlet_runtime::cri::wire::ImageSpec;
+use hostlet_runtime::cri::{ContainerState, ContainerStatus, CriError, ImageInfo};
+use hostlet_volume::PodVolumes;
 use k8s_openapi::api::core::v1::{Container, LifecycleHandler};
 
 use super::context::WorkerContext;
@@ -16,17 +27,6 @@ use super::sandbox::{PodSandbox, with_memory_limits};
 use super::stopping::{ContainerStop, Stopping};
 use super::{Retry, WorkerState};
 use crate::gate::Permit;
-use hostlet_base::{ContainerId, PodEvent, error_chain, reasons};
-use hostlet_host::file_work;
-use hostlet_image::ImageError;
-use hostlet_observe::pleg::PodStatus;
-use hostlet_observe::status::Activity;
-use hostlet_pod::resources::Enforced;
-use hostlet_pod::validation::unsupported_ephemeral;
-use hostlet_pod::{AdmittedPod, ContainerKind};
-use hostlet_runtime::cri::wire::ImageSpec;
-use hostlet_runtime::cri::{ContainerState, ContainerStatus, CriError, ImageInfo};
-use hostlet_volume::PodVolumes;
 
 /// Why a container could not be started, and when to try again.
 pub(super) struct NotStarted {

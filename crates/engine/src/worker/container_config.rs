@@ -4,6 +4,11 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use hostlet_base::{ContainerId, error_chain, reasons};
+use hostlet_pod::AdmittedPod;
+use hostlet_runtime::cri::ImageInfo;
+use hostlet_runtime::cri::wire::{ContainerConfig, ImageSpec};
+use hostlet_volume::SubPath;
 use k8s_openapi::api::core::v1::Container;
 
 use super::container::{ContainerStarter, NotStarted, PreparedPod};
@@ -15,11 +20,6 @@ use crate::cri_config::{
     ConfigError, ContainerExtras, ContainerInput, EnvSources, FilesError, MountSources, container_config,
     container_mounts, sub_paths,
 };
-use hostlet_base::{ContainerId, error_chain, reasons};
-use hostlet_pod::AdmittedPod;
-use hostlet_runtime::cri::ImageInfo;
-use hostlet_runtime::cri::wire::{ContainerConfig, ImageSpec};
-use hostlet_volume::SubPath;
 
 impl ContainerStarter<'_> {
     /// The configuration of this attempt, which runs `image` and mounts `images`, by volume. Reports why there is none.

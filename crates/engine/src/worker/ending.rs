@@ -3,6 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_base::{PodEvent, error_chain};
+use hostlet_observe::pleg::PodStatus;
+use hostlet_observe::status::timeline::TimelineStep;
+use hostlet_observe::status::{Activity, PodProgress};
+use hostlet_pod::{AdmittedPod, Rank, StatusOverride};
 use tokio::time::Instant;
 
 use super::cleanup::{Cleanup, EndError};
@@ -13,11 +18,6 @@ use super::stop_order::runs;
 use super::stopping::Stopping;
 use super::{Content, Outcome, WorkerState};
 use crate::gate::{PendingStop, Urgency};
-use hostlet_base::{PodEvent, error_chain};
-use hostlet_observe::pleg::PodStatus;
-use hostlet_observe::status::timeline::TimelineStep;
-use hostlet_observe::status::{Activity, PodProgress};
-use hostlet_pod::{AdmittedPod, Rank, StatusOverride};
 
 /// How long the removal of a deleted pod's containers may wait for a quiet period on a busy node: as long as upstream keeps
 /// them.

@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use hostlet_base::{PodUid, error_chain};
+use hostlet_pod::AdmittedPod;
+use hostlet_volume::{PodVolumes, ReadError};
 use k8s_openapi::api::core::v1::{Container, FileKeySelector};
 
 use super::context::WorkerContext;
 use crate::cri_config::{EnvFileError, FileValue, env_file_value};
-use hostlet_base::{PodUid, error_chain};
-use hostlet_pod::AdmittedPod;
-use hostlet_volume::{PodVolumes, ReadError};
 
 /// Most bytes of a file. Upstream limits only its lines.
 const MOST_BYTES: u64 = 1 << 20;

@@ -3,11 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::cri_config::env_references;
-use futures::future::{FutureExt, pending, select_all};
 use hostlet_pod::AdmittedPod;
 use hostlet_pod::objects::services::ServiceEnv;
 use hostlet_pod::objects::{ObjectSource, ObjectStates, RuntimeClasses, Watched};
+
+use crate::cri_config::env_references;
+use futures::future::{FutureExt, pending, select_all};
 
 /// The references of one pod. Each container has its own receivers, so that reading for one container hides no news from another.
 #[derive(Debug, Default)]

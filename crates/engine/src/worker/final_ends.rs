@@ -4,15 +4,15 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
-
-use super::context::WorkerContext;
 use hostlet_base::{PodRef, PodUid, SandboxId};
 use hostlet_observe::pleg::PodStatus;
 use hostlet_pod::{AdmittedPod, ContainerKind, PodContainer, may_restart_all, restarts_after};
 use hostlet_runtime::cri::{ContainerState, ContainerStatus};
 use hostlet_store::{Store, Table};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::context::WorkerContext;
 
 /// The final ends of one pod's containers in its present sandbox.
 pub(super) struct FinalEnds {

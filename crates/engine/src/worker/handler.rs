@@ -1,8 +1,9 @@
 //! The runtime's handler of a pod, with the features that the runtime reports. Decides nothing.
 
-use super::context::WorkerContext;
 use hostlet_pod::AdmittedPod;
 use hostlet_runtime::cri::RuntimeHandler;
+
+use super::context::WorkerContext;
 
 /// The pod's handler; one without features if the handler or the pod's runtime class is not known.
 pub(super) fn handler_of(context: &WorkerContext, pod: &AdmittedPod) -> RuntimeHandler {

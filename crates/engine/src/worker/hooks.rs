@@ -4,15 +4,15 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use hostlet_base::{ContainerId, PodEvent, go_quoted};
+use hostlet_net::http::{HttpError, HttpRequest};
+use hostlet_runtime::cri::CriError;
 use k8s_openapi::api::core::v1::{Container, ExecAction, HTTPGetAction, LifecycleHandler};
 use tokio::time::sleep;
 
 use super::context::WorkerContext;
 use super::reporter::Reporter;
 use crate::probe::{PortError, http_get_request, user_agent};
-use hostlet_base::{ContainerId, PodEvent, go_quoted};
-use hostlet_net::http::{HttpError, HttpRequest};
-use hostlet_runtime::cri::CriError;
 
 /// A request has no time limit of its own, as upstream: that of the hook ends it. This one only has to be finite.
 const NO_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);

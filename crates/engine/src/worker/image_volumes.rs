@@ -4,15 +4,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Container, VolumeMount};
-
-use super::Retry;
-use super::context::WorkerContext;
 use hostlet_base::reasons;
 use hostlet_image::ImageError;
 use hostlet_pod::AdmittedPod;
 use hostlet_runtime::cri::wire::ImageSpec;
 use hostlet_runtime::cri::{CriError, ImageInfo, Version};
+use k8s_openapi::api::core::v1::{Container, VolumeMount};
+
+use super::Retry;
+use super::context::WorkerContext;
 
 /// Why an image volume cannot be mounted. `Display` is the waiting message of the container.
 #[derive(Clone, Debug, thiserror::Error)]

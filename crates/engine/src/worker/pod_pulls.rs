@@ -12,17 +12,17 @@ use std::task::Poll;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, FusedFuture, Shared};
+use hostlet_base::{PodEvent, reasons};
+use hostlet_image::{ImageError, ImageRequest, Images};
+use hostlet_runtime::cri::ImageInfo;
+use hostlet_runtime::cri::wire::PodSandboxConfig;
+use hostlet_telemetry::in_present_span;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::events::EventSender;
 use super::image_needs::ImageNeed;
 use super::pull_secrets::PodPullSecrets;
-use hostlet_base::{PodEvent, reasons};
-use hostlet_image::{ImageError, ImageRequest, Images};
-use hostlet_runtime::cri::ImageInfo;
-use hostlet_runtime::cri::wire::PodSandboxConfig;
-use hostlet_telemetry::in_present_span;
 
 /// The end of a pull.
 #[derive(Clone, Debug)]

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-
-use super::pull_account::PullAccount;
 use hostlet_image::credentials::{ObjectIdentity, PodAccount, PullSecret, PullSecrets};
 use hostlet_pod::AdmittedPod;
 use hostlet_pod::objects::{ObjectRef, ObjectSource, ObjectState, Watched};
+
+use super::pull_account::PullAccount;
 
 /// The pull Secrets of one pod. Clones share the watches.
 #[derive(Clone, Debug, Default)]

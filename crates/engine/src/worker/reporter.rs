@@ -3,17 +3,17 @@
 
 use std::collections::BTreeMap;
 
+use hostlet_base::{ContainerId, EventKind, PodEvent, PodRef, WallClock, reasons};
+use hostlet_observe::status::timeline::{Timeline, TimelineStep};
+use hostlet_observe::status::{Activity, ContainerKill, PodActivities, PodFacts, StatusCache, StatusHandle};
+use hostlet_pod::{PodEvents, WaitingReason};
+use hostlet_volume::VolumeProblem;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::events::EventSender;
 use super::same_cause::is_same_cause;
 use super::{Outcome, Work};
-use hostlet_base::{ContainerId, EventKind, PodEvent, PodRef, WallClock, reasons};
-use hostlet_observe::status::timeline::{Timeline, TimelineStep};
-use hostlet_observe::status::{Activity, ContainerKill, PodActivities, PodFacts, StatusCache, StatusHandle};
-use hostlet_pod::{PodEvents, WaitingReason};
-use hostlet_volume::VolumeProblem;
 
 /// Upstream's reason for any problem of a volume.
 const FAILED_MOUNT: &str = "FailedMount";

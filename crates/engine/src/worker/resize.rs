@@ -1,18 +1,18 @@
 //! Enforces the resources that were allocated to a running pod, in the order of its plan. Stops at the first failure: the next
 //! plan continues from what was enforced.
 
-use tokio::task::JoinError;
-
-use super::actuated::ActuatedRecord;
-use super::context::WorkerContext;
-use super::plan::{LowerLimit, Resize, ResizeStep};
-use crate::cri_config::{resized_resources, resized_sandbox};
 use hostlet_base::{SandboxId, error_chain};
 use hostlet_host::cgroup::{CgroupError, PodResources};
 use hostlet_host::file_work;
 use hostlet_pod::AdmittedPod;
 use hostlet_pod::resources::{Enforced, pod_resources};
 use hostlet_runtime::cri::{ContainerStats, CriError};
+use tokio::task::JoinError;
+
+use super::actuated::ActuatedRecord;
+use super::context::WorkerContext;
+use super::plan::{LowerLimit, Resize, ResizeStep};
+use crate::cri_config::{resized_resources, resized_sandbox};
 
 /// Why a resize failed.
 #[derive(Debug, thiserror::Error)]

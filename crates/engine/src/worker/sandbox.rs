@@ -4,6 +4,15 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use hostlet_base::{PodEvent, SandboxId, error_chain};
+use hostlet_host::cgroup::CgroupError;
+use hostlet_host::file_work;
+use hostlet_observe::status::Activity;
+use hostlet_observe::status::timeline::TimelineStep;
+use hostlet_pod::AdmittedPod;
+use hostlet_pod::resources::tiny_memory_limits;
+use hostlet_runtime::cri::wire::PodSandboxConfig;
+use hostlet_runtime::cri::{CriError, SandboxStatus};
 use tokio::time::Instant;
 
 use super::context::WorkerContext;
@@ -15,15 +24,6 @@ use crate::cri_config::{
     self, ConfigError, DnsWarning, FilesError, IdRange, UserNamespaceError, isolate_users,
     join_sandbox_groups, pod_dns,
 };
-use hostlet_base::{PodEvent, SandboxId, error_chain};
-use hostlet_host::cgroup::CgroupError;
-use hostlet_host::file_work;
-use hostlet_observe::status::Activity;
-use hostlet_observe::status::timeline::TimelineStep;
-use hostlet_pod::AdmittedPod;
-use hostlet_pod::resources::tiny_memory_limits;
-use hostlet_runtime::cri::wire::PodSandboxConfig;
-use hostlet_runtime::cri::{CriError, SandboxStatus};
 
 /// How long a pod waits for the runtime's first status before its absence counts as a failure.
 const FIRST_STATUS: Duration = Duration::from_secs(1);

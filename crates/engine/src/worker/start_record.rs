@@ -3,13 +3,6 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use jiff::Timestamp;
-
-use super::context::WorkerContext;
-use super::crash_loop::CrashLoops;
-use super::in_flight::InFlightCalls;
-use super::requested_starts::RequestedStarts;
-use crate::gate::StartPriority;
 use hostlet_base::{ContainerId, PodRef, PodUid};
 use hostlet_host::file_work;
 use hostlet_observe::pleg::PodStatus;
@@ -18,6 +11,13 @@ use hostlet_pod::AdmittedPod;
 use hostlet_pod::resources::Enforced;
 use hostlet_runtime::cri::{ContainerStatus, CriError, RuntimeService};
 use hostlet_store::{Store, Table};
+use jiff::Timestamp;
+
+use super::context::WorkerContext;
+use super::crash_loop::CrashLoops;
+use super::in_flight::InFlightCalls;
+use super::requested_starts::RequestedStarts;
+use crate::gate::StartPriority;
 
 /// The starts of one pod.
 pub(super) struct StartRecord {

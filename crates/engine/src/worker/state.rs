@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use hostlet_base::PodRef;
+use hostlet_observe::pleg::Observed;
+use hostlet_observe::status::with_actual_outcomes;
 use tokio::time::Instant;
 
 use super::EnvNeeds;
@@ -12,9 +15,6 @@ use super::pod_pulls::PodPulls;
 use super::pull_secrets::PodPullSecrets;
 use super::reporter::Reporter;
 use super::start_record::StartRecord;
-use hostlet_base::PodRef;
-use hostlet_observe::pleg::Observed;
-use hostlet_observe::status::with_actual_outcomes;
 
 /// A worker's state.
 pub struct WorkerState {

@@ -7,6 +7,13 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures::future::join_all;
+use hostlet_base::{ContainerId, PodEvent, SandboxId, error_chain};
+use hostlet_host::{CNI_RESULTS, file_work, is_broken_result_error, remove_broken_results};
+use hostlet_observe::pleg::PodStatus;
+use hostlet_observe::status::Activity;
+use hostlet_observe::status::timeline::TimelineStep;
+use hostlet_pod::AdmittedPod;
+use hostlet_runtime::cri::{ContainerStatus, CriError};
 use k8s_openapi::api::core::v1::{Container, Lifecycle, LifecycleHandler};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -16,13 +23,6 @@ use super::hooks::HookTarget;
 use super::pre_stops::PreStops;
 use super::reporter::Reporter;
 use super::stop_order::{GraceBudget, MIN_STOP_SECONDS, stop_order};
-use hostlet_base::{ContainerId, PodEvent, SandboxId, error_chain};
-use hostlet_host::{CNI_RESULTS, file_work, is_broken_result_error, remove_broken_results};
-use hostlet_observe::pleg::PodStatus;
-use hostlet_observe::status::Activity;
-use hostlet_observe::status::timeline::TimelineStep;
-use hostlet_pod::AdmittedPod;
-use hostlet_runtime::cri::{ContainerStatus, CriError};
 
 /// Stops the containers and sandboxes of one pod.
 #[derive(Clone, Copy)]

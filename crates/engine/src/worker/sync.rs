@@ -6,6 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
+use hostlet_base::{PodEvent, error_chain, go_duration, reasons};
+use hostlet_host::file_work;
+use hostlet_observe::pleg::PodStatus;
+use hostlet_observe::status::{Activity, PodProgress};
+use hostlet_pod::resources::Enforced;
+use hostlet_pod::{AdmittedPod, resize_message};
+use hostlet_runtime::cri::CriError;
+use hostlet_volume::{PodVolumes, VolumeOwner};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Container;
 use tokio::time::{Instant, timeout_at};
@@ -25,14 +33,6 @@ use super::stopping::{ContainerStop, Stopping};
 use super::{Outcome, Retry, WorkerState};
 use crate::cri_config::{container_hash, make_pod_dir};
 use crate::gate::StartPriority;
-use hostlet_base::{PodEvent, error_chain, go_duration, reasons};
-use hostlet_host::file_work;
-use hostlet_observe::pleg::PodStatus;
-use hostlet_observe::status::{Activity, PodProgress};
-use hostlet_pod::resources::Enforced;
-use hostlet_pod::{AdmittedPod, resize_message};
-use hostlet_runtime::cri::CriError;
-use hostlet_volume::{PodVolumes, VolumeOwner};
 
 /// One step of a pod that should run.
 pub(super) struct PodSync<'a> {

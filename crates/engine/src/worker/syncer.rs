@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use hostlet_base::{PodRef, PodUid};
+use hostlet_pod::{AdmittedPod, PodContainer, RestartPolicy};
 use tokio::time::Instant;
 
 use super::context::WorkerContext;
@@ -12,8 +14,6 @@ use super::pull_secrets::PodPullSecrets;
 use super::sync::PodSync;
 use super::task::PodSyncer;
 use super::{EnvNeeds, Outcome, Work, WorkerState};
-use hostlet_base::{PodRef, PodUid};
-use hostlet_pod::{AdmittedPod, PodContainer, RestartPolicy};
 
 /// What this work does after work on the pod `before`.
 fn kind_of(work: &Work, before: Option<&Arc<AdmittedPod>>) -> WorkKind {

@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::FutureExt;
+use hostlet_base::{PodRef, PodUid};
+use hostlet_telemetry::Span;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{Outcome, Retry, Work, WorkerState};
-use hostlet_base::{PodRef, PodUid};
-use hostlet_telemetry::Span;
 
 /// Performs the work of pods. Shared by all pods; what is kept of a pod between two pieces of work is its [`WorkerState`].
 #[async_trait]

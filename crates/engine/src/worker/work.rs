@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use tokio::time::Instant;
-
-use crate::gate::Urgency;
 use hostlet_base::PodRef;
 use hostlet_image::ImageError;
 use hostlet_pod::{AdmittedPod, StatusOverride};
 use hostlet_runtime::cri::CriError;
+use tokio::time::Instant;
+
+use crate::gate::Urgency;
 
 /// What becomes of a pod's dead containers, logs and directories once it is terminated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

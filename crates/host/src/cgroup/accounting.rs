@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use super::{CgroupError, Cgroups, files};
 use hostlet_base::{PodUid, QosClass};
+
+use super::{CgroupError, Cgroups, files};
 
 impl Cgroups {
     /// Where the hierarchy of a controller is mounted; `None` if the host does not have the controller.

@@ -7,9 +7,10 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use hostlet_base::MemoryProtection;
+
 use super::shares::{cpu_shares, cpu_weight};
 use super::{AllPods, CgroupError, CgroupSettings, CgroupVersion, ClassResources, PodResources, files};
-use hostlet_base::MemoryProtection;
 
 /// v1 reports a missing memory limit as at least this: the largest page-aligned number, for any page size.
 const V1_NO_LIMIT: u64 = (i64::MAX as u64) & !0xffff;

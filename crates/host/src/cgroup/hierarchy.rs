@@ -3,12 +3,12 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use hostlet_telemetry::Metrics;
 use nix::unistd::{AccessFlags, access};
 use procfs::FromRead;
 use procfs::process::{MountInfo, MountInfos};
 
 use super::{CgroupError, CgroupSettings, files};
-use hostlet_telemetry::Metrics;
 
 /// The controllers of cgroups(7), by the names of their v1 mount options.
 const V1_CONTROLLERS: [&str; 13] = [

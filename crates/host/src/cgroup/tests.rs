@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Duration;
 
+use hostlet_base::CgroupDriver;
+use hostlet_base::{MemoryProtection, PodUid, QosClass};
 use nix::unistd::Uid;
 
 use crate::testing::skipped;
-use hostlet_base::CgroupDriver;
-use hostlet_base::{MemoryProtection, PodUid, QosClass};
 
 use super::*;
 

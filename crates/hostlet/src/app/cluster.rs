@@ -3,16 +3,7 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{ObjectReference, Pod};
-use kube::Client;
-use rand::SeedableRng;
-use rand::rngs::StdRng;
-use tokio::sync::watch;
-use tokio::time::Instant;
-
-use super::node_events::starting_event;
-use super::tasks::{Stage, Tasks};
-use hostlet_base::node::{NodeAddresses, NodeEvent, NodeEvents, Pressures};
+use hostlet_base::node::{CrossedSignals, NodeAddresses, NodeEvent, NodeEvents};
 use hostlet_base::{PodEvent, PodRef, QuietPeriod, WallClock, architecture};
 use hostlet_cluster::api::events::{EventRecord, EventRecorder, EventSink, recorder};
 use hostlet_cluster::api::{
@@ -44,6 +35,15 @@ use hostlet_pod::{ApiState, ContainerRef, DesiredPods, PodEvents};
 use hostlet_runtime::cri::{ImageService, RuntimeService, RuntimeStatus};
 use hostlet_store::Store;
 use hostlet_telemetry::Metrics;
+use k8s_openapi::api::core::v1::{ObjectReference, Pod};
+use kube::Client;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::node_events::starting_event;
+use super::tasks::{Stage, Tasks};
 
 /// Clients of the API server.
 pub(super) struct Cluster {
@@ -66,7 +66,7 @@ pub(super) struct Cluster {
 pub(super) struct ClusterInputs {
     pub(super) settings: Arc<NodeSettings>,
     pub(super) machine: watch::Receiver<Machine>,
-    pub(super) pressures: watch::Receiver<Pressures>,
+    pub(super) crossed: watch::Receiver<CrossedSignals>,
     pub(super) addresses: NodeAddresses,
     pub(super) runtime: Arc<dyn RuntimeService>,
     pub(super) images: Arc<dyn ImageService>,
@@ -277,7 +277,7 @@ impl Cluster {
             status: inputs.runtime_status,
             ready_at: inputs.ready_at,
             pleg: inputs.pleg,
-            pressures: inputs.pressures,
+            crossed: inputs.crossed,
             others: inputs.unready,
         };
         let status = NodeStatusTask::new(

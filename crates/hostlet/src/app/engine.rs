@@ -3,9 +3,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::node_side::NodeSide;
-use super::paths::{CONTAINER_LOGS, ETC, PROC, SYS};
-use super::runtime::{RuntimeInfo, RuntimeSide};
 use hostlet_base::architecture;
 use hostlet_base::node::NodeAddresses;
 use hostlet_config::Config;
@@ -16,6 +13,10 @@ use hostlet_host::cgroup::{CgroupVersion, Cgroups};
 use hostlet_image::preload::{Containerd, PreloadConfig};
 use hostlet_observe::log::LogLayout;
 use hostlet_observe::status::StatusGates;
+
+use super::node_side::NodeSide;
+use super::paths::{CONTAINER_LOGS, ETC, PROC, SYS};
+use super::runtime::{RuntimeInfo, RuntimeSide};
 
 /// Where the logs of containers are.
 pub(super) fn log_layout(config: &Config) -> LogLayout {

@@ -11,14 +11,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
-use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
-use tokio_util::sync::CancellationToken;
-
-use super::parts::Records;
-use super::paths::{CONTAINER_LOGS, PROC};
-use super::tasks::Tasks;
 use hostlet_base::{PodRef, PodUid, error_chain};
 use hostlet_cluster::node::FormerDevices;
 use hostlet_config::Config;
@@ -36,6 +28,14 @@ use hostlet_runtime::cri::{FIRST_ANSWER_RETRY, RuntimeService};
 use hostlet_serve::supervisor::StartDecision;
 use hostlet_telemetry::Changed;
 use hostlet_volume::unknown_plugins;
+use jiff::Timestamp;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::parts::Records;
+use super::paths::{CONTAINER_LOGS, PROC};
+use super::tasks::Tasks;
 
 /// How long a takeover waits for the API server to say what the running pods use.
 const SOURCES_PATIENCE: Duration = Duration::from_secs(60);

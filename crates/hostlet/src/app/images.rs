@@ -2,15 +2,16 @@
 
 use std::path::PathBuf;
 
-use super::paths::ROOT;
-use super::runtime::RuntimeSide;
-use super::tasks::{Stage, Tasks};
 use hostlet_base::WallClock;
 use hostlet_config::{Config, ParallelPulls};
 use hostlet_image::credentials::{DockerConfigFiles, ProviderPlugins, RegistryCredentials};
 use hostlet_image::{Images, PullLimits};
 use hostlet_store::Store;
 use hostlet_telemetry::Metrics;
+
+use super::paths::ROOT;
+use super::runtime::RuntimeSide;
+use super::tasks::{Stage, Tasks};
 
 /// Creates the images' handle, and starts the upkeep of their records.
 pub(super) fn start_images(

@@ -1,14 +1,14 @@
 //! The part that reads static pods.
 
-use http::HeaderValue;
-use tokio::sync::watch;
-
-use super::tasks::{Stage, Tasks};
 use hostlet_config::Config;
 use hostlet_engine::admission::AdoptedPod;
 use hostlet_engine::source::{self, SourceConfig, SourceState, UrlSource};
 use hostlet_net::http::{Fetcher, ProxyEnvironment};
 use hostlet_pod::objects::Standalone;
+use http::HeaderValue;
+use tokio::sync::watch;
+
+use super::tasks::{Stage, Tasks};
 
 /// The `User-Agent` of requests to staticPodURL.
 const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("hostlet/v", env!("CARGO_PKG_VERSION")));

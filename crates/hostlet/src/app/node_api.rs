@@ -6,17 +6,6 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use kube::Client;
-use rand::SeedableRng;
-use rand::rngs::StdRng;
-use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
-
-use super::cluster::Cluster;
-use super::own_threads::OwnThreads;
-use super::parts::Parts;
-use super::paths::SYSTEM_LOGS;
-use super::tasks::{Stage, Tasks};
 use hostlet_base::WallClock;
 use hostlet_cluster::api::{IssuedCertificate, ServingCertificateTask, ServingMetrics, ServingSettings};
 use hostlet_config::{CertificateFiles, Config, EffectiveConfig, NodeApi, ServingCertificate};
@@ -30,6 +19,17 @@ use hostlet_serve::node_api::{
     TlsSettings, TlsTask, ZPages,
 };
 use hostlet_telemetry::LogControl;
+use kube::Client;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::cluster::Cluster;
+use super::own_threads::OwnThreads;
+use super::parts::Parts;
+use super::paths::SYSTEM_LOGS;
+use super::tasks::{Stage, Tasks};
 
 /// How many threads answer. A copy of a large file needs one; the other one answers everything else meanwhile.
 const THREADS: usize = 2;

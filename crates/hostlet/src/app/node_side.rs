@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use tokio::sync::watch;
-
-use super::startup::StartupError;
-use hostlet_base::node::{OwnNode, Pressures};
+use hostlet_base::node::{CrossedSignals, OwnNode};
 use hostlet_base::resources::{CPU, EPHEMERAL_STORAGE, MEMORY};
 use hostlet_cluster::node::{NodeSettings, overdrawn, own_node};
 use hostlet_config::Config;
 use hostlet_engine::admission::NodeView;
 use hostlet_host::Machine;
 use hostlet_volume::NodeAmounts;
+use tokio::sync::watch;
+
+use super::startup::StartupError;
 
 /// The node at start-up.
 pub(super) struct NodeSide {
@@ -23,8 +23,8 @@ pub(super) struct NodeSide {
     pub(super) machine: watch::Sender<Machine>,
     /// The node on this machine.
     pub(super) own_node: watch::Sender<OwnNode>,
-    /// Pressure conditions. Always empty, because nothing observes pressure yet.
-    pub(super) pressures: watch::Sender<Pressures>,
+    /// The signals that are crossed. Always empty, because nothing observes them yet.
+    pub(super) crossed: watch::Sender<CrossedSignals>,
     /// Allocatable resources as seen by pods.
     pub(super) amounts: NodeAmounts,
     /// The sizes of the machine's huge pages, in bytes.
@@ -55,7 +55,7 @@ impl NodeSide {
             },
             machine: watch::Sender::new(machine.clone()),
             own_node: watch::Sender::new(own_node),
-            pressures: watch::Sender::default(),
+            crossed: watch::Sender::default(),
             amounts: NodeAmounts {
                 milli_cpu: allocatable.units(CPU),
                 memory: allocatable.units(MEMORY),

@@ -2,20 +2,6 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
-use rand::SeedableRng;
-use rand::rngs::StdRng;
-use tokio::sync::watch;
-
-use super::cluster::{Cluster, ClusterInputs, ClusterOutputs};
-use super::engine::{engine_settings, image_preload};
-use super::images::start_images;
-use super::manifests::start_manifests;
-use super::node_side::NodeSide;
-use super::paths::{KERNEL_LOG, MOUNTINFO, PROC, ROOT};
-use super::plugins::start_plugins;
-use super::runtime::RuntimeSide;
-use super::tasks::{Stage, Tasks};
 use hostlet_base::node::{NodeAddresses, NodeEvents, NodeReader};
 use hostlet_base::{PodEvent, PodRef, WallClock};
 use hostlet_cluster::api::{CertificateReport, Connections, register_certificate};
@@ -47,6 +33,20 @@ use hostlet_runtime::cri::RuntimeService;
 use hostlet_serve::node_api::stats::Stats;
 use hostlet_store::Store;
 use hostlet_telemetry::Metrics;
+use jiff::Timestamp;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use tokio::sync::watch;
+
+use super::cluster::{Cluster, ClusterInputs, ClusterOutputs};
+use super::engine::{engine_settings, image_preload};
+use super::images::start_images;
+use super::manifests::start_manifests;
+use super::node_side::NodeSide;
+use super::paths::{KERNEL_LOG, MOUNTINFO, PROC, ROOT};
+use super::plugins::start_plugins;
+use super::runtime::RuntimeSide;
+use super::tasks::{Stage, Tasks};
 
 /// What survives the daemon on this host.
 pub(super) struct Records {
@@ -178,7 +178,7 @@ impl Parts {
             sources: PodSources { manifests: manifests.clone(), api: api.clone() },
             node: engine::NodeInputs {
                 own_node: node.own_node.subscribe(),
-                pressures: node.pressures.subscribe(),
+                crossed: node.crossed.subscribe(),
                 object: latest_node.subscribe(),
                 reader: cluster.as_ref().map(|cluster| -> Arc<dyn NodeReader> {
                     Arc::new(cluster.node_reader(&node.settings, latest_node.clone()))
@@ -213,7 +213,7 @@ impl Parts {
                 status: runtime.status.clone(),
                 ready_at: runtime.ready_at.clone(),
                 pleg: runtime.pleg.health(),
-                pressures: node.pressures.subscribe(),
+                crossed: node.crossed.subscribe(),
                 others: handles.shutdown.unready.clone(),
             },
             latest: latest_node.subscribe(),
@@ -237,7 +237,7 @@ impl Parts {
             let inputs = ClusterInputs {
                 settings: node.settings.clone(),
                 machine: node.machine.subscribe(),
-                pressures: node.pressures.subscribe(),
+                crossed: node.crossed.subscribe(),
                 addresses: addresses.clone(),
                 runtime: runtime.runtime.clone(),
                 images: runtime.images.clone(),

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use super::paths::{PLUGIN_REGISTRY, PROC};
-use super::tasks::{Stage, Tasks};
 use hostlet_base::WallClock;
 use hostlet_base::node::NodeEvents;
 use hostlet_cluster::resource_slices::Dra;
 use hostlet_config::Config;
 use hostlet_plugins::{Handlers, PluginHandler, PluginList, PluginSettings, Plugins};
 use hostlet_telemetry::Metrics;
+
+use super::paths::{PLUGIN_REGISTRY, PROC};
+use super::tasks::{Stage, Tasks};
 
 /// Starts to register plugins.
 pub(super) fn start_plugins(

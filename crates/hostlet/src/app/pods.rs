@@ -3,6 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use hostlet_config::Config;
+use hostlet_engine::cri_config::resolv_conf_problem;
+use hostlet_engine::housekeeping::SystemCgroups;
+use hostlet_host::cgroup::{CgroupVersion, Cgroups, systemd_is_init};
+use hostlet_host::tmpfs_can_avoid_swap;
+
 use super::engine::{host_settings, log_layout, running_host};
 use super::node_events::{cgroup_v1_event, resolv_conf_event, swap_event};
 use super::parts::Parts;
@@ -11,11 +17,6 @@ use super::run::AppError;
 use super::runtime::RuntimeInfo;
 use super::startup::{StartupError, open_cgroups};
 use super::tasks::{Stage, Tasks};
-use hostlet_config::Config;
-use hostlet_engine::cri_config::resolv_conf_problem;
-use hostlet_engine::housekeeping::SystemCgroups;
-use hostlet_host::cgroup::{CgroupVersion, Cgroups, systemd_is_init};
-use hostlet_host::tmpfs_can_avoid_swap;
 
 impl Parts {
     /// Opens the cgroups of pods, without changing any.

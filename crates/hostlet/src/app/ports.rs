@@ -1,14 +1,14 @@
 //! The ports of this node: the health endpoint and the node's API. A first start opens them late, because a port that another
 //! kubelet holds must not hide why that start is refused.
 
+use hostlet_config::Config;
+use hostlet_serve::node_api::Healthz;
 use tokio::net::TcpListener;
 
 use super::node_api::{AboutProcess, ApiClients, NodeApiSide};
 use super::parts::Parts;
 use super::run::AppError;
 use super::tasks::{Stage, Tasks};
-use hostlet_config::Config;
-use hostlet_serve::node_api::Healthz;
 
 /// The ports before they are open.
 pub(super) struct Ports {

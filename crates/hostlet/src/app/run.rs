@@ -3,6 +3,18 @@
 
 use std::path::Path;
 
+use hostlet_cluster::api::ConnectError;
+use hostlet_cluster::node::NO_RELIEF;
+use hostlet_config::Config;
+use hostlet_engine::housekeeping::trim_heap_regularly;
+use hostlet_engine::ownership::{OwnPods, StartRejection};
+use hostlet_host::HostDirs;
+use hostlet_net::http::tcp_dialer;
+use hostlet_serve::node_api::ListenError;
+use hostlet_serve::server::{ControlError, ControlServer};
+use hostlet_serve::supervisor::{ConfigState, Notifier, Supervisor};
+use hostlet_store::Store;
+use hostlet_telemetry::{Metrics, TraceExporter};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -17,18 +29,6 @@ use super::reload::Reload;
 use super::runtime::{RuntimeSide, wait_for_runtime};
 use super::startup::{StartupError, adjust_host, prepare};
 use super::tasks::{Stage, TaskEnded, Tasks};
-use hostlet_cluster::api::ConnectError;
-use hostlet_cluster::node::NO_RELIEF;
-use hostlet_config::Config;
-use hostlet_engine::housekeeping::trim_heap_regularly;
-use hostlet_engine::ownership::{OwnPods, StartRejection};
-use hostlet_host::HostDirs;
-use hostlet_net::http::tcp_dialer;
-use hostlet_serve::node_api::ListenError;
-use hostlet_serve::server::{ControlError, ControlServer};
-use hostlet_serve::supervisor::{ConfigState, Notifier, Supervisor};
-use hostlet_store::Store;
-use hostlet_telemetry::{Metrics, TraceExporter};
 
 /// Why the daemon could not start or stopped.
 #[derive(Debug, thiserror::Error)]

@@ -3,14 +3,6 @@
 
 use std::sync::Arc;
 
-use rand::SeedableRng;
-use rand::rngs::StdRng;
-use tokio::sync::watch;
-use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
-use tonic::transport::Channel;
-
-use super::tasks::{Stage, Tasks};
 use hostlet_base::{CgroupDriver, error_chain};
 use hostlet_config::Config;
 use hostlet_observe::pleg::{Pleg, PlegHandle};
@@ -19,6 +11,14 @@ use hostlet_runtime::cri::{
     monitor,
 };
 use hostlet_telemetry::Metrics;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Channel;
+
+use super::tasks::{Stage, Tasks};
 
 /// Handles to the runtime.
 pub(super) struct RuntimeSide {

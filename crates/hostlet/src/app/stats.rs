@@ -4,9 +4,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::parts::Parts;
-use super::paths::{PROC, SYS};
-use super::tasks::{Stage, Tasks};
 use hostlet_base::{WallClock, error_chain};
 use hostlet_config::Config;
 use hostlet_host::cgroup::Cgroups;
@@ -14,6 +11,10 @@ use hostlet_host::{CpuTopology, Host};
 use hostlet_observe::log::LogLayout;
 use hostlet_observe::stats::{DiskSettings, DiskStats, SystemPaths, UsageSettings, UsageStats};
 use hostlet_serve::node_api::stats::StatsParts;
+
+use super::parts::Parts;
+use super::paths::{PROC, SYS};
+use super::tasks::{Stage, Tasks};
 
 impl Parts {
     /// Gives the node's API and the control socket what they need for statistics.

@@ -2,10 +2,6 @@
 
 use std::sync::Arc;
 
-use tokio::sync::watch;
-
-use super::guard::GuardSources;
-use super::parts::Parts;
 use hostlet_base::WallClock;
 use hostlet_config::Config;
 use hostlet_engine::container_logs::ContainerLogs;
@@ -17,6 +13,10 @@ use hostlet_serve::server::{
 };
 use hostlet_serve::supervisor::{ConfigState, StartDecision, SupervisorInputs};
 use hostlet_telemetry::Heartbeats;
+use tokio::sync::watch;
+
+use super::guard::GuardSources;
+use super::parts::Parts;
 
 impl Parts {
     /// What the service manager is informed of.

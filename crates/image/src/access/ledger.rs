@@ -5,6 +5,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_base::settings::ImageVerification;
+use hostlet_base::{ImageReference, Moment, WallClock};
+use hostlet_runtime::cri::ImageInfo;
+use hostlet_store::{Store, Table};
+use hostlet_telemetry::Metrics;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -14,11 +19,6 @@ use super::policy::needs_check;
 use super::record::{Access, Admission, ImageRecord};
 use super::stock::StockRecords;
 use crate::credentials::SourcedLogin;
-use hostlet_base::settings::ImageVerification;
-use hostlet_base::{ImageReference, Moment, WallClock};
-use hostlet_runtime::cri::ImageInfo;
-use hostlet_store::{Store, Table};
-use hostlet_telemetry::Metrics;
 
 /// How long a pull that was cut short is remembered while its image is absent: a runtime may complete it by itself.
 const CUT_SHORT_FOR: Duration = Duration::from_secs(3600);

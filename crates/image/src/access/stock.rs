@@ -6,12 +6,12 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
+use hostlet_base::{error_chain, one_line};
 use jiff::Timestamp;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use super::record::{Access, ImageRecord};
-use hostlet_base::{error_chain, one_line};
 
 /// Longest file that is read, bytes: a record has at most some hundred Secrets, each with names of at most 253 bytes.
 const MAX_SIZE: u64 = 1 << 20;

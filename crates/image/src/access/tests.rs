@@ -2,6 +2,11 @@
 
 use std::time::Duration;
 
+use hostlet_base::WallClock;
+use hostlet_base::settings::ImageVerification;
+use hostlet_runtime::cri::ImageInfo;
+use hostlet_store::{Store, Table};
+use hostlet_telemetry::Metrics;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::advance;
@@ -11,11 +16,6 @@ use super::record::{Access, Admission};
 use super::stock::StockRecords;
 use super::*;
 use crate::credentials::{Login, LoginSource, ObjectIdentity, SourcedLogin};
-use hostlet_base::WallClock;
-use hostlet_base::settings::ImageVerification;
-use hostlet_runtime::cri::ImageInfo;
-use hostlet_store::{Store, Table};
-use hostlet_telemetry::Metrics;
 
 #[test]
 fn policies_are_those_of_the_stock_kubelet() {

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_runtime::cri::ImageService;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::PullRecords;
-use hostlet_runtime::cri::ImageService;
 
 /// How often, as upstream, which does it with the garbage collection of images.
 const PERIOD: Duration = Duration::from_secs(300);

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{DockerConfig, LoginSource, SourcedLogin};
 use hostlet_base::RegistryLocation;
+
+use super::{DockerConfig, LoginSource, SourcedLogin};
 
 /// Docker Hub as `docker login` names it; applies to its images if nothing else does.
 const DEFAULT_REGISTRY: &str = "index.docker.io";

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use hostlet_host::file_work;
+
 use super::{
     DockerConfigFiles, Keyring, LoginSource, PodAccount, ProviderFailure, ProviderPlugins, PullSecret,
     PullSecretError, SourcedLogin,
 };
-use hostlet_host::file_work;
 
 /// The host's credentials. Cheap to clone.
 #[derive(Clone, Debug, Default)]

@@ -5,8 +5,9 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use super::{DockerConfig, DockerConfigError};
 use hostlet_base::error_chain;
+
+use super::{DockerConfig, DockerConfigError};
 
 /// Longest file that is read, bytes: as long as a Secret.
 const MAX_SIZE: u64 = 1 << 20;

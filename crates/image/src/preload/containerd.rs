@@ -17,6 +17,7 @@ use containerd_client::services::v1::{
 };
 use containerd_client::types::Descriptor;
 use futures::stream;
+use hostlet_runtime::cri::containerd::request;
 use jiff::{Timestamp, ToSpan};
 use tokio::sync::mpsc;
 use tonic::metadata::MetadataValue;
@@ -25,7 +26,6 @@ use tonic::{Code, Response, Status, Streaming};
 
 use super::import::{BlobWriter, ImageStore, LeasedBlob, Target};
 use super::{Digest, StoreError};
-use hostlet_runtime::cri::containerd::request;
 
 /// The label that makes an image visible to the CRI.
 const MANAGED: (&str, &str) = ("io.cri-containerd.image", "managed");

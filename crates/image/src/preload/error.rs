@@ -2,9 +2,10 @@
 
 use std::io;
 
-use super::Digest;
 use hostlet_base::ImageReferenceError;
 use hostlet_base::one_line;
+
+use super::Digest;
 
 /// Maximum length of a quoted name, in bytes.
 const SHOWN_MOST: usize = 256;

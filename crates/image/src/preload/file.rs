@@ -5,6 +5,7 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use hostlet_base::error_chain;
 use nix::fcntl::OFlag;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -16,7 +17,6 @@ use super::import::{
 use super::input::Input;
 use super::plan::{Plan, plan};
 use super::{ArchiveError, PlanError, StoreError};
-use hostlet_base::error_chain;
 
 /// Maximum number of chunks in flight: one is read while another is written.
 const PIECES: usize = 2;

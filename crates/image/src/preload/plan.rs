@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bytes::Bytes;
+use hostlet_base::ImageReference;
+use hostlet_base::json;
 use serde::de::DeserializeOwned;
 
 use super::archive::{Found, Survey};
@@ -12,8 +14,6 @@ use super::media::{
     Manifest, Platform, Shape,
 };
 use super::{Digest, PlanError};
-use hostlet_base::ImageReference;
-use hostlet_base::json;
 
 /// Labels by which containerd's garbage collector follows references; the keys are also used by containerd's own importer.
 const CONFIG_LABEL: &str = "containerd.io/gc.ref.content.config";

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_base::error_chain;
+use hostlet_host::{Changes, Watch};
 use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::task::JoinError;
@@ -17,8 +19,6 @@ use super::StoreError;
 use super::directory::{Archives, ListedArchive, Outcome, PreloadProblem, Report, list};
 use super::file::{ImportError, import_file};
 use super::import::{ImageStore, is_present};
-use hostlet_base::error_chain;
-use hostlet_host::{Changes, Watch};
 
 /// Interval of the full check, independent of inotify. It costs a few calls per image.
 const POLL: Duration = Duration::from_secs(60);

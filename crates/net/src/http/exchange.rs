@@ -8,6 +8,7 @@ use std::pin::{Pin, pin};
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::Fuse;
+use hostlet_base::{error_chain, go_quoted};
 use http::header::LOCATION;
 use http::{HeaderMap, Request, Response, Version};
 use http_body_util::{BodyExt, Empty};
@@ -17,7 +18,6 @@ use hyper_util::rt::TokioIo;
 use tokio::time::{Instant, timeout_at};
 
 use super::stream::{Stream, Watched};
-use hostlet_base::{error_chain, go_quoted};
 
 /// The body that is read, in bytes.
 pub(super) const MAX_BODY: usize = 10 << 10;

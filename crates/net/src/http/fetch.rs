@@ -4,6 +4,8 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use hostlet_base::HttpUrl;
+use hostlet_host::file_work;
 use http::header::{AUTHORIZATION, COOKIE, HeaderName, LOCATION, USER_AGENT};
 use http::uri::Scheme;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri};
@@ -19,8 +21,6 @@ use super::basic;
 use super::proxy::{Proxy, ProxyDialer, ProxyEnvironment, ProxyError};
 use super::resolver::Resolver;
 use crate::tls::{TlsError, Trust, client_config};
-use hostlet_base::HttpUrl;
-use hostlet_host::file_work;
 
 /// Upstream's timeout of a fetch, redirects and body included.
 const TIMEOUT: Duration = Duration::from_secs(10);

@@ -5,6 +5,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use hostlet_base::{HttpScheme, HttpUrl, PodUid, error_chain, go_quoted};
 use rustls::ClientConfig;
 use rustls::client::Resumption;
 use tokio::time::{Instant, timeout_at};
@@ -14,7 +15,6 @@ use super::exchange::{self, Broken, Outgoing, Received};
 use super::headers::{GivenHeaders, referer};
 use super::stream::{Stream, Watched};
 use crate::tls::{Trust, client_config};
-use hostlet_base::{HttpScheme, HttpUrl, PodUid, error_chain, go_quoted};
 
 /// Redirects that are followed.
 const MAX_REDIRECTS: usize = 10;

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use hostlet_base::{HttpScheme, HttpUrl};
 use rustls::ServerConfig;
 use tokio_rustls::TlsAcceptor;
 
 use super::testing::{Server, Then, converse};
 use super::{HttpAnswer, HttpClient, HttpError, HttpProtocol, HttpRequest};
 use crate::tls::{PrivateKey, certificate_request};
-use hostlet_base::{HttpScheme, HttpUrl};
 
 const LONG: Duration = Duration::from_secs(30);
 

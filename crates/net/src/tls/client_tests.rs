@@ -6,6 +6,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_host::testing::skipped;
 use jiff::Timestamp;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, ProtocolVersion, SupportedProtocolVersion};
@@ -26,7 +27,6 @@ use super::super::PrivateKey;
 use super::super::issue::{Certified, issue};
 use super::super::name::distinguished_name;
 use super::Unverified;
-use hostlet_host::testing::skipped;
 
 /// What is unusual about a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

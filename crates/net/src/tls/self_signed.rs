@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use hostlet_host::replace_file;
 use jiff::Timestamp;
 use x509_cert::der::oid::ObjectIdentifier;
 use x509_cert::ext::pkix::{BasicConstraints, ExtendedKeyUsage, KeyUsage, KeyUsages};
@@ -13,7 +14,6 @@ use super::alternative_names::AlternativeNames;
 use super::issue::{Certified, encode, extension, issue};
 use super::name::common_name;
 use super::{PrivateKey, TlsError};
-use hostlet_host::replace_file;
 
 /// Its validity, and how much earlier it starts, for clocks that are behind.
 const VALIDITY: Duration = Duration::from_secs(365 * 24 * 3600);

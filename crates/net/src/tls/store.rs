@@ -7,10 +7,10 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
 
+use hostlet_host::{replace_file, sync_parent};
 use jiff::Zoned;
 
 use super::{CertificateInfo, PrivateKey, TlsError};
-use hostlet_host::{replace_file, sync_parent};
 
 /// Mode of files with keys.
 const SECRET: u32 = 0o600;

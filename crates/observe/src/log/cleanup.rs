@@ -5,10 +5,11 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
+use hostlet_base::{ContainerId, PodUid};
+
 use super::error::LogError;
 use super::layout::{LogLayout, file_names, remove_file, remove_tree};
 use super::names::{container_id_of_link, parse_pod_dir_name};
-use hostlet_base::{ContainerId, PodUid};
 
 /// The result of a clean-up. An entry that cannot be removed does not affect the others.
 #[derive(Debug, Default)]

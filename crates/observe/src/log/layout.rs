@@ -5,10 +5,11 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use super::error::{LogError, at};
-use super::names::{attempt_of, link_name, log_name, parse_pod_dir_name, pod_dir_name};
 use hostlet_base::{ContainerId, PodRef};
 use hostlet_host::{self as sys, is_missing};
+
+use super::error::{LogError, at};
+use super::names::{attempt_of, link_name, log_name, parse_pod_dir_name, pod_dir_name};
 
 /// Mode of the directories that a log collector must traverse; the directory of all pods is restricted to root.
 const POD_DIR_MODE: u32 = 0o755;

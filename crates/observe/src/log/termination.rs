@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;
 
-use super::line::LogLine;
-use super::tail::tail_start;
 use hostlet_base::reasons;
 use hostlet_host::{Links, open_regular};
 use hostlet_runtime::cri::ContainerStatus;
+
+use super::line::LogLine;
+use super::tail::tail_start;
 
 /// Maximum bytes read from a termination log, from its end.
 const MAX_MESSAGE: u64 = 4096;

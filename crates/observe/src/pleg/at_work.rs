@@ -5,10 +5,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use hostlet_base::{PodRef, PodUid};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::hints::Hints;
-use hostlet_base::{PodRef, PodUid};
 
 /// The pods being changed, each with the number of guards. Cheap to clone; all clones share its state.
 #[derive(Clone, Default)]

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_base::{PodRef, PodUid};
+use hostlet_runtime::cri::{CallSubject, CriError};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::PodStatus;
-use hostlet_base::{PodRef, PodUid};
-use hostlet_runtime::cri::{CallSubject, CriError};
 
 /// What was last observed of a pod: its status, or why it could not be inspected.
 pub type Observed = Result<Arc<PodStatus>, CriError>;

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{LifecycleEvent, ObjectId};
 use hostlet_base::{Conflated, PodUid};
+
+use super::{LifecycleEvent, ObjectId};
 
 /// What happened to a pod since its changes were last read.
 #[derive(Clone, Debug, PartialEq, Eq)]

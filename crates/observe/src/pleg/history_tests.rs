@@ -5,16 +5,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use proptest::prelude::*;
-use rand::SeedableRng;
-use rand::rngs::StdRng;
-use tokio::time::{Instant, sleep, timeout};
-use tokio_util::sync::CancellationToken;
-
-use super::diff::{Listing, ObjectState};
-use super::inspect;
-use super::task::RELIST_PERIOD;
-use super::{LifecycleEvent, ObjectId, Pleg, PlegHandle, RELIST_THRESHOLD};
 use hostlet_base::{
     CONTAINER_NAME_LABEL, ContainerId, POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL, PodRef, SandboxId,
 };
@@ -25,6 +15,16 @@ use hostlet_runtime::cri::wire::{
 use hostlet_runtime::cri::{
     ContainerState, CriError, Operation, RuntimeService, SandboxState, SandboxStatus,
 };
+use proptest::prelude::*;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::diff::{Listing, ObjectState};
+use super::inspect;
+use super::task::RELIST_PERIOD;
+use super::{LifecycleEvent, ObjectId, Pleg, PlegHandle, RELIST_THRESHOLD};
 
 const PODS: [&str; 3] = ["u0", "u1", "u2"];
 

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use futures::future::{self, try_join_all};
 use futures::stream::{self, StreamExt, TryStreamExt};
+use hostlet_base::{PodRef, PodUid};
+use hostlet_runtime::cri::{ContainerStatus, CriError, RuntimeService, SandboxState, SandboxStatus};
 
 use super::PodStatus;
 use super::diff::Listing;
-use hostlet_base::{PodRef, PodUid};
-use hostlet_runtime::cri::{ContainerStatus, CriError, RuntimeService, SandboxState, SandboxStatus};
 
 /// Concurrent listings when pods are listed one by one: enough to keep a runtime busy.
 const AT_ONCE: usize = 8;

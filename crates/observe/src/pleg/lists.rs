@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
+use hostlet_base::PodRef;
+use hostlet_runtime::cri::{CriError, RuntimeService};
 use tokio::time::Instant;
 
 use super::inspect::{self, Pods};
-use hostlet_base::PodRef;
-use hostlet_runtime::cri::{CriError, RuntimeService};
 
 /// Pause before everything is listed in one message again after such a list was too large: the runtime assembles it in vain.
 const WHOLE_AGAIN: Duration = Duration::from_secs(10 * 60);

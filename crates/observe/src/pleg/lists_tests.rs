@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
+use hostlet_runtime::cri::Operation;
+use hostlet_runtime::cri::fake::{Failure, FakeRuntime, Fault, Rule};
 use tokio::time::{Instant, sleep};
 
 use super::RELIST_THRESHOLD;
 use super::history_tests::{beside_pleg, pod, run_pod, runtime};
 use super::task::RELIST_PERIOD;
-use hostlet_runtime::cri::Operation;
-use hostlet_runtime::cri::fake::{Failure, FakeRuntime, Fault, Rule};
 
 const PODS: usize = 20;
 const MINUTE: Duration = Duration::from_secs(60);

@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use hostlet_base::{PodRef, PodUid};
 use tokio::time::Instant;
 
 use super::diff::{self, LifecycleEvent, Listing, ObjectId, States};
 use super::inspect::Pods;
-use hostlet_base::{PodRef, PodUid};
 
 /// What to do about a pod after a listing.
 #[derive(Debug, PartialEq)]

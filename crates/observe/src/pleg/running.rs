@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Cache, PodStatus};
 use hostlet_runtime::cri::{ContainerState, SandboxState};
 use hostlet_telemetry::Metrics;
+
+use super::{Cache, PodStatus};
 
 const STATES: [(ContainerState, &str); 4] = [
     (ContainerState::Created, "created"),

@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt, OptionFuture};
 use futures::stream::{FuturesUnordered, StreamExt};
+use hostlet_base::PodRef;
+use hostlet_runtime::cri::{CriError, EventStream, FIRST_ANSWER_RETRY, RuntimeHint, RuntimeService};
+use hostlet_telemetry::{Heartbeat, Metrics};
 use rand::Rng;
 use rand::rngs::StdRng;
 use tokio::sync::watch;
@@ -20,9 +23,6 @@ use super::lists::{Listed, Lists};
 use super::metrics::PlegMetrics;
 use super::records::{Records, Todo};
 use super::{Cache, ChangeQueue, PodStatus, inspect, running};
-use hostlet_base::PodRef;
-use hostlet_runtime::cri::{CriError, EventStream, FIRST_ANSWER_RETRY, RuntimeHint, RuntimeService};
-use hostlet_telemetry::{Heartbeat, Metrics};
 
 /// Pause between two relists of everything.
 pub(super) const RELIST_PERIOD: Duration = Duration::from_secs(1);

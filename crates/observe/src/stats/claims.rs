@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use hostlet_pod::DesiredPods;
+use hostlet_telemetry::{Metrics, Reading};
 use tokio::sync::watch;
 
 use super::storage::VolumeUsage;
 use super::task::StorageStats;
-use hostlet_pod::DesiredPods;
-use hostlet_telemetry::{Metrics, Reading};
 
 /// A family: its name, what it is, and its value.
 type FamilyOf = (&'static str, &'static str, fn(&VolumeUsage) -> u64);

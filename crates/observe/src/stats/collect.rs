@@ -8,6 +8,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use hostlet_base::PodUid;
+use hostlet_host::cgroup::{CgroupError, Cgroups, own_cgroup};
+use hostlet_host::filesystem_usage;
+use hostlet_runtime::cri::{ContainerState, ContainerStatus};
 use jiff::Timestamp;
 use nix::sys::stat::{major, minor};
 use parking_lot::Mutex;
@@ -22,10 +26,6 @@ use super::parse;
 use super::rates::Rates;
 use super::usage::{BlockDevice, Detail, NetworkDevice};
 use crate::pleg::PodStatus;
-use hostlet_base::PodUid;
-use hostlet_host::cgroup::{CgroupError, Cgroups, own_cgroup};
-use hostlet_host::filesystem_usage;
-use hostlet_runtime::cri::{ContainerState, ContainerStatus};
 
 /// The path of the cgroup of the whole host.
 const ROOT: &str = "/";

@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use jiff::Timestamp;
-
-use super::error::MeasureError;
-use crate::log::LogLayout;
-use crate::pleg::{Cache, PodStatus};
 use hostlet_base::{ContainerId, PodUid, WallClock, error_chain};
 use hostlet_host::{
     FilesystemUsage, PodDirs, SpaceUsage, SysError, file_work, files_usage, filesystem_usage, tree_usage,
 };
 use hostlet_runtime::cri::{ContainerState, ContainerStats, ImageFilesystem, ImageService, RuntimeService};
+use jiff::Timestamp;
+
+use super::error::MeasureError;
+use crate::log::LogLayout;
+use crate::pleg::{Cache, PodStatus};
 
 /// Dependencies of the measurements.
 #[derive(Clone)]

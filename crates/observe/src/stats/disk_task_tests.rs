@@ -4,6 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_base::WallClock;
+use hostlet_runtime::cri::Operation;
+use hostlet_runtime::cri::fake::{FakeRuntime, Fault, Rule};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -11,9 +14,6 @@ use tokio_util::sync::CancellationToken;
 use super::{DiskSettings, DiskStats};
 use crate::log::LogLayout;
 use crate::pleg::Cache;
-use hostlet_base::WallClock;
-use hostlet_runtime::cri::Operation;
-use hostlet_runtime::cri::fake::{FakeRuntime, Fault, Rule};
 
 const SECOND: Duration = Duration::from_secs(1);
 

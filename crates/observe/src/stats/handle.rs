@@ -5,6 +5,9 @@ use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use hostlet_base::WallClock;
+use hostlet_host::cgroup::{CgroupError, Cgroups};
+use hostlet_host::file_work;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
@@ -16,9 +19,6 @@ use super::rates::Rates;
 use super::recent::Recent;
 use super::usage::Detail;
 use crate::pleg::Cache;
-use hostlet_base::WallClock;
-use hostlet_host::cgroup::{CgroupError, Cgroups};
-use hostlet_host::file_work;
 
 /// How long a measurement is used again.
 const AGE: Duration = Duration::from_secs(1);

@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_base::{PodRef, WallClock};
+use hostlet_host::cgroup::CgroupVersion;
+use hostlet_runtime::cri::fake::FakeRuntime;
 use jiff::Timestamp;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -13,9 +16,6 @@ use tokio_util::sync::CancellationToken;
 use super::testing::{FakeHost, run};
 use super::{Detail, SystemPaths, UsageSettings, UsageStats};
 use crate::pleg::{Cache, Pleg};
-use hostlet_base::{PodRef, WallClock};
-use hostlet_host::cgroup::CgroupVersion;
-use hostlet_runtime::cri::fake::FakeRuntime;
 
 const KUBELET: &str = "/system.slice/hostlet.service";
 

@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use hostlet_base::{ContainerId, PodRef, SandboxId};
+use hostlet_host::FilesystemUsage;
 use jiff::Timestamp;
 
 use super::usage::{BlockDevice, CgroupUsage, DiskActivity, NetworkDevice};
-use hostlet_base::{ContainerId, PodRef, SandboxId};
-use hostlet_host::FilesystemUsage;
 
 /// A cgroup and what it uses.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use hostlet_base::PodUid;
 use tokio::time::Instant;
 
 use super::PodPlaces;
-use hostlet_base::PodUid;
 
 /// Longest interval between measurements of the same part, unless its pace is slower.
 const LONGEST: Duration = Duration::from_secs(5 * 60);

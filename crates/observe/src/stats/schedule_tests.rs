@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use hostlet_base::PodRef;
 use tokio::time::Instant;
 
 use super::schedule::{Part, PartKind, Schedule};
 use super::{PodPlaces, VolumePlace};
-use hostlet_base::PodRef;
 
 const PACE: Duration = Duration::from_secs(10);
 

@@ -9,6 +9,10 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
+use hostlet_base::{PodUid, WallClock, error_chain, sleep_until};
+use hostlet_host::{PathWork, SpaceUsage, filesystem_usage, slow_work, tree_usage};
+use hostlet_pod::{ExternalVolume, ExternalVolumes};
+use hostlet_runtime::cri::RuntimeService;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -20,10 +24,6 @@ use super::schedule::{Part, PartKind, Schedule};
 use super::storage::{ContainersStorage, PodStorage, VolumeUsage};
 use crate::log::LogLayout;
 use crate::pleg::Cache;
-use hostlet_base::{PodUid, WallClock, error_chain, sleep_until};
-use hostlet_host::{PathWork, SpaceUsage, filesystem_usage, slow_work, tree_usage};
-use hostlet_pod::{ExternalVolume, ExternalVolumes};
-use hostlet_runtime::cri::RuntimeService;
 
 /// Maximum number of parallel measurements of each kind: one that takes long delays no other pod's.
 const PARALLEL: usize = 2;

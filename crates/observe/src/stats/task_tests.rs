@@ -5,6 +5,11 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_base::{ContainerId, PodRef, PodUid, WallClock};
+use hostlet_pod::{AdmittedPod, DesiredPods, ExternalVolume, ExternalVolumes};
+use hostlet_runtime::cri::Operation;
+use hostlet_runtime::cri::fake::{Failure, FakeRuntime, Fault, Rule};
+use hostlet_telemetry::Metrics;
 use k8s_openapi::api::core::v1::Pod;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -19,11 +24,6 @@ use super::testing::run;
 use super::{ContainerStorage, PodPlaces, PodStorage, StorageSettings, StorageStats, VolumePlace};
 use crate::log::LogLayout;
 use crate::pleg::Pleg;
-use hostlet_base::{ContainerId, PodRef, PodUid, WallClock};
-use hostlet_pod::{AdmittedPod, DesiredPods, ExternalVolume, ExternalVolumes};
-use hostlet_runtime::cri::Operation;
-use hostlet_runtime::cri::fake::{Failure, FakeRuntime, Fault, Rule};
-use hostlet_telemetry::Metrics;
 
 const INTERVAL: Duration = Duration::from_secs(10);
 

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use hostlet_base::{PodRef, PodUid};
 use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::timeline::Timeline;
 use super::{Activity, ContainerKill, ImagePull, WorkerActivity};
-use hostlet_base::{PodRef, PodUid};
 
 /// The activities of all pods. Cheap to clone; clones share them.
 #[derive(Clone)]

@@ -3,14 +3,14 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use hostlet_base::PodUid;
+use hostlet_pod::AdmittedPod;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodStatus;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use super::LifecycleSummary;
-use hostlet_base::PodUid;
-use hostlet_pod::AdmittedPod;
 
 /// A pod with its reported state.
 #[derive(Clone, Debug)]

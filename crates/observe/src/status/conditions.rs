@@ -1,17 +1,17 @@
 //! Conditions of a pod that a kubelet owns (Kubernetes docs, "Pod Lifecycle", pod conditions). The others, written by
 //! controllers for readiness gates, are kept as they are.
 
-use k8s_openapi::api::core::v1::{Container, ContainerStatus, PodCondition};
-
-use super::ImagePull;
-use super::containers::is_default_reason;
-use super::input::{LifecycleSummary, StatusInput};
 use hostlet_base::reasons;
 use hostlet_pod::{
     AdmittedPod, ContainerKind, PodContainer, PodPhase, demands_restart_of_all, may_restart_all,
     whole_seconds,
 };
 use hostlet_runtime::cri::{ContainerState, SandboxState};
+use k8s_openapi::api::core::v1::{Container, ContainerStatus, PodCondition};
+
+use super::ImagePull;
+use super::containers::is_default_reason;
+use super::input::{LifecycleSummary, StatusInput};
 
 /// A sandbox with its network is ready. Its message says what containers that have not started wait for.
 pub const READY_TO_START: &str = "PodReadyToStartContainers";

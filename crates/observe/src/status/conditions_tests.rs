@@ -1,5 +1,9 @@
 //! Tests of the conditions.
 
+use hostlet_pod::resources::{Actuated, ResizeUnderWay};
+use hostlet_pod::testing::{container, exited, sandbox};
+use hostlet_pod::{PendingResize, PendingResizeReason, ResizeState};
+use hostlet_runtime::cri::ContainerState;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PodReadinessGate, PodStatus as ApiPodStatus};
 use proptest::prelude::*;
@@ -7,10 +11,6 @@ use proptest::prelude::*;
 use super::*;
 use crate::status::testing::Scene;
 use crate::status::{ImageOwner, LifecycleSummary};
-use hostlet_pod::resources::{Actuated, ResizeUnderWay};
-use hostlet_pod::testing::{container, exited, sandbox};
-use hostlet_pod::{PendingResize, PendingResizeReason, ResizeState};
-use hostlet_runtime::cri::ContainerState;
 
 type Shown = (String, String, Option<String>, Option<String>);
 

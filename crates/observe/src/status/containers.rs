@@ -1,6 +1,11 @@
 //! Statuses of a pod's containers: the newest instance of each is its state, the previous one its last state, overridden by the
 //! waiting reasons of the last sync (upstream `convertToAPIContainerStatuses`).
 
+use hostlet_base::reasons;
+use hostlet_pod::{
+    AdmittedPod, ContainerKind, PodContainer, absolute_mount_path, recursive_read_only, whole_seconds,
+};
+use hostlet_runtime::cri::{ContainerState, ContainerStatus, LinuxUser};
 use k8s_openapi::api::core::v1::{
     Container, ContainerState as ApiState, ContainerStateRunning, ContainerStateTerminated,
     ContainerStateWaiting, ContainerStatus as ApiStatus, ContainerUser, ImageVolumeStatus,
@@ -11,11 +16,6 @@ use super::conditions::restarts_all;
 use super::finished::NOT_LOCATED;
 use super::input::{LifecycleSummary, StatusInput};
 use super::restart::Restarts;
-use hostlet_base::reasons;
-use hostlet_pod::{
-    AdmittedPod, ContainerKind, PodContainer, absolute_mount_path, recursive_read_only, whole_seconds,
-};
-use hostlet_runtime::cri::{ContainerState, ContainerStatus, LinuxUser};
 
 /// Maximum bytes of a pod's termination messages, shared equally by its containers.
 const MAX_MESSAGE_BYTES: usize = 12 << 10;

@@ -1,5 +1,8 @@
 //! Tests of the container statuses.
 
+use hostlet_base::ContainerId;
+use hostlet_pod::testing::{container, exited};
+use hostlet_pod::{ContainerProbes, PodProbes};
 use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -7,9 +10,6 @@ use serde_json::{Value, json};
 use super::*;
 use crate::status::generate::generate;
 use crate::status::testing::Scene;
-use hostlet_base::ContainerId;
-use hostlet_pod::testing::{container, exited};
-use hostlet_pod::{ContainerProbes, PodProbes};
 
 fn regular(scene: &Scene) -> Value {
     serde_json::to_value(&main_container_statuses(&scene.input())[0]).unwrap()

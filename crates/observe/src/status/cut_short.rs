@@ -7,12 +7,12 @@
 //! - a runtime that was killed during a start lists the container as created, although its process may have run and exited.
 //!   For a container that must run only once, the record of requested starts shows whether a response was lost.
 
+use hostlet_base::reasons;
+use hostlet_runtime::cri::{ContainerState, ContainerStatus};
 use jiff::Timestamp;
 
 use super::finished::NOT_LOCATED;
 use crate::pleg::PodStatus;
-use hostlet_base::reasons;
-use hostlet_runtime::cri::{ContainerState, ContainerStatus};
 
 /// Exit code reported for a container with an unknown exit: as if killed (as upstream).
 const UNKNOWN_EXIT_CODE: i32 = 137;

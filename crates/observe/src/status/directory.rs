@@ -4,6 +4,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use hostlet_base::{PodRef, PodUid};
+use hostlet_pod::{ApiPod, ApiState, RejectedPod, pod_ref, seen_at};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -11,8 +13,6 @@ use tokio::sync::watch;
 use tokio::sync::watch::error::RecvError;
 
 use super::{LifecycleSummary, PodStatusEntry, StatusCache};
-use hostlet_base::{PodRef, PodUid};
-use hostlet_pod::{ApiPod, ApiState, RejectedPod, pod_ref, seen_at};
 
 /// A pod of this node.
 #[derive(Clone, Debug)]

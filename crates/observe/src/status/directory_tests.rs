@@ -1,8 +1,9 @@
 //! Which version of a pod a name refers to.
 
-use super::*;
 use hostlet_base::CONFIG_SEEN_ANNOTATION;
 use hostlet_pod::{AdmittedPod, Rejection, testing};
+
+use super::*;
 
 /// A version of the pod `default/web`, which its source named at this second.
 fn version(uid: &str, second: i64) -> Pod {

@@ -4,12 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{ImagePull, LifecycleSummary};
-use crate::pleg::PodStatus;
 use hostlet_base::ContainerId;
 use hostlet_pod::resources::Actuated;
 use hostlet_pod::{StatusOverride, WaitingReason};
 use hostlet_runtime::cri::{ContainerStatus, SandboxStatus};
+
+use super::{ImagePull, LifecycleSummary};
+use crate::pleg::PodStatus;
 
 /// The progress of the work on a pod.
 #[derive(Clone, Debug, Default)]

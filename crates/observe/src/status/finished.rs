@@ -1,10 +1,10 @@
 //! Container states of a pod that has finished (upstream `TerminatePod`): a container that should have run and has no end is
 //! reported as failed, so that a terminal pod has no container that waits. Pure.
 
+use hostlet_pod::{AdmittedPod, ContainerKind, PodContainer};
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus};
 
 use super::containers::unlocated;
-use hostlet_pod::{AdmittedPod, ContainerKind, PodContainer};
 
 /// Upstream's message for a container without a known end.
 pub(super) const NOT_LOCATED: &str = "The container could not be located when the pod was terminated";

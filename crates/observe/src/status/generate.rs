@@ -2,6 +2,10 @@
 
 use std::net::IpAddr;
 
+use hostlet_pod::resources::whole_resources;
+use hostlet_pod::view::shown_ips;
+use hostlet_pod::{ContainerKind, PodPhase, whole_seconds};
+use hostlet_runtime::cri::SandboxState;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, HostIP, PodIP, PodStatus as ApiPodStatus};
 
@@ -11,10 +15,6 @@ use super::finished::end_all;
 use super::input::{LifecycleSummary, StatusInput};
 use super::phase::phase;
 use super::restart::Restarts;
-use hostlet_pod::resources::whole_resources;
-use hostlet_pod::view::shown_ips;
-use hostlet_pod::{ContainerKind, PodPhase, whole_seconds};
-use hostlet_runtime::cri::SandboxState;
 
 /// The pod's status as of now.
 pub(super) fn generate(input: &StatusInput<'_>) -> ApiPodStatus {

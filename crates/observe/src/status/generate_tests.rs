@@ -1,13 +1,13 @@
 //! Tests of the whole status.
 
-use serde_json::json;
-
-use crate::status::LifecycleSummary;
-use crate::status::testing::Scene;
 use hostlet_base::CONFIG_SOURCE_ANNOTATION;
 use hostlet_pod::testing::{container, exited, sandbox};
 use hostlet_pod::{PodPhase, StatusOverride};
 use hostlet_runtime::cri::{ContainerState, SandboxState};
+use serde_json::json;
+
+use crate::status::LifecycleSummary;
+use crate::status::testing::Scene;
 
 use super::*;
 

@@ -3,11 +3,11 @@
 use std::mem::discriminant;
 use std::sync::Arc;
 
+use hostlet_base::{Conflated, PodUid};
+use hostlet_pod::AdmittedPod;
 use tokio::sync::oneshot;
 
 use super::PodFacts;
-use hostlet_base::{Conflated, PodUid};
-use hostlet_pod::AdmittedPod;
 
 /// A change of an input of a pod's status.
 #[derive(Debug)]

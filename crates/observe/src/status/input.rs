@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use hostlet_base::ContainerId;
+use hostlet_pod::resources::Actuated;
+use hostlet_pod::{AdmittedPod, PodProbes, StatusOverride, WaitingReason};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodStatus as ApiPodStatus;
 
 use super::ImagePull;
 use crate::pleg::PodStatus;
-use hostlet_base::ContainerId;
-use hostlet_pod::resources::Actuated;
-use hostlet_pod::{AdmittedPod, PodProbes, StatusOverride, WaitingReason};
 
 /// The phase of a pod's lifecycle, as far as its status depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

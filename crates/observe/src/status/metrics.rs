@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use hostlet_pod::priority_bucket;
+use hostlet_telemetry::Metrics;
 use k8s_openapi::api::core::v1::{PodCondition, PodStatus};
 
 use super::StatusCache;
 use super::conditions::{RESIZE_IN_PROGRESS, RESIZE_PENDING};
-use hostlet_pod::priority_bucket;
-use hostlet_telemetry::Metrics;
 
 /// Registers the numbers of pending resizes and of those in progress.
 pub fn register_resizes(metrics: &Metrics, cache: &StatusCache) {

@@ -1,11 +1,11 @@
 //! The phase of a pod, from the statuses of its containers (Kubernetes docs, "Pod Lifecycle"; upstream `getPhase`).
 
+use hostlet_base::reasons;
+use hostlet_pod::{ContainerKind, PodPhase};
 use k8s_openapi::api::core::v1::{Container, ContainerState, ContainerStatus};
 
 use super::input::LifecycleSummary;
 use super::restart::Restarts;
-use hostlet_base::reasons;
-use hostlet_pod::{ContainerKind, PodPhase};
 
 /// A container's status, as far as the phase depends on it.
 #[derive(Clone, Copy)]

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use hostlet_pod::{AdmittedPod, testing};
 use k8s_openapi::api::core::v1::{
     ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, Pod,
 };
 use proptest::prelude::*;
 
 use super::*;
-use hostlet_pod::{AdmittedPod, testing};
 
 #[derive(Clone, Copy, Debug)]
 enum Is {

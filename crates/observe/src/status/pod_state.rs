@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use hostlet_base::ContainerId;
+use hostlet_pod::{AdmittedPod, ProbeResults};
+use hostlet_runtime::cri::{ContainerState, ContainerStatus, SandboxState, SandboxStatus};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodStatus as ApiStatus;
 
@@ -12,9 +15,6 @@ use super::input::StatusInput;
 use super::newest::newest;
 use super::{LifecycleSummary, PodFacts, PodStatusEntry, StatusGates, with_actual_outcomes};
 use crate::pleg::{Cache, PodStatus};
-use hostlet_base::ContainerId;
-use hostlet_pod::{AdmittedPod, ProbeResults};
-use hostlet_runtime::cri::{ContainerState, ContainerStatus, SandboxState, SandboxStatus};
 
 /// What statuses of all pods share, and the time.
 pub(super) struct NodeInputs<'a> {

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use hostlet_telemetry::Metrics;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 
 use super::timeline::TimelineStep;
-use hostlet_telemetry::Metrics;
 
 /// The step's name.
 type Label = [(&'static str, &'static str); 1];

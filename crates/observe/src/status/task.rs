@@ -8,6 +8,12 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
+use hostlet_base::node::NodeAddresses;
+use hostlet_base::{ContainerId, PodRef, PodUid, WallClock, reasons, sleep_until};
+use hostlet_host::file_work;
+use hostlet_pod::ProbeResults;
+use hostlet_runtime::cri::ContainerStatus;
+use hostlet_telemetry::{Heartbeat, Metrics};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -20,12 +26,6 @@ use super::timeline::{Timeline, TimelineStep};
 use super::{StatusCache, StatusGates, StatusHandle};
 use crate::log::termination_message;
 use crate::pleg::Cache;
-use hostlet_base::node::NodeAddresses;
-use hostlet_base::{ContainerId, PodRef, PodUid, WallClock, reasons, sleep_until};
-use hostlet_host::file_work;
-use hostlet_pod::ProbeResults;
-use hostlet_runtime::cri::ContainerStatus;
-use hostlet_telemetry::{Heartbeat, Metrics};
 
 /// How long a change in the runtime waits for the facts of the pod's worker. The worker is usually idle and publishes them
 /// within a millisecond, so that one status covers both.

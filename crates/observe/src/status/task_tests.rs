@@ -2,6 +2,9 @@
 
 use std::pin::pin;
 
+use hostlet_pod::{AdmittedPod, testing};
+use hostlet_runtime::cri::Operation;
+use hostlet_runtime::cri::fake::{FakeRuntime, Fault, Rule};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tokio::task::JoinSet;
@@ -10,9 +13,6 @@ use tokio::time::{sleep, timeout};
 use super::*;
 use crate::pleg::Pleg;
 use crate::status::PodFacts;
-use hostlet_pod::{AdmittedPod, testing};
-use hostlet_runtime::cri::Operation;
-use hostlet_runtime::cri::fake::{FakeRuntime, Fault, Rule};
 
 const MINUTE: Duration = Duration::from_secs(60);
 

@@ -4,6 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use hostlet_base::ContainerId;
+use hostlet_pod::resources::Actuated;
+use hostlet_pod::{AdmittedPod, PodProbes, StatusOverride, WaitingReason, pod_ref, testing};
+use hostlet_runtime::cri::{ContainerStatus, SandboxState};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus as ApiPodStatus};
 
@@ -11,10 +15,6 @@ use super::generate::generate;
 use super::input::StatusInput;
 use super::{ImagePull, LifecycleSummary, StatusGates};
 use crate::pleg::PodStatus;
-use hostlet_base::ContainerId;
-use hostlet_pod::resources::Actuated;
-use hostlet_pod::{AdmittedPod, PodProbes, StatusOverride, WaitingReason, pod_ref, testing};
-use hostlet_runtime::cri::{ContainerStatus, SandboxState};
 
 /// Owns what a [`StatusInput`] borrows: an active pod with a ready sandbox and the given containers, newest first.
 pub(super) struct Scene {

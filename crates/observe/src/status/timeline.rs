@@ -4,6 +4,9 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_base::{CONFIG_SEEN_ANNOTATION, EventKind, PodEvent, PodRef, PodUid, reasons};
+use hostlet_pod::pod_ref;
+use hostlet_telemetry::{Metrics, record_span};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use parking_lot::{Mutex, MutexGuard};
@@ -11,9 +14,6 @@ use serde::{Deserialize, Serialize};
 
 use super::step_times::{StepTimes, label};
 use super::{Activity, ImageOwner, ImagePull};
-use hostlet_base::{CONFIG_SEEN_ANNOTATION, EventKind, PodEvent, PodRef, PodUid, reasons};
-use hostlet_pod::pod_ref;
-use hostlet_telemetry::{Metrics, record_span};
 
 /// Entries kept per pod; the oldest are dropped first.
 const MAX_ENTRIES: usize = 64;

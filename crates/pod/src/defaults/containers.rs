@@ -1,10 +1,10 @@
 //! Defaults of one container: pull policy, termination message, ports, requests, probes, references.
 
+use hostlet_base::ImageReference;
 use k8s_openapi::api::core::v1::{Container, EnvVar, HTTPGetAction, Lifecycle, Probe, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::{or_number, or_text};
-use hostlet_base::ImageReference;
 
 pub(super) fn set(container: &mut Container, host_network: bool) {
     let image = container.image.as_deref().unwrap_or_default();

@@ -1,11 +1,11 @@
 //! Defaults of one volume: `emptyDir` if it has no source, file modes, API versions, pull policies.
 
+use hostlet_base::json;
 use k8s_openapi::api::core::v1::{DownwardAPIVolumeFile, Volume};
 use serde_json::Value;
 
 use super::containers::default_pull_policy;
 use super::or_text;
-use hostlet_base::json;
 
 /// Default mode of files in a volume.
 const FILE_MODE: i32 = 0o644;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use hostlet_base::WallClock;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -13,7 +14,6 @@ use super::{
     ClaimError, ClaimRef, ClaimState, Object, ObjectError, ObjectKind, ObjectRef, ObjectSource, ObjectState,
     ServiceAccountInfo, Token, TokenRequest,
 };
-use hostlet_base::WallClock;
 
 /// The source. Clones share its objects.
 #[derive(Clone)]

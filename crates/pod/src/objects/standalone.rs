@@ -7,6 +7,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use hostlet_base::watching::publish;
 use k8s_openapi::api::core::v1::PersistentVolume;
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -15,7 +16,6 @@ use super::{
     ClaimError, ClaimRef, ClaimState, Object, ObjectError, ObjectRef, ObjectSource, ObjectState,
     ServiceAccountInfo, Token, TokenRequest, reduced_volume,
 };
-use hostlet_base::watching::publish;
 
 /// An object that a file defines. `Display` identifies it.
 #[derive(Clone, Debug, PartialEq)]

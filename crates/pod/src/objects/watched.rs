@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::future::{FutureExt, join_all, pending, select_all};
+use hostlet_base::watching;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use super::{ObjectRef, ObjectState};
-use hostlet_base::watching;
 
 /// How long to wait for the first state of an object after the request.
 const FIRST_ANSWER: Duration = Duration::from_secs(10);

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use hostlet_base::Quantity;
 use k8s_openapi::api::core::v1::{Container, Pod, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 
 use crate::view::PodView;
-use hostlet_base::Quantity;
 
 type ResourceList = BTreeMap<String, ApiQuantity>;
 

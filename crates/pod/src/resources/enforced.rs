@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use hostlet_base::Quantity;
+use hostlet_base::resources::{CPU, MEMORY};
 use k8s_openapi::api::core::v1::{Container, Pod, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 use serde::{Deserialize, Serialize};
@@ -9,8 +11,6 @@ use serde::{Deserialize, Serialize};
 use super::amounts::Amounts;
 use super::pod_cgroup::whole_pod;
 use crate::view::PodView;
-use hostlet_base::Quantity;
-use hostlet_base::resources::{CPU, MEMORY};
 
 /// CPU in thousandths of a core and memory in bytes; 0 is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,13 +1,13 @@
 //! OOM scores: which processes the kernel kills first when memory runs out (Kubernetes docs, "Node-pressure Eviction", node
 //! out of memory behavior).
 
+use hostlet_base::QosClass;
 use k8s_openapi::api::core::v1::{Container, Pod};
 
 use super::amounts::{Amounts, containers_request};
 use super::qos_class;
 use crate::is_critical;
 use crate::view::PodView;
-use hostlet_base::QosClass;
 
 const GUARANTEED_SCORE: i64 = -997;
 const BEST_EFFORT_SCORE: i64 = 1000;

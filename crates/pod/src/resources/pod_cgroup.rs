@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use hostlet_base::resources::HUGE_PAGES;
+use hostlet_base::{MemoryQos, QosClass, Quantity, ResourceList};
+use hostlet_host::cgroup::{MIN_SHARES, PodResources, cpu_quota, cpu_shares};
 use k8s_openapi::api::core::v1::Pod;
 
 use super::Enforced;
 use super::amounts::{Amounts, Together, containers_limit};
 use super::{pod_limits, pod_requests, qos_class, requested_resources};
 use crate::view::PodView;
-use hostlet_base::resources::HUGE_PAGES;
-use hostlet_base::{MemoryQos, QosClass, Quantity, ResourceList};
-use hostlet_host::cgroup::{MIN_SHARES, PodResources, cpu_quota, cpu_shares};
 
 /// CPU and memory of the pod as a whole, including overhead. They are limited only if all containers have a limit or the pod has
 /// one: otherwise a container without a limit would be limited to what the others leave.

@@ -1,10 +1,10 @@
 //! The QoS class of a pod (Kubernetes docs, "Pod Quality of Service Classes").
 
+use hostlet_base::QosClass;
 use k8s_openapi::api::core::v1::{Pod, ResourceRequirements};
 
 use super::amounts::Amounts;
 use crate::view::PodView;
-use hostlet_base::QosClass;
 
 /// The QoS class of a pod. Only non-zero amounts of CPU and memory count. Pod-level resources, if any, replace those of the
 /// containers (an empty `resources` is ignored since 1.37).

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use hostlet_base::resources::{CPU, EPHEMERAL_STORAGE, HUGE_PAGES, MEMORY};
+use hostlet_base::{Quantity, ResourceList};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 
 use super::amounts::{Together, together};
 use crate::view::PodView;
-use hostlet_base::resources::{CPU, EPHEMERAL_STORAGE, HUGE_PAGES, MEMORY};
-use hostlet_base::{Quantity, ResourceList};
 
 impl Together for ResourceList {
     fn plus(self, other: Self) -> Self {

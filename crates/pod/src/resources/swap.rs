@@ -1,11 +1,11 @@
 //! Which containers may swap (KEP-2400). Pure.
 
+use hostlet_base::QosClass;
 use k8s_openapi::api::core::v1::{Container, Pod};
 
 use super::amounts::Amounts;
 use super::qos_class;
 use crate::is_critical;
-use hostlet_base::QosClass;
 
 /// Whether a container swaps where `swapBehavior` is `LimitedSwap`: only one of a burstable pod that requests memory, less than its
 /// limit, and none of a critical pod.

@@ -1,11 +1,11 @@
 //! Memory limits that are too low to start anything, such as `100m`, a tenth of a byte. The API permits them, and the kernel kills
 //! what the runtime starts, with a message that does not mention memory. Rejects nothing.
 
+use hostlet_base::resources::MEMORY;
 use k8s_openapi::api::core::v1::{Pod, ResourceRequirements};
 
 use super::amounts::Amounts;
 use crate::view::PodView;
-use hostlet_base::resources::MEMORY;
 
 /// The least memory with which runtimes start a process, in bytes: Docker accepts no lower limit.
 const LEAST: i64 = 6 << 20;

@@ -1,9 +1,9 @@
 //! The resources of a pod in its status: pod-level ones, else the sums over its containers, with the overhead.
 
+use hostlet_base::ResourceList;
 use k8s_openapi::api::core::v1::{Pod, ResourceRequirements};
 
 use super::requests::{limited_resources, requested_resources};
-use hostlet_base::ResourceList;
 
 /// The requests and limits of the pod, of every resource. The stock kubelet instead reports the limits of the pod's cgroup
 /// once it has read them, which on cgroup v1 includes a number that means "no limit".

@@ -1,11 +1,11 @@
 //! A container's environment: names, and exactly one source per variable.
 
+use hostlet_base::Quantity;
 use k8s_openapi::api::core::v1::{
     Container, EnvVar, EnvVarSource, FileKeySelector, ObjectFieldSelector, PodSpec, ResourceFieldSelector,
 };
 
 use super::{Errors, FieldError, FieldPath, each_invalid, list, names, required, text};
-use hostlet_base::Quantity;
 
 /// The pod fields that a variable may refer to. Single labels and annotations are given as `metadata.labels['key']`.
 const FIELDS: [&str; 9] = [

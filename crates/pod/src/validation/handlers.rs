@@ -1,11 +1,11 @@
 //! Probes and lifecycle hooks: exactly one handler, ports, numbers, and restrictions of init containers.
 
+use hostlet_base::STOP_SIGNALS;
 use k8s_openapi::api::core::v1::{Container, HTTPGetAction, LifecycleHandler, PodSpec, Probe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::network::is_port;
 use super::{Errors, FieldError, FieldPath, each_invalid, list, names, one_of, required, text};
-use hostlet_base::STOP_SIGNALS;
 
 /// `httpGet.protocol` without TLS and ALPN.
 const HTTP2: &str = "HTTP2";

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hostlet_base::Quantity;
+use hostlet_base::resources::HUGE_PAGES;
 use k8s_openapi::api::core::v1::{ContainerResizePolicy, Pod, PodSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as WireQuantity;
 
 use super::{Errors, FieldError, FieldPath, each_invalid, names, required};
 use crate::resources::{limited_resources, requested_resources};
-use hostlet_base::Quantity;
-use hostlet_base::resources::HUGE_PAGES;
 
 /// The resources of every node. All others are devices or other extended resources.
 const STANDARD: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];

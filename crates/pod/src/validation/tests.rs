@@ -1,11 +1,11 @@
 //! Pods with one error each, and the resulting messages.
 
+use hostlet_base::CONFIG_SOURCE_ANNOTATION;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use super::{ObjectReferences, unsupported, validate, validate_static};
 use crate::defaults::set_defaults;
-use hostlet_base::CONFIG_SOURCE_ANNOTATION;
 
 fn pod_of(metadata: Value, spec: Value) -> Pod {
     let mut pod: Pod = serde_json::from_value(

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use hostlet_base::{Quantity, json};
 use k8s_openapi::api::core::v1::{Container, Volume, VolumeMount};
 use serde_json::Value;
 
 use super::{Errors, FieldError, FieldPath, each_invalid, list, names, one_of, required, text, volume_files};
-use hostlet_base::{Quantity, json};
 
 pub(super) fn check_volumes(volumes: &[Volume], path: &FieldPath, errors: &mut Errors) {
     let mut taken = BTreeSet::new();

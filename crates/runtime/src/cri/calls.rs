@@ -5,13 +5,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_base::{ContainerId, PodRef, QuietPeriod, SandboxId};
+use hostlet_telemetry::Metrics;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::Operation;
 use super::metrics::CallMetrics;
-use hostlet_base::{ContainerId, PodRef, QuietPeriod, SandboxId};
-use hostlet_telemetry::Metrics;
 
 /// What a call is about.
 #[derive(Clone, Debug, PartialEq, Eq)]

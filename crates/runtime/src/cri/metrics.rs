@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use hostlet_telemetry::Metrics;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 
 use super::Operation;
-use hostlet_telemetry::Metrics;
 
 type OperationType = [(&'static str, &'static str); 1];
 

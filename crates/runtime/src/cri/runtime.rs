@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
+use hostlet_base::{CgroupDriver, ContainerId, PodRef, PodUid, SandboxId};
 
 use super::types::{
     Container, ContainerStats, ContainerStatus, ExecOutput, ImageFilesystem, ImageInfo, RuntimeStatus,
@@ -13,7 +14,6 @@ use super::types::{
 };
 use super::wire::{AuthConfig, ContainerConfig, LinuxContainerResources, PodSandboxConfig};
 use super::{CriError, Operation};
-use hostlet_base::{CgroupDriver, ContainerId, PodRef, PodUid, SandboxId};
 
 /// The subject of a runtime event. An event says that something changed, not what.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::join;
+use hostlet_base::join_host_port;
 use http::header::{CONNECTION, HOST, UPGRADE};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Empty, Limited};
@@ -15,7 +16,6 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::{StreamUrl, StreamingError};
-use hostlet_base::join_host_port;
 
 /// The protocol of clients that are no WebSockets, in the header `Upgrade`.
 pub const SPDY: &str = "SPDY/3.1";

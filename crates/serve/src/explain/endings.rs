@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use hostlet_base::causes::{Rule, find};
+use hostlet_base::reasons;
+use hostlet_observe::status::ContainerKill;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ContainerStateTerminated;
 use nix::sys::signal::Signal;
@@ -9,9 +12,6 @@ use nix::sys::signal::Signal;
 use super::case::ExplainInput;
 use super::causes::{OF_CONTAINER, innermost_message, of_log_end};
 use super::explanation::one_line;
-use hostlet_base::causes::{Rule, find};
-use hostlet_base::reasons;
-use hostlet_observe::status::ContainerKill;
 
 /// Maximum length of a quoted message in characters; the log has the rest.
 const MAX_QUOTED: usize = 300;

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use hostlet_pod::ManifestProblem;
+
 use super::case::NodeProblem;
 use super::causes::{manifest_remedy, runtime_remedy};
 use super::explanation::{Explanation, Verdict, one_line};
-use hostlet_pod::ManifestProblem;
 
 /// Minimum similarity of a suggested name, from 0 to 1.
 const MIN_SIMILARITY: f64 = 0.75;

@@ -1,10 +1,10 @@
 //! Explains a pod whose containers run, but not as their probes want it.
 
+use hostlet_pod::{FailingProbe, ProbeKind};
 use k8s_openapi::api::core::v1::ContainerStatus;
 
 use super::case::ExplainInput;
 use super::explanation::Explanation;
-use hostlet_pod::{FailingProbe, ProbeKind};
 
 /// The first container whose probes fail or have not succeeded yet.
 pub(super) fn probes(case: &ExplainInput<'_>) -> Option<Explanation> {

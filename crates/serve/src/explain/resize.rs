@@ -1,10 +1,10 @@
 //! Explains what became of a requested in-place resize: the pod runs, but not with the resources that its spec asks for.
 
+use hostlet_base::reasons;
 use k8s_openapi::api::core::v1::PodCondition;
 
 use super::case::ExplainInput;
 use super::explanation::{Explanation, Verdict, one_line};
-use hostlet_base::reasons;
 
 /// Adds a resize that is pending or fails. It is the explanation of a pod that is fine otherwise.
 pub(super) fn with_resize(case: &ExplainInput<'_>, mut explanation: Explanation) -> Explanation {

@@ -1,12 +1,13 @@
 //! The steps of a pod's worker in words, and a pod that is at one of them. Does not know the statuses of containers.
 
+use hostlet_base::causes::find;
+use hostlet_base::{human_duration, human_size};
+use hostlet_observe::status::{Activity, ImagePull};
+
 use super::case::ExplainInput;
 use super::causes::OF_STEP;
 use super::endings::because;
 use super::explanation::Explanation;
-use hostlet_base::causes::find;
-use hostlet_base::{human_duration, human_size};
-use hostlet_observe::status::{Activity, ImagePull};
 
 /// A failed step that is reported only by an event.
 pub(super) fn failed_step(case: &ExplainInput<'_>, error: Option<&str>) -> Explanation {

@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use hostlet_base::CONFIG_SOURCE_ANNOTATION;
+use hostlet_observe::status::{Activity, ImageOwner, ImagePull};
+use hostlet_pod::{FailingProbe, ProbeKind, testing};
 use k8s_openapi::api::core::v1::Probe;
 use serde_json::{Value, json};
 
@@ -11,9 +14,6 @@ use super::{
     Disposition, HungCall, NodeProblem, PodName, PullSoFar, Verdict, matches_pod_name, nearest_names,
     not_read_yet, unknown,
 };
-use hostlet_base::CONFIG_SOURCE_ANNOTATION;
-use hostlet_observe::status::{Activity, ImageOwner, ImagePull};
-use hostlet_pod::{FailingProbe, ProbeKind, testing};
 
 /// The pull of an image for this container.
 fn pull(container: &str, image: &str) -> ImagePull {

@@ -1,12 +1,12 @@
 //! Each way in which a pod that is configured as it should be may wait: what it waits for, and for how long it will.
 
+use hostlet_observe::status::{Activity, ImageOwner, ImagePull};
+use hostlet_pod::{FailingProbe, ProbeKind};
 use k8s_openapi::api::core::v1::Probe;
 use serde_json::{Value, json};
 
 use super::testing::{Facts, at};
 use super::{Explanation, PullSoFar, Verdict};
-use hostlet_observe::status::{Activity, ImageOwner, ImagePull};
-use hostlet_pod::{FailingProbe, ProbeKind};
 
 fn running() -> Value {
     json!({"running": {"startedAt": "1970-01-01T00:15:00Z"}})

@@ -2,12 +2,12 @@
 //! containerd 1.6.20 and 2.1.9 with runc 1.1.5, with shortened identifiers; those marked `source` are from the source code of
 //! these and later versions.
 
+use hostlet_observe::status::ContainerKill;
+use hostlet_pod::ManifestProblem;
 use serde_json::json;
 
 use super::testing::{Facts, OWN_FILE, at, problem};
 use super::{Explanation, Verdict, unknown};
-use hostlet_observe::status::ContainerKill;
-use hostlet_pod::ManifestProblem;
 
 /// Prefixes of runc's errors in containerd 1 and 2.
 const SHIM: &str = "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: ";

@@ -8,6 +8,14 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
+use hostlet_base::WallClock;
+use hostlet_config::EffectiveConfig;
+use hostlet_net::tls::fake::FakeAuthority;
+use hostlet_net::tls::{ClientAuthorities, PrivateKey, certificate_request};
+use hostlet_observe::pleg::Pleg;
+use hostlet_observe::status::{PodDirectory, StatusCache};
+use hostlet_runtime::cri::fake::FakeRuntime;
+use hostlet_telemetry::{Heartbeats, Metrics};
 use http::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, LOCATION};
 use http::{HeaderValue, Method, StatusCode};
 use http_body_util::BodyExt;
@@ -31,14 +39,6 @@ use super::{
     Checkpoints, DebugHandlers, Guard, Healthz, NodePages, PodLists, RequestMetrics, Scraped, SystemLogs,
     ZPages, container_logs, streams,
 };
-use hostlet_base::WallClock;
-use hostlet_config::EffectiveConfig;
-use hostlet_net::tls::fake::FakeAuthority;
-use hostlet_net::tls::{ClientAuthorities, PrivateKey, certificate_request};
-use hostlet_observe::pleg::Pleg;
-use hostlet_observe::status::{PodDirectory, StatusCache};
-use hostlet_runtime::cri::fake::FakeRuntime;
-use hostlet_telemetry::{Heartbeats, Metrics};
 
 /// Each path with a method, the verb that it needs, and the subresources of which one is enough.
 const PATHS: [(&str, &str, &str, &[&str]); 46] = [

@@ -11,15 +11,15 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse, Response};
-use http::StatusCode;
-use http::header::CONTENT_TYPE;
-
-use super::answers::{Slashes, only_post, text};
 use hostlet_base::{ContainerId, PodRef, WallClock, error_chain};
 use hostlet_host::file_work;
 use hostlet_observe::pleg::Cache;
 use hostlet_observe::status::PodDirectory;
 use hostlet_runtime::cri::{ContainerState, CriError, RuntimeService};
+use http::StatusCode;
+use http::header::CONTENT_TYPE;
+
+use super::answers::{Slashes, only_post, text};
 
 /// Why there is no checkpoint.
 #[derive(Debug, thiserror::Error)]

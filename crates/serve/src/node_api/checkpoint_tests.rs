@@ -1,12 +1,12 @@
 //! Checkpoints in the in-memory runtime.
 
+use hostlet_runtime::cri::Operation;
+use hostlet_runtime::cri::fake::{Fault, Rule};
 use jiff::Timestamp;
 use tempfile::TempDir;
 
 use super::super::testing::{Bench, ask};
 use super::*;
-use hostlet_runtime::cri::Operation;
-use hostlet_runtime::cri::fake::{Fault, Rule};
 
 #[tokio::test(start_paused = true)]
 async fn a_checkpoint_is_a_file_of_the_runtime_and_errors_are_upstreams() {

@@ -4,10 +4,10 @@ use axum::Router;
 use axum::extract::State;
 use axum::response::Response;
 use axum::routing::any;
+use hostlet_config::EffectiveConfig;
 use serde_json::json;
 
 use super::answers::json;
-use hostlet_config::EffectiveConfig;
 
 /// `/configz`.
 pub(super) fn routes(configuration: EffectiveConfig) -> Router {

@@ -8,11 +8,11 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::response::Response;
 use axum::routing::any;
+use hostlet_base::{error_chain, go_quoted};
+use hostlet_telemetry::{LogControl, LogFormat, TelemetryError};
 use http::{Method, StatusCode};
 
 use super::answers::{Slashes, line, only_get};
-use hostlet_base::{error_chain, go_quoted};
-use hostlet_telemetry::{LogControl, LogFormat, TelemetryError};
 
 /// What `/debug/pprof/` says.
 const NO_PROFILES: &str =

@@ -6,6 +6,7 @@ use axum::Extension;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use hostlet_base::error_chain;
 use http::StatusCode;
 use http::request::Parts;
 
@@ -15,7 +16,6 @@ use super::auth::{
 };
 use super::connection_use::Refused;
 use super::listen::{Client, ClientCertificates};
-use hostlet_base::error_chain;
 
 /// Who may do what.
 pub struct Guard {

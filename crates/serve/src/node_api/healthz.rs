@@ -7,6 +7,7 @@ use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
+use hostlet_telemetry::Heartbeats;
 use jiff::Timestamp;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -14,7 +15,6 @@ use tokio_util::sync::CancellationToken;
 use super::answers::{TEXT, line, text};
 use super::listen::{self, ListenError, Transport};
 use super::slis::Slis;
-use hostlet_telemetry::Heartbeats;
 
 /// A check, by upstream's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,6 +5,8 @@ use std::time::Duration;
 use axum::Extension;
 use axum::routing::get;
 use futures::stream;
+use hostlet_net::tls::fake::FakeAuthority;
+use hostlet_net::tls::{ClientAuthorities, PrivateKey, ServerTls, Trust, certificate_request, client_config};
 use http::{Request, StatusCode, Version};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Bytes;
@@ -18,8 +20,6 @@ use tokio_util::sync::DropGuard;
 
 use super::super::connection_use::{IDLE, Refused, UNREAD};
 use super::*;
-use hostlet_net::tls::fake::FakeAuthority;
-use hostlet_net::tls::{ClientAuthorities, PrivateKey, ServerTls, Trust, certificate_request, client_config};
 
 /// A certificate with its key, as PEM.
 fn identity(authority: &FakeAuthority, name: &str) -> (String, String) {

@@ -6,6 +6,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
+use hostlet_telemetry::{DEFAULT_BUCKETS, Metrics};
 use http::Method;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -15,7 +16,6 @@ use tokio::time::Instant;
 
 use super::endpoints;
 use super::held::Held;
-use hostlet_telemetry::{DEFAULT_BUCKETS, Metrics};
 
 /// Which of the two servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,13 +2,13 @@
 //! log. All of it is part of the debugging handlers.
 
 use axum::Router;
+use hostlet_config::EffectiveConfig;
 
 use super::checkpoint::Checkpoints;
 use super::configz;
 use super::debug::DebugHandlers;
 use super::system_logs::SystemLogs;
 use super::zpages::ZPages;
-use hostlet_config::EffectiveConfig;
 
 /// What these endpoints need.
 #[derive(Clone)]

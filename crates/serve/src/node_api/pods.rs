@@ -7,6 +7,10 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::response::Response;
+use hostlet_observe::pleg::Cache;
+use hostlet_observe::status::{DirectoryEntry, LifecycleSummary, PodDirectory};
+use hostlet_pod::has_ended;
+use hostlet_runtime::cri::ContainerState;
 use http::StatusCode;
 use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -14,10 +18,6 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::answers::{Slashes, json, only_get, text};
-use hostlet_observe::pleg::Cache;
-use hostlet_observe::status::{DirectoryEntry, LifecycleSummary, PodDirectory};
-use hostlet_pod::has_ended;
-use hostlet_runtime::cri::ContainerState;
 
 /// What the lists are made of.
 #[derive(Clone)]

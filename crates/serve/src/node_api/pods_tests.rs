@@ -1,12 +1,12 @@
 //! The lists of pods.
 
+use hostlet_observe::status::{PodStatusEntry, StatusCache};
+use hostlet_pod::{AdmittedPod, ApiPod, ApiState};
 use serde_json::json;
 use tokio::sync::watch;
 
 use super::super::testing::{Bench, ask, object, web};
 use super::*;
-use hostlet_observe::status::{PodStatusEntry, StatusCache};
-use hostlet_pod::{AdmittedPod, ApiPod, ApiState};
 
 fn lists(bench: &Bench, api: ApiState) -> PodLists {
     PodLists {

@@ -4,6 +4,8 @@ use axum::Router;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
+use hostlet_cluster::node::register_start;
+use hostlet_telemetry::{Metrics, PROMETHEUS_TEXT};
 use http::header::CONTENT_TYPE;
 use http::{Method, StatusCode};
 use jiff::Timestamp;
@@ -12,8 +14,6 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
 use super::answers::text;
-use hostlet_cluster::node::register_start;
-use hostlet_telemetry::{Metrics, PROMETHEUS_TEXT};
 
 /// The endpoint that makes the checks.
 const TYPE: (&str, &str) = ("type", "healthz");

@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
+use hostlet_net::tls::fake::FakeAuthority;
+use hostlet_net::tls::{PrivateKey, certificate_request};
 use jiff::Timestamp;
 use tempfile::TempDir;
 use tokio::time::timeout;
 use tokio_util::sync::DropGuard;
 
 use super::*;
-use hostlet_net::tls::fake::FakeAuthority;
-use hostlet_net::tls::{PrivateKey, certificate_request};
 
 const SOON: Duration = Duration::from_secs(300);
 

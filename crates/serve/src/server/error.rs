@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-
-use super::find::FindError;
 use hostlet_base::error_chain;
 use hostlet_observe::log::LogError;
 use hostlet_observe::stats::MeasureError;
 use hostlet_runtime::cri::CriError;
+
+use super::find::FindError;
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]

@@ -11,11 +11,11 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use futures::{StreamExt, stream};
+use hostlet_observe::status::{RecentEvent, RecentEvents};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use crate::explain::{PodName, matches_pod_name};
-use hostlet_observe::status::{RecentEvent, RecentEvents};
 
 /// Least interval between two pieces of a watch, which bounds the output of a busy node.
 const PAUSE: Duration = Duration::from_millis(100);

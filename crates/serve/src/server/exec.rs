@@ -6,11 +6,11 @@ use std::sync::Arc;
 use axum::extract::{Query, State};
 use axum::routing::post;
 use axum::{Json, Router};
+use hostlet_runtime::cri::{RuntimeService, StdStreams};
 use serde::{Deserialize, Serialize};
 
 use super::error::RequestError;
 use super::find::{PodFinder, find_container, find_running};
-use hostlet_runtime::cri::{RuntimeService, StdStreams};
 
 /// The query of `/v1/exec`. The body is the command as a JSON list of its words.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

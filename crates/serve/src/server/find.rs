@@ -1,12 +1,12 @@
 //! Resolves the pod, container and instance in a request. Pure, except that it reads the directory of pods. Error texts are those of
 //! `kubectl` and the kubelet where they exist.
 
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
-
-use crate::explain::{PodName, matches_pod_name, nearest_names};
 use hostlet_base::{ContainerId, PodRef};
 use hostlet_engine::container_logs::{self, NoInstance, bare_id};
 use hostlet_observe::status::{DirectoryEntry, PodDirectory};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+
+use crate::explain::{PodName, matches_pod_name, nearest_names};
 
 /// The annotation with the default container (also read by `kubectl logs`).
 pub const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";

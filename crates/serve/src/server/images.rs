@@ -5,12 +5,12 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::routing::get;
 use axum::{Json, Router};
+use hostlet_runtime::cri::ImageService;
 use jiff::Timestamp;
 
 use super::error::RequestError;
 use super::pulls::ImagePulls;
 use super::view::{ImageView, PullsView};
-use hostlet_runtime::cri::ImageService;
 
 /// The images on this node and those on their way.
 pub struct ImageEndpoints {

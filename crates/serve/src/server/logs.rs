@@ -8,6 +8,9 @@ use axum::extract::{Query, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use hostlet_engine::container_logs::{ContainerLogs, NoInstance, until_cancelled};
+use hostlet_observe::log::LogOptions;
+use hostlet_pod::pod_ref;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde::{Deserialize, Serialize};
@@ -15,9 +18,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::RequestError;
 use super::find::{FindError, PodFinder, find_container, find_instance, not_started};
-use hostlet_engine::container_logs::{ContainerLogs, NoInstance, until_cancelled};
-use hostlet_observe::log::LogOptions;
-use hostlet_pod::pod_ref;
 
 /// The query of `/v1/logs`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -6,17 +6,17 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::routing::get;
 use axum::{Json, Router};
+use hostlet_cluster::api::{CertificateReport, Connections, LaneCounts};
+use hostlet_cluster::node::{NodeDescriber, NodeDescription};
+use hostlet_plugins::{PluginList, PluginView};
+use hostlet_pod::ApiState;
+use hostlet_runtime::cri::RuntimeService;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use super::problems::certificate_view;
 use super::view::CertificateView;
-use hostlet_cluster::api::{CertificateReport, Connections, LaneCounts};
-use hostlet_cluster::node::{NodeDescriber, NodeDescription};
-use hostlet_plugins::{PluginList, PluginView};
-use hostlet_pod::ApiState;
-use hostlet_runtime::cri::RuntimeService;
 
 /// The node and its contact with the API server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -12,6 +12,13 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use futures::{StreamExt, stream};
+use hostlet_cluster::api::CertificateReport;
+use hostlet_engine::shutdown::ShutdownView;
+use hostlet_engine::source::SourceState;
+use hostlet_observe::status::{DirectoryChanges, DirectoryEntry};
+use hostlet_plugins::PluginList;
+use hostlet_pod::ApiState;
+use hostlet_runtime::cri::Call;
 use serde::Deserialize;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -20,13 +27,6 @@ use tokio_util::sync::CancellationToken;
 use super::find::PodFinder;
 use super::problems::{HostProblems, ImageArchives, RuntimeHealth, certificate_view};
 use super::view::{HungCallView, PodsView, Problem};
-use hostlet_cluster::api::CertificateReport;
-use hostlet_engine::shutdown::ShutdownView;
-use hostlet_engine::source::SourceState;
-use hostlet_observe::status::{DirectoryChanges, DirectoryEntry};
-use hostlet_plugins::PluginList;
-use hostlet_pod::ApiState;
-use hostlet_runtime::cri::Call;
 
 /// Minimum interval between views of a watch, which limits the output of a busy node.
 const WATCH_PAUSE: Duration = Duration::from_millis(200);

@@ -3,16 +3,16 @@
 
 use std::path::PathBuf;
 
+use hostlet_cluster::api::CertificateReport;
+use hostlet_image::preload::PreloadProblem;
+use hostlet_observe::pleg::PlegHandle;
+use hostlet_runtime::cri::{Calls, RuntimeStatus};
 use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::view::{CertificateView, Problem};
 use crate::explain::NodeProblem;
-use hostlet_cluster::api::CertificateReport;
-use hostlet_image::preload::PreloadProblem;
-use hostlet_observe::pleg::PlegHandle;
-use hostlet_runtime::cri::{Calls, RuntimeStatus};
 
 /// The state of the container runtime.
 #[derive(Clone)]

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use hostlet_base::{PodUid, with_default_tag};
+use hostlet_image::{Arrivals, Images};
+use hostlet_observe::status::{PodActivities, PodDirectory};
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
 use super::view::{PullView, PullsView};
-use hostlet_base::{PodUid, with_default_tag};
-use hostlet_image::{Arrivals, Images};
-use hostlet_observe::status::{PodActivities, PodDirectory};
 
 /// What is known of pulls.
 #[derive(Clone)]

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use axum::extract::{Query, State};
 use axum::routing::post;
 use axum::{Json, Router};
-use k8s_openapi::api::core::v1::{Container, Pod};
-use serde::{Deserialize, Serialize};
-
-use super::error::RequestError;
-use super::find::{PodFinder, find_container, not_started};
 use hostlet_base::ContainerId;
 use hostlet_engine::worker::RestartRequests;
 use hostlet_observe::pleg::{Cache, PodStatus};
 use hostlet_pod::{ContainerKind, has_ended, pod_ref};
 use hostlet_runtime::cri::ContainerState;
+use k8s_openapi::api::core::v1::{Container, Pod};
+use serde::{Deserialize, Serialize};
+
+use super::error::RequestError;
+use super::find::{PodFinder, find_container, not_started};
 
 /// The query of `/v1/restart`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,26 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
-use parking_lot::Mutex;
-use rand::SeedableRng;
-use rand::rngs::StdRng;
-use serde_json::json;
-use tempfile::TempDir;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::UnixStream;
-use tokio::sync::watch;
-use tokio::task::JoinSet;
-use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
-
-use super::{
-    ControlServer, EventsEndpoint, ExecEndpoint, ExplainEndpoint, HostProblems, ImageEndpoints, ImagePulls,
-    LogsEndpoint, MetricsEndpoints, NodeEndpoints, PodFinder, PodsEndpoint, RestartEndpoint, RuntimeHealth,
-    TimelineEndpoint, UsageEndpoint,
-};
-use hostlet_base::node::{NodeAddresses, Pressures};
+use hostlet_base::node::{CrossedSignals, NodeAddresses};
 use hostlet_base::settings::ImageVerification;
 use hostlet_base::{
     CONTAINER_NAME_LABEL, ContainerId, POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL, PodEvent, PodRef,
@@ -59,6 +40,25 @@ use hostlet_runtime::cri::wire::{
 use hostlet_runtime::cri::{Calls, RuntimeService};
 use hostlet_store::Store;
 use hostlet_telemetry::Metrics;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use parking_lot::Mutex;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    ControlServer, EventsEndpoint, ExecEndpoint, ExplainEndpoint, HostProblems, ImageEndpoints, ImagePulls,
+    LogsEndpoint, MetricsEndpoints, NodeEndpoints, PodFinder, PodsEndpoint, RestartEndpoint, RuntimeHealth,
+    TimelineEndpoint, UsageEndpoint,
+};
 
 /// Timeout of expected events.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -161,7 +161,7 @@ impl Bench {
                 status: watch::channel(None).1,
                 ready_at: watch::channel(None).1,
                 pleg: pleg.health(),
-                pressures: watch::channel(Pressures::default()).1,
+                crossed: watch::channel(CrossedSignals::default()).1,
                 others: watch::channel(Vec::new()).1,
             },
             latest: watch::channel(None).1,

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::routing::get;
 use axum::{Json, Router};
+use hostlet_cluster::node::NodeDescriber;
+use hostlet_observe::stats::{CgroupUsage, Detail, NodeUsage, PodUsage, UsageStats};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use super::error::RequestError;
-use hostlet_cluster::node::NodeDescriber;
-use hostlet_observe::stats::{CgroupUsage, Detail, NodeUsage, PodUsage, UsageStats};
 
 /// What the node and its pods use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

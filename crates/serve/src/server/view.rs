@@ -1,11 +1,11 @@
 //! Views on the control socket, written by the daemon and read by the command line.
 
+use hostlet_base::with_default_tag;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde::{Deserialize, Serialize};
 
 use crate::explain::PullSoFar;
-use hostlet_base::with_default_tag;
 
 /// A snapshot of this node and its pods.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -3,18 +3,18 @@
 
 use std::time::Duration;
 
-use tokio::sync::watch;
-use tokio::time::{Instant, timeout};
-use tokio_util::sync::CancellationToken;
-
-use super::notifier::{Notifier, Notify};
-use super::status_line::{ConfigState, StatusFacts, status_line};
 use hostlet_base::{WallClock, sleep_until, watching};
 use hostlet_engine::source::SourceState;
 use hostlet_observe::pleg;
 use hostlet_observe::status::StatusCache;
 use hostlet_pod::{ApiState, PodPhase};
 use hostlet_telemetry::{Changed, Heartbeats};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::notifier::{Notifier, Notify};
+use super::status_line::{ConfigState, StatusFacts, status_line};
 
 /// Feeds per watchdog limit: one that is late or skipped is no reason to be killed.
 const FEEDS: u32 = 3;

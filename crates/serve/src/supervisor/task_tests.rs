@@ -3,13 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-use tokio::sync::watch;
-use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
-use tokio_util::sync::CancellationToken;
-
-use super::*;
 use hostlet_base::WallClock;
 use hostlet_engine::source::SourceState;
 use hostlet_observe::pleg::Health;
@@ -17,6 +10,13 @@ use hostlet_observe::status::StatusCache;
 use hostlet_pod::ApiState;
 use hostlet_runtime::cri::{CriError, Operation};
 use hostlet_telemetry::{ANSWER_LIMIT, Heartbeat, Heartbeats};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 const WATCHDOG: Duration = Duration::from_secs(60);

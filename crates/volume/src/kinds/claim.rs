@@ -2,6 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use hostlet_base::causes::{Group, Rule, rule};
+use hostlet_base::json;
+use hostlet_pod::matches_node_selector;
+use hostlet_pod::objects::{ClaimRef, ClaimState, GROUP, MOUNT_OPTIONS};
 use k8s_openapi::api::core::v1::{
     PersistentVolume, PersistentVolumeClaimVolumeSource, PersistentVolumeSpec, Pod, Volume,
 };
@@ -10,10 +14,6 @@ use serde_json::Value;
 use super::kind::Kind;
 use crate::error::VolumeStep;
 use crate::model::{Context, DesiredVolume, KindDirectory, Persistent};
-use hostlet_base::causes::{Group, Rule, rule};
-use hostlet_base::json;
-use hostlet_pod::matches_node_selector;
-use hostlet_pod::objects::{ClaimRef, ClaimState, GROUP, MOUNT_OPTIONS};
 
 /// The fields of a PersistentVolume that name no type of volume.
 const NO_TYPES: [&str; 9] = [

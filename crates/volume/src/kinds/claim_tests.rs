@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use hostlet_host::GroupChange;
+use hostlet_pod::objects::{ClaimError, ObjectError};
 use serde_json::{Value, json};
 
 use super::*;
@@ -9,8 +11,6 @@ use crate::kinds::testing::Pod;
 use crate::kinds::{local_volume, nfs};
 use crate::model::External;
 use crate::path_type::PathType;
-use hostlet_host::GroupChange;
-use hostlet_pod::objects::{ClaimError, ObjectError};
 
 const SIZE: &str = "1Gi";
 

@@ -1,5 +1,7 @@
 //! ConfigMap volumes. Pure.
 
+use hostlet_base::causes::{Group, Rule, rule};
+use hostlet_pod::objects::ObjectRef;
 use k8s_openapi::api::core::v1::{ConfigMapProjection, ConfigMapVolumeSource, Volume};
 
 use super::keys::{self, Defaults, keyed_files};
@@ -8,8 +10,6 @@ use super::written::written;
 use crate::error::ContentError;
 use crate::files::Files;
 use crate::model::{Context, DesiredVolume, KindDirectory, Provider, Store};
-use hostlet_base::causes::{Group, Rule, rule};
-use hostlet_pod::objects::ObjectRef;
 
 const WHAT: &str = "configmap references non-existent config";
 

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use hostlet_base::causes::{Group, Rule, rule};
+use hostlet_base::go_quoted;
 use k8s_openapi::api::core::v1::{DownwardAPIVolumeFile, DownwardAPIVolumeSource, Volume};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -13,8 +15,6 @@ use super::written::written;
 use crate::error::ContentError;
 use crate::files::{Files, clean_path};
 use crate::model::{Context, DesiredVolume, KindDirectory, Provider};
-use hostlet_base::causes::{Group, Rule, rule};
-use hostlet_base::go_quoted;
 
 const DIRECTORY: KindDirectory =
     KindDirectory { plugin: "kubernetes.io/downward-api", provider: Provider::Daemon };

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use hostlet_base::causes::{Group, Rule, rule};
+use hostlet_base::{Quantity, ResourceList};
+use hostlet_pod::resources::huge_pages;
 use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, Pod, Volume};
 
 use super::kind::Kind;
 use crate::error::ContentError;
 use crate::model::{Content, Context, Desired, DesiredVolume, KindDirectory, Provider, Store};
-use hostlet_base::causes::{Group, Rule, rule};
-use hostlet_base::{Quantity, ResourceList};
-use hostlet_pod::resources::huge_pages;
 
 /// The medium of volumes in huge pages of the only size that the pod requests.
 const HUGE_PAGES_MEDIUM: &str = "HugePages";

@@ -1,12 +1,12 @@
 //! hostPath volumes, directly in a pod or behind a claim: paths of the host, which are checked and never removed. Pure.
 
+use hostlet_base::causes::{Group, Rule, rule};
 use k8s_openapi::api::core::v1::{HostPathVolumeSource, Volume};
 
 use super::kind::Kind;
 use crate::error::{ContentError, VolumeStep};
 use crate::model::{Context, DesiredVolume, KindDirectory, Persistent};
 use crate::path_type::PathType;
-use hostlet_base::causes::{Group, Rule, rule};
 
 /// Causes why a host path cannot be used.
 const RULES: &[Rule] = &[

@@ -1,11 +1,11 @@
 //! Keys of an object as files: all of them, or the selected ones. Pure.
 
+use hostlet_base::causes::{Rule, rule};
+use hostlet_pod::objects::Object;
 use k8s_openapi::api::core::v1::KeyToPath;
 
 use crate::error::ContentError;
 use crate::files::{File, Files, clean_path};
-use hostlet_base::causes::{Rule, rule};
-use hostlet_pod::objects::Object;
 
 /// Mode of files without one. The API server and the defaults of static pods normally set it.
 pub(super) const DEFAULT_MODE: i32 = 0o644;

@@ -1,11 +1,11 @@
 //! What a kind of volumes says of itself. Everything about one kind is in its file; whoever handles volumes asks its kind, and plans with
 //! the values that it returns. Pure.
 
+use hostlet_base::causes::Group;
+use hostlet_pod::objects::ObjectRef;
 use k8s_openapi::api::core::v1::Volume;
 
 use crate::model::{Context, DesiredVolume, KindDirectory, Persistent};
-use hostlet_base::causes::Group;
-use hostlet_pod::objects::ObjectRef;
 
 /// A kind of volumes, of those in the specs of pods, of PersistentVolumes, or of both.
 pub(crate) trait Kind: Sync {

@@ -1,12 +1,12 @@
 //! PersistentVolumes of the type local: directories of this host, which are mounted for the pod. Pure.
 
+use hostlet_base::causes::{Group, Rule, rule};
+use hostlet_host::GroupChange;
 use k8s_openapi::api::core::v1::Volume;
 
 use super::kind::Kind;
 use crate::error::VolumeStep;
 use crate::model::{Context, DesiredVolume, External, KindDirectory, Persistent, Provider};
-use hostlet_base::causes::{Group, Rule, rule};
-use hostlet_host::GroupChange;
 
 pub(crate) const DIRECTORY: KindDirectory =
     KindDirectory { plugin: "kubernetes.io/local-volume", provider: Provider::Host };

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
+use hostlet_base::causes::{Group, Rule, rule};
 use k8s_openapi::api::core::v1::{NFSVolumeSource, Volume};
 
 use super::kind::Kind;
 use crate::model::{Context, DesiredVolume, External, KindDirectory, Persistent, Provider};
-use hostlet_base::causes::{Group, Rule, rule};
 
 pub(crate) const DIRECTORY: KindDirectory =
     KindDirectory { plugin: "kubernetes.io/nfs", provider: Provider::Server { filesystem: "nfs" } };

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use hostlet_base::causes::{Group, Rule, rule};
+use hostlet_pod::objects::{ObjectRef, TokenRequest};
 use k8s_openapi::api::core::v1::{
     Container, Pod, ProjectedVolumeSource, ServiceAccountTokenProjection, Volume,
 };
@@ -14,8 +16,6 @@ use super::{config_map, downward_api, secret};
 use crate::error::ContentError;
 use crate::files::{File, Files, clean_path};
 use crate::model::{Context, DesiredVolume, KindDirectory, Provider, TokenKey};
-use hostlet_base::causes::{Group, Rule, rule};
-use hostlet_pod::objects::{ObjectRef, TokenRequest};
 
 /// Mode of a token that belongs to a user or a group: no one else may read it.
 const OWNED_TOKEN_MODE: u32 = 0o600;

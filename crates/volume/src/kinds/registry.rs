@@ -1,10 +1,10 @@
 //! The registry of the kinds of volumes: a new kind is a file and a line here. Pure.
 
+use hostlet_base::causes::Rule;
 use k8s_openapi::api::core::v1::Volume;
 
 use super::kind::Kind;
 use crate::model::KindDirectory;
-use hostlet_base::causes::Rule;
 
 /// All kinds. What explains an error is searched in this order.
 pub(crate) static KINDS: [&dyn Kind; 9] = [

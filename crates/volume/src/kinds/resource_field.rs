@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use hostlet_base::Quantity;
 use k8s_openapi::api::core::v1::{Container, PodSpec, ResourceFieldSelector};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 
 use crate::error::ContentError;
 use crate::model::NodeAmounts;
-use hostlet_base::Quantity;
 
 /// The amount that `field` selects from `container`, divided by its divisor and rounded up. An unset limit is the pod's, else the node's
 /// allocatable amount.

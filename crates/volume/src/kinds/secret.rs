@@ -1,5 +1,7 @@
 //! Secret volumes, in memory: secrets are never on disk. Pure.
 
+use hostlet_base::causes::{Group, Rule, rule};
+use hostlet_pod::objects::ObjectRef;
 use k8s_openapi::api::core::v1::{SecretProjection, SecretVolumeSource, Volume};
 
 use super::empty_dir::memory;
@@ -9,8 +11,6 @@ use super::written::written;
 use crate::error::ContentError;
 use crate::files::Files;
 use crate::model::{Context, DesiredVolume, KindDirectory, Provider};
-use hostlet_base::causes::{Group, Rule, rule};
-use hostlet_pod::objects::ObjectRef;
 
 const WHAT: &str = "references non-existent secret";
 

@@ -1,6 +1,7 @@
 //! What is seen in terminals of several sizes.
 
 use crossterm::event::KeyCode;
+use hostlet_serve::server::{PodUsedView, PodsView, UsageView, UsedView};
 use jiff::Timestamp;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -12,7 +13,6 @@ use super::draw::draw;
 use super::keys_tests::{press, refused};
 use super::model::Model;
 use crate::commands::table::Color;
-use hostlet_serve::server::{PodUsedView, PodsView, UsageView, UsedView};
 
 fn pod(name: &str, status: Value) -> k8s_openapi::api::core::v1::Pod {
     serde_json::from_value(json!({

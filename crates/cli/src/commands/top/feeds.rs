@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use futures::stream::{LocalBoxStream, once, unfold};
 use futures::{Stream, StreamExt};
+use hostlet_base::error_chain;
+use hostlet_observe::status::RecentEvent;
+use hostlet_serve::explain::Explanation;
+use hostlet_serve::server::{EventsQuery, LogsQuery, PodsView, TimelineView, UsageView};
 use jiff::Timestamp;
 use tokio::time::sleep;
 
 use super::text::{Subject, Topic};
 use crate::commands::client::{ClientError, Lines, Log, Watch, about_pod, usage};
 use crate::commands::{events, explain, timeline};
-use hostlet_base::error_chain;
-use hostlet_observe::status::RecentEvent;
-use hostlet_serve::explain::Explanation;
-use hostlet_serve::server::{EventsQuery, LogsQuery, PodsView, TimelineView, UsageView};
 
 /// Pause before a lost daemon is tried again.
 const RETRY: Duration = Duration::from_secs(1);

@@ -1,6 +1,7 @@
 //! What keys do to the view.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use hostlet_serve::server::{PodUsedView, PodsView, UsageView, UsedView};
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -10,7 +11,6 @@ use super::model::{Focus, Model};
 use super::shell::Target;
 use super::text::{Subject, Topic};
 use crate::commands::client::ClientError;
-use hostlet_serve::server::{PodUsedView, PodsView, UsageView, UsedView};
 
 /// Pods of these names that use 1, 2, … thousandths of a core.
 pub(super) fn model(names: &[&str], size: (u16, u16)) -> Model {

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use hostlet_base::error_chain;
+use hostlet_serve::server::{PodsView, UsageView};
 use jiff::Timestamp;
 
 use super::args::SortBy;
 use super::row::{Row, rows, sort};
 use super::text::{Page, Text};
 use crate::commands::client::ClientError;
-use hostlet_base::error_chain;
-use hostlet_serve::server::{PodsView, UsageView};
 
 /// Lines of the list that are not pods: two of the node, the heading, the selected pod, the keys.
 pub(super) const FRAME_LINES: usize = 5;

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table};
+use hostlet_serve::server::{UsageView, UsedView};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -14,7 +15,6 @@ use crate::commands::client::{usage, view};
 use crate::commands::error::CommandError;
 use crate::commands::exit::Exit;
 use crate::commands::objects::write_object;
-use hostlet_serve::server::{UsageView, UsedView};
 
 /// The CPU is known from the second measurement on, which is not made earlier.
 const BETWEEN_MEASUREMENTS: Duration = Duration::from_millis(1100);

@@ -3,15 +3,15 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+use hostlet_observe::status::summary;
+use hostlet_pod::view::PodView;
+use hostlet_serve::server::{DEFAULT_CONTAINER, UsageView, UsedView};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde::Serialize;
 
 use super::args::SortBy;
 use crate::commands::table::message;
-use hostlet_observe::status::summary;
-use hostlet_pod::view::PodView;
-use hostlet_serve::server::{DEFAULT_CONTAINER, UsageView, UsedView};
 
 /// A pod.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

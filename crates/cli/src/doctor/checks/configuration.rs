@@ -1,8 +1,9 @@
 //! The configuration, and who runs the checks.
 
+use hostlet_config::Config;
+
 use super::super::facts::Facts;
 use super::super::report::Finding;
-use hostlet_config::Config;
 
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();

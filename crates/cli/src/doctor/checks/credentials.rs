@@ -1,10 +1,10 @@
 //! The kubeconfig and its certificates.
 
+use hostlet_base::human_duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::super::facts::{CertificateFacts, Facts};
 use super::super::report::Finding;
-use hostlet_base::human_duration;
 
 const CHECK: &str = "credentials";
 

@@ -1,10 +1,10 @@
 //! The machine: kernel, control groups, swap, clock, disks, mounts, inotify.
 
+use hostlet_base::human_size;
 use jiff::SignedDuration;
 
 use super::super::facts::{CgroupHierarchy, DiskFacts, Facts, Seen};
 use super::super::report::Finding;
-use hostlet_base::human_size;
 
 /// The oldest kernel with all that pods need. Cgroup v2 needs a later one
 /// (<https://kubernetes.io/docs/concepts/architecture/cgroups/>).

@@ -1,8 +1,9 @@
 //! Other kubelets on this host, what they left, and whether a first start would be refused.
 
+use hostlet_engine::ownership::{Foreign, History, StartRejection, about_remains, first_start_rejection};
+
 use super::super::facts::Facts;
 use super::super::report::Finding;
-use hostlet_engine::ownership::{Foreign, History, StartRejection, about_remains, first_start_rejection};
 
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     vec![kubelets(facts), pods(facts)]

@@ -1,8 +1,9 @@
 //! The container runtime: whether it answers, its cgroup driver, its snapshotter, the image of sandboxes.
 
+use hostlet_base::CgroupDriver;
+
 use super::super::facts::{DisabledCri, Facts, RuntimeAnswer, RuntimeSettings};
 use super::super::report::Finding;
-use hostlet_base::CgroupDriver;
 
 const CHECK: &str = "runtime";
 

@@ -2,14 +2,15 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use crate::doctor::facts::{
-    CgroupFacts, CgroupHierarchy, Configuration, DiskFacts, Facts, MachineFacts, NetworkFacts,
-    OwnershipFacts, RuntimeAnswer, RuntimeFacts, RuntimeSettings,
-};
 use hostlet_base::CgroupDriver;
 use hostlet_config::{KubeletFlags, load};
 use hostlet_engine::ownership::History;
 use hostlet_runtime::cri::{RuntimeCondition, RuntimeStatus, Version};
+
+use crate::doctor::facts::{
+    CgroupFacts, CgroupHierarchy, Configuration, DiskFacts, Facts, MachineFacts, NetworkFacts,
+    OwnershipFacts, RuntimeAnswer, RuntimeFacts, RuntimeSettings,
+};
 
 fn words<T: FromIterator<String>>(words: &[&str]) -> T {
     words.iter().map(|word| (*word).to_owned()).collect()

@@ -1,13 +1,14 @@
 //! Every check, by what is wrong with an otherwise healthy host.
 
+use hostlet_base::{CgroupDriver, PodRef};
+use hostlet_engine::ownership::{OtherKubelet, Remains, Unrunnable};
+
 use super::testing::{facts, settings};
 use super::*;
 use crate::doctor::facts::{
     CertificateFacts, CgroupHierarchy, CredentialFacts, DisabledCri, DiskFacts, RuntimeAnswer, Unseen,
 };
 use crate::doctor::report::Level;
-use hostlet_base::{CgroupDriver, PodRef};
-use hostlet_engine::ownership::{OtherKubelet, Remains, Unrunnable};
 
 /// The findings that are not fine, as `level check: text | remedy`.
 fn found(edit: impl FnOnce(&mut Facts)) -> Vec<String> {

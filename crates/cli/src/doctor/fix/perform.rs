@@ -6,16 +6,16 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use hostlet_base::architecture;
+use hostlet_host::replace_file;
+use hostlet_image::preload::{Containerd, Digest, ImageStore, ImportError, StoreError, import_file};
+use hostlet_runtime::cri::{CriClient, CriError, RuntimeService};
 use tokio::process::Command;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::plan::{Fix, backup};
 use crate::doctor::toml_config::with_cri;
-use hostlet_base::architecture;
-use hostlet_host::replace_file;
-use hostlet_image::preload::{Containerd, Digest, ImageStore, ImportError, StoreError, import_file};
-use hostlet_runtime::cri::{CriClient, CriError, RuntimeService};
 
 /// How long a restarted runtime may take to answer.
 const RESTART: Duration = Duration::from_secs(30);

@@ -1,8 +1,9 @@
 //! The configuration of the daemon, or the defaults and why there is none.
 
+use hostlet_config::{Config, ConfigErrors, KubeletFlags, Loaded, load};
+
 use super::super::facts::Configuration;
 use super::Place;
-use hostlet_config::{Config, ConfigErrors, KubeletFlags, Loaded, load};
 
 /// Reads the configuration. Fails only if not even the defaults are one.
 pub(super) fn configuration(place: &Place) -> Result<(Config, Configuration), ConfigErrors> {

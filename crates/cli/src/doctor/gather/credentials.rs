@@ -4,9 +4,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use hostlet_cluster::api::{KubeconfigCertificate, kubeconfig_certificates, kubeconfig_secrets};
+
 use super::super::certificate::{Counts, validity};
 use super::super::facts::{CredentialFacts, Seen, Unseen};
-use hostlet_cluster::api::{KubeconfigCertificate, kubeconfig_certificates, kubeconfig_secrets};
 
 pub(super) fn credentials(file: &Path) -> Seen<CredentialFacts> {
     let unseen = |error: &dyn std::error::Error| Unseen(format!("{}: {error}", file.display()));

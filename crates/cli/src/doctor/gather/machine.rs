@@ -5,12 +5,12 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use hostlet_config::Config;
+use hostlet_host::{Host, KernelMounts, Mounts, clock_is_synchronized};
 use jiff::Timestamp;
 use nix::sys::statvfs::{FsFlags, statvfs};
 
 use super::super::facts::{CgroupFacts, CgroupHierarchy, DiskFacts, MachineFacts, Seen, Unseen};
-use hostlet_config::Config;
-use hostlet_host::{Host, KernelMounts, Mounts, clock_is_synchronized};
 
 /// containerd's files, with the images.
 const CONTAINERD: &str = "/var/lib/containerd";

@@ -10,13 +10,13 @@ mod takeover;
 
 use std::path::{Path, PathBuf};
 
+use hostlet_config::{ConfigErrors, KubeletFlags};
+use hostlet_engine::ownership::History;
+use hostlet_host::root_check;
 use jiff::Timestamp;
 use tokio::net::UnixStream;
 
 use super::facts::{Facts, wanted_ports};
-use hostlet_config::{ConfigErrors, KubeletFlags};
-use hostlet_engine::ownership::History;
-use hostlet_host::root_check;
 
 /// Where facts are gathered.
 #[derive(Clone, Debug)]

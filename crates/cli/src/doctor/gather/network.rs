@@ -5,12 +5,12 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use hostlet_base::json;
 use serde_json::Value;
 
 use super::super::facts::{NetworkFacts, Seen, Unseen};
 use super::machine::text;
 use super::runtime::CniDirs;
-use hostlet_base::json;
 
 /// The state of a listening socket in procfs (`TCP_LISTEN`).
 const LISTEN: &str = "0A";

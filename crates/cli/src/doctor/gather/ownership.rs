@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 
-use super::super::facts::{OwnershipFacts, RuntimeAnswer, RuntimeFacts, Seen, Unseen};
 use hostlet_base::{PodRef, PodUid, error_chain};
 use hostlet_config::Config;
 use hostlet_engine::ownership::{
@@ -14,6 +13,8 @@ use hostlet_host::cgroup::{CgroupSettings, Cgroups};
 use hostlet_host::{DaemonUnit, HostDirs};
 use hostlet_observe::log::LogLayout;
 use hostlet_store::Store;
+
+use super::super::facts::{OwnershipFacts, RuntimeAnswer, RuntimeFacts, Seen, Unseen};
 
 /// What a stock kubelet and kubeadm leave in the root directory.
 const LEFT: [&str; 6] = [

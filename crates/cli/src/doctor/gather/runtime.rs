@@ -6,6 +6,10 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use hostlet_base::{PodRef, error_chain};
+use hostlet_config::Config;
+use hostlet_engine::ownership::{running_pods, runtime_pods};
+use hostlet_runtime::cri::{CriClient, CriError, ImageService, RuntimeService, containerd_settings};
 use serde_json::Value;
 use tokio::net::UnixStream;
 use tokio::process::Command;
@@ -15,10 +19,6 @@ use super::super::facts::{RuntimeAnswer, RuntimeFacts, RuntimeSettings, Unseen};
 use super::super::toml_config::{ImageSettings, disabled_cri, image_settings};
 use super::machine::text;
 use super::{Place, listener};
-use hostlet_base::{PodRef, error_chain};
-use hostlet_config::Config;
-use hostlet_engine::ownership::{running_pods, runtime_pods};
-use hostlet_runtime::cri::{CriClient, CriError, ImageService, RuntimeService, containerd_settings};
 
 /// Deadline of each call: whoever waits sits before a terminal.
 const DEADLINE: Duration = Duration::from_secs(5);

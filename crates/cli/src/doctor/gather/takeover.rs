@@ -3,12 +3,6 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use tokio::sync::watch;
-use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
-
-use super::super::facts::{Seen, Unseen};
-use super::Place;
 use hostlet_base::{PodRef, PodUid, RescanRequester, architecture, error_chain};
 use hostlet_cluster::api::{ClientOptions, Connections, Credentials, CredentialsSource, Purpose, connect};
 use hostlet_cluster::api_pods;
@@ -21,6 +15,12 @@ use hostlet_net::http::ProxyEnvironment;
 use hostlet_net::tls::CertificateStore;
 use hostlet_pod::ApiState;
 use hostlet_volume::unknown_plugins;
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::super::facts::{Seen, Unseen};
+use super::Place;
 
 /// Deadline for the manifests and the API server: whoever waits sits before a terminal.
 const DEADLINE: Duration = Duration::from_secs(5);

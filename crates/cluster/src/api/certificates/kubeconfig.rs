@@ -3,11 +3,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use hostlet_host::replace_file;
 use kube::config::Kubeconfig;
 use serde_json::{Value, json};
 
 use crate::api::kubeconfig::{ReadError, current_cluster, read};
-use hostlet_host::replace_file;
 
 /// Mode of the file.
 const MODE: u32 = 0o600;

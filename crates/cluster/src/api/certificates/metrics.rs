@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use hostlet_base::WallClock;
+use hostlet_telemetry::{Metrics, PlainCounter};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use prometheus_client::metrics::histogram::Histogram;
 use tokio::sync::watch;
 
 use super::report::CertificateReport;
-use hostlet_base::WallClock;
-use hostlet_telemetry::{Metrics, PlainCounter};
 
 /// Registers the time until the client certificate expires.
 pub fn register(metrics: &Metrics, report: watch::Receiver<Option<CertificateReport>>, clock: WallClock) {

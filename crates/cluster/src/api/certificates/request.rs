@@ -2,6 +2,9 @@
 
 use std::ops::ControlFlow;
 
+use hostlet_net::tls::{
+    AlternativeNames, CertificateInfo, PrivateKey, TlsError, certificate_request, serving_certificate_request,
+};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -11,9 +14,6 @@ use kube::{Api, Client};
 
 use super::name::bootstrap_name;
 use crate::api::{ApiErrorKind, FollowError, TypedApi, Wire, error_kind, follow, message};
-use hostlet_net::tls::{
-    AlternativeNames, CertificateInfo, PrivateKey, TlsError, certificate_request, serving_certificate_request,
-};
 
 /// The signers of nodes' client certificates and of the certificates of their APIs.
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";

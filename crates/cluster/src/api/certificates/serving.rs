@@ -4,6 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_base::{Backoff, WallClock, error_chain, sleep_until, watching};
+use hostlet_host::file_work;
+use hostlet_net::tls::{AlternativeNames, CertificateInfo, CertificateStore, PrivateKey, TlsError};
+use hostlet_telemetry::Changed;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
@@ -19,10 +23,6 @@ use super::metrics::ServingMetrics;
 use super::pace::{JITTER, LONGEST_SLEEP, PAUSES};
 use super::request::{Purpose, RequestError, obtain};
 use super::serving_plan::{ServingStep, names_of, plan};
-use hostlet_base::{Backoff, WallClock, error_chain, sleep_until, watching};
-use hostlet_host::file_work;
-use hostlet_net::tls::{AlternativeNames, CertificateInfo, CertificateStore, PrivateKey, TlsError};
-use hostlet_telemetry::Changed;
 
 /// Settings of the certificate of the node's API.
 #[derive(Clone, Debug)]

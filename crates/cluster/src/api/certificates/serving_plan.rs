@@ -2,11 +2,11 @@
 
 use std::net::IpAddr;
 
+use hostlet_net::tls::{AlternativeNames, CertificateInfo};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 
 use super::plan::renewal;
-use hostlet_net::tls::{AlternativeNames, CertificateInfo};
 
 /// The next step.
 #[derive(Clone, Debug, PartialEq, Eq)]

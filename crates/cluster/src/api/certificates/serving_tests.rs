@@ -1,5 +1,6 @@
 //! Serving certificates from a fake API server in paused time: the first one, another address, renewal, denial, a restart.
 
+use hostlet_telemetry::Metrics;
 use jiff::SignedDuration;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use rand::SeedableRng;
@@ -10,7 +11,6 @@ use tokio_util::sync::DropGuard;
 
 use super::*;
 use crate::api::fake::FakeApi;
-use hostlet_telemetry::Metrics;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const NEVER: Duration = Duration::from_secs(48 * 3600);

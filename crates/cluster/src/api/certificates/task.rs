@@ -5,6 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_base::{Backoff, WallClock, error_chain, sleep_until, watching};
+use hostlet_host::file_work;
+use hostlet_net::tls::{CertificateInfo, CertificateStore, PrivateKey, TlsError};
+use hostlet_telemetry::{Changed, Metrics, PlainCounter};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
@@ -24,10 +28,6 @@ use super::request::{Purpose, RequestError, obtain};
 use crate::api::connect::ConnectError;
 use crate::api::credentials::Access;
 use crate::api::{Credentials, CredentialsSource};
-use hostlet_base::{Backoff, WallClock, error_chain, sleep_until, watching};
-use hostlet_host::file_work;
-use hostlet_net::tls::{CertificateInfo, CertificateStore, PrivateKey, TlsError};
-use hostlet_telemetry::{Changed, Metrics, PlainCounter};
 
 /// How often a step in progress is planned again: another one may be necessary, or possible.
 const REPLAN: Duration = Duration::from_secs(10);

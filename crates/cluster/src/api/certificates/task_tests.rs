@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use hostlet_net::tls::certificate_request;
+use hostlet_net::tls::fake::FakeAuthority;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use rand::SeedableRng;
 use tempfile::TempDir;
@@ -12,8 +14,6 @@ use tokio_util::sync::DropGuard;
 use super::*;
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
 use crate::api::kubeconfig::of_one_user;
-use hostlet_net::tls::certificate_request;
-use hostlet_net::tls::fake::FakeAuthority;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const NEVER: Duration = Duration::from_secs(48 * 3600);

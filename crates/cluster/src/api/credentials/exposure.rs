@@ -6,12 +6,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use hostlet_host::file_work;
+use hostlet_telemetry::Changed;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::api::kubeconfig;
-use hostlet_host::file_work;
-use hostlet_telemetry::Changed;
 
 /// Interval of the check, the same as for re-reading files.
 const PERIOD: Duration = Duration::from_secs(60);

@@ -6,6 +6,12 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use hostlet_base::{error_chain, json};
+use hostlet_host::file_work;
+use hostlet_net::http::{Proxy, ProxyError};
+use hostlet_net::tls::{
+    CertificateInfo, CertificateStore, TlsError, Trust, certificates_of, client_config, keys_of,
+};
 use http::header::InvalidHeaderValue;
 use http::{HeaderValue, Uri};
 use jiff::Timestamp;
@@ -18,12 +24,6 @@ use serde_json::Value;
 use super::plugin::{self, PluginError, bearer};
 use super::source::CredentialsSource;
 use crate::api::kubeconfig::{self, KubeconfigFile, current_cluster};
-use hostlet_base::{error_chain, json};
-use hostlet_host::file_work;
-use hostlet_net::http::{Proxy, ProxyError};
-use hostlet_net::tls::{
-    CertificateInfo, CertificateStore, TlsError, Trust, certificates_of, client_config, keys_of,
-};
 
 /// Why there are no credentials. Problems are texts because kube's error sources repeat themselves.
 #[derive(Debug, thiserror::Error)]

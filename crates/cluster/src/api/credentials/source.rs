@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::api::kubeconfig::KubeconfigFile;
 use hostlet_base::WallClock;
 use hostlet_net::http::ProxyEnvironment;
 use hostlet_net::tls::CertificateStore;
+
+use crate::api::kubeconfig::KubeconfigFile;
 
 /// The sources of credentials for the API server.
 #[derive(Clone, Debug)]

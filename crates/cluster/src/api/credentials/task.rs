@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_base::{Backoff, BackoffPolicy, Rescan, WallClock, error_chain, sleep_until, watching};
+use hostlet_telemetry::Changed;
 use jiff::Timestamp;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
@@ -13,8 +15,6 @@ use tokio_util::sync::CancellationToken;
 use super::exposure::watch_exposure;
 use super::login::{Login, Obtained, Origin};
 use super::source::CredentialsSource;
-use hostlet_base::{Backoff, BackoffPolicy, Rescan, WallClock, error_chain, sleep_until, watching};
-use hostlet_telemetry::Changed;
 
 /// Back-off after failed attempts and after rejections. It is not reset while they continue.
 const BACKOFF: BackoffPolicy = BackoffPolicy {

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use hostlet_base::EventKind;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::time::Instant;
 
 use super::EventRecord;
 use super::correlate::Correlator;
-use hostlet_base::EventKind;
 
 fn event_record(object: &str, message: &str) -> EventRecord {
     let object = ObjectReference { name: Some(object.to_owned()), ..ObjectReference::default() };

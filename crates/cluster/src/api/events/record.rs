@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use hostlet_base::{EventKind, QuietPeriod, WallClock, error_chain};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, EventSource};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -17,7 +18,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::correlate::{Correlator, EventContent, EventRecord};
 use crate::api::{ApiErrorKind, TypedApi, Wire, error_kind, retry_after};
-use hostlet_base::{EventKind, QuietPeriod, WallClock, error_chain};
 
 /// Queue length for each kind. Each starting container has three events; all events of a full node fit while all of its pods start
 /// and nothing is written before a quiet period.

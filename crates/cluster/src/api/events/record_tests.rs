@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use hostlet_base::{EventKind, QuietPeriod, WallClock};
 use k8s_openapi::api::core::v1::{Event, ObjectReference};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{EventRecord, EventRecorder, recorder};
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
-use hostlet_base::{EventKind, QuietPeriod, WallClock};
 
 fn start() -> (FakeApi, EventRecorder, DropGuard) {
     start_beside(&QuietPeriod::default())

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use hostlet_base::WallClock;
+use hostlet_net::tls::fake::FakeAuthority;
 use http_body_util::combinators::UnsyncBoxBody;
 use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
@@ -18,8 +20,6 @@ use tokio::time::Instant;
 use super::faults::ApiRule;
 use super::objects::{Objects, RejectedRequest};
 use super::path::Target;
-use hostlet_base::WallClock;
-use hostlet_net::tls::fake::FakeAuthority;
 
 /// A response body: complete, or the lines of a watch.
 pub type ResponseBody = UnsyncBoxBody<Bytes, std::io::Error>;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};
+use hostlet_base::WallClock;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::Api;
 use kube::api::{
@@ -12,7 +13,6 @@ use serde_json::json;
 
 use super::{ApiFault, ApiRule, FakeApi};
 use crate::api::{ApiErrorKind, error_kind};
-use hostlet_base::WallClock;
 
 fn pod(name: &str, node: &str) -> Pod {
     let pod = json!({"metadata": {"name": name}, "spec": {"nodeName": node, "containers": [{"name": "c"}]}});

@@ -3,10 +3,10 @@
 
 use std::net::IpAddr;
 
+use hostlet_base::names::dns_label;
 use serde_json::{Value, json};
 
 use super::objects::RejectedRequest;
-use hostlet_base::names::dns_label;
 
 /// Normalizes an updated pod as the server does, or returns why it is rejected. `old` is the stored pod.
 pub(super) fn pod_status(old: &Value, new: &mut Value) -> Result<(), RejectedRequest> {

@@ -1,7 +1,8 @@
 //! Metrics of the connections to the API server, and of the requests on them.
 
-use super::{Connections, LaneCounts};
 use hostlet_telemetry::{Metrics, Reading};
+
+use super::{Connections, LaneCounts};
 
 impl Connections {
     /// Registers the metrics.

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_base::{Backoff, BackoffPolicy, WallClock, error_chain};
+use hostlet_telemetry::{Changed, Heartbeat};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
@@ -15,8 +17,6 @@ use super::spec::{NAMESPACE, pause, renewed};
 use crate::api::{ApiErrorKind, TypedApi, Wire};
 use crate::node::NodeSettings;
 use crate::node::request::{RequestError, within};
-use hostlet_base::{Backoff, BackoffPolicy, WallClock, error_chain};
-use hostlet_telemetry::{Changed, Heartbeat};
 
 /// Maximum attempts of one renewal; upstream's constant.
 const ATTEMPTS: u32 = 5;

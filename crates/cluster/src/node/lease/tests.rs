@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_base::WallClock;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
@@ -15,7 +16,6 @@ use super::LeaseTask;
 use super::spec::renewed;
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
 use crate::node::testing::settings;
-use hostlet_base::WallClock;
 
 const PATH: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node1";
 

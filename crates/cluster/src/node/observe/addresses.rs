@@ -4,6 +4,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_base::node::AddressPublisher;
+use hostlet_base::{error_chain, watching};
+use hostlet_host::{AddressChanges, NameLookups, is_own_ip, outgoing_ips};
+use hostlet_telemetry::Changed;
 use k8s_openapi::api::core::v1::Node;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -11,10 +15,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::address::{AddressError, KnownAddresses, choose, needs_lookup};
 use crate::node::NodeSettings;
-use hostlet_base::node::AddressPublisher;
-use hostlet_base::{error_chain, watching};
-use hostlet_host::{AddressChanges, NameLookups, is_own_ip, outgoing_ips};
-use hostlet_telemetry::Changed;
 
 /// Interval between lookups without a kernel notification: DNS may have a new address for the name.
 const PERIOD: Duration = Duration::from_secs(60);

@@ -4,15 +4,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_base::error_chain;
+use hostlet_base::node::OwnNode;
+use hostlet_host::{Machine, SysError};
+use hostlet_telemetry::Changed;
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::node::{NodeSettings, own_node};
-use hostlet_base::error_chain;
-use hostlet_base::node::OwnNode;
-use hostlet_host::{Machine, SysError};
-use hostlet_telemetry::Changed;
 
 /// Interval between observations. Memory and disks rarely change.
 const PERIOD: Duration = Duration::from_secs(60);

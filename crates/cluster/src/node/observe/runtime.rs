@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_runtime::cri::{CriError, ImageService, RuntimeService};
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::node::RuntimeFacts;
-use hostlet_runtime::cri::{CriError, ImageService, RuntimeService};
 
 /// Interval between observations; as often as upstream lists images for the status.
 const PERIOD: Duration = Duration::from_secs(30);

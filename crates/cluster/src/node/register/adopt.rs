@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use hostlet_base::resources::is_extended;
+use hostlet_base::{NODE_LABELS, Quantity};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::api::resource;
 use serde_json::{Map, Value, json};
 
 use super::initial::{ATTACH_DETACH, PROVIDED_IPS};
 use crate::api::patch;
-use hostlet_base::resources::is_extended;
-use hostlet_base::{NODE_LABELS, Quantity};
 
 /// The patch that brings `existing` in line with the Node that would have been created; `None` if nothing differs.
 pub(super) fn adopt(initial: &Node, existing: &Node) -> Option<Value> {

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use hostlet_base::architecture;
+use hostlet_base::node::NodeEvent;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, NodeSpec, NodeStatus, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::node::status::{set_heartbeats, update};
 use crate::node::{NodeFacts, NodeSettings};
-use hostlet_base::architecture;
-use hostlet_base::node::NodeEvent;
 
 /// Lets the attach-detach controller manage the volumes of this node.
 pub(super) const ATTACH_DETACH: &str = "volumes.kubernetes.io/controller-managed-attach-detach";

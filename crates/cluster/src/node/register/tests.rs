@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use hostlet_base::WallClock;
+use hostlet_store::Store;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Taint};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Amount;
@@ -14,8 +16,6 @@ use crate::api::fake::{ApiFault, ApiRule, FakeApi};
 use crate::api::{ApiErrorKind, TypedApi, Wire};
 use crate::node::NodeSettings;
 use crate::node::testing::{facts, settings};
-use hostlet_base::WallClock;
-use hostlet_store::Store;
 
 const PATH: &str = "/api/v1/nodes/node1";
 

@@ -1,12 +1,14 @@
 //! `allocatable`: the capacity without reservations and hard eviction thresholds
 //! (<https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/>).
 
-use super::capacity::whole;
-use crate::node::NodeSettings;
-use hostlet_base::resources::{CPU, EPHEMERAL_STORAGE, HUGE_PAGES, MEMORY, PID};
-use hostlet_base::settings::{Reserved, Threshold};
+use hostlet_base::node::Threshold;
+use hostlet_base::resources::{CPU, HUGE_PAGES, MEMORY, PID};
+use hostlet_base::settings::Reserved;
 use hostlet_base::{Quantity, ResourceList};
 use hostlet_host::Machine;
+
+use super::capacity::whole;
+use crate::node::NodeSettings;
 
 /// The machine's capacity without reservations: the limit of all pods together for cores, memory and processes. Eviction
 /// thresholds are not subtracted.
@@ -61,17 +63,13 @@ fn reservations(name: &str, reserved: &Reserved) -> Vec<Quantity> {
     }
 }
 
-/// What is subtracted from `whole`: the reservations and the hard eviction threshold.
+/// What is subtracted from `whole`: the reservations, and the hard eviction thresholds of its signals.
 fn withheld(name: &str, whole: Quantity, reserved: &Reserved) -> Vec<Quantity> {
     let mut withheld = reservations(name, reserved);
-    let threshold = match name {
-        MEMORY => reserved.eviction_memory,
-        EPHEMERAL_STORAGE => reserved.eviction_storage,
-        _ => None,
-    };
-    withheld.extend(threshold.map(|threshold| match threshold {
-        Threshold::Amount(amount) => amount,
-        Threshold::Part(part) => part_of(whole, part),
+    let of_this = reserved.eviction_hard.iter().filter(|(signal, _)| signal.resource() == Some(name));
+    withheld.extend(of_this.map(|(_, threshold)| match threshold {
+        Threshold::Amount(amount) => *amount,
+        Threshold::Part(part) => part_of(whole, *part),
     }));
     withheld
 }

@@ -1,9 +1,10 @@
 //! `capacity`: the machine's resources. Pure.
 
-use crate::node::NodeSettings;
 use hostlet_base::resources::{CPU, EPHEMERAL_STORAGE, HUGE_PAGES, MEMORY, PODS};
 use hostlet_base::{Quantity, ResourceList};
 use hostlet_host::Machine;
+
+use crate::node::NodeSettings;
 
 /// The capacity of the node on this machine.
 pub(in crate::node) fn capacity(settings: &NodeSettings, machine: &Machine) -> ResourceList {

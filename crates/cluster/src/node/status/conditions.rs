@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
+use hostlet_base::node::{NodeEvent, Pressure, Pressures};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{NodeCondition, NodeStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::events::status_event;
-use hostlet_base::node::{NodeEvent, Pressure, Pressures};
 
 /// The content of a condition.
 pub(super) struct ConditionContent {

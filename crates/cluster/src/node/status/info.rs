@@ -1,12 +1,12 @@
 //! `nodeInfo`: identities and versions.
 
-use k8s_openapi::api::core::v1::{NodeStatus, NodeSwapStatus, NodeSystemInfo};
-
-use super::events::rebooted_event;
 use hostlet_base::node::NodeEvent;
 use hostlet_base::{KUBERNETES_VERSION, architecture};
 use hostlet_host::Machine;
 use hostlet_runtime::cri::Version;
+use k8s_openapi::api::core::v1::{NodeStatus, NodeSwapStatus, NodeSystemInfo};
+
+use super::events::rebooted_event;
 
 /// Returns an event if the machine was rebooted since the status was last set.
 pub(super) fn set(

@@ -1,12 +1,12 @@
 //! The condition `Ready`, and why the node is not ready.
 
+use hostlet_base::node::NodeEvent;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::NodeStatus;
 
 use super::conditions::{ConditionContent, Previous, aggregate, put};
 use super::events::status_event;
 use crate::node::NodeSettings;
-use hostlet_base::node::NodeEvent;
 
 /// Its `type`.
 pub(super) const READY: &str = "Ready";

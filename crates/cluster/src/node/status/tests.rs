@@ -3,6 +3,9 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
+use hostlet_base::Quantity;
+use hostlet_base::node::{NodeEvent, Pressure, Signal, Threshold};
+use hostlet_runtime::cri::ImageInfo;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{NodeCondition, NodeStatus};
 use k8s_openapi::apimachinery::pkg::api::resource;
@@ -11,10 +14,6 @@ use serde_json::{Value, json};
 use super::{aggregate, set_heartbeats, status_event, unreserved, update};
 use crate::node::testing::{facts, settings};
 use crate::node::{NodeFacts, NodeSettings};
-use hostlet_base::Quantity;
-use hostlet_base::node::{NodeEvent, Pressure};
-use hostlet_base::settings::Threshold;
-use hostlet_runtime::cri::ImageInfo;
 
 fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
@@ -113,8 +112,15 @@ fn allocatable_is_capacity_without_reservations_and_thresholds() {
     reserved.resources.insert("cpu".to_owned(), vec![amount("100m"), amount("0.25")]);
     reserved.resources.insert("memory".to_owned(), vec![amount("1Gi"), amount("512Mi")]);
     reserved.resources.insert("ephemeral-storage".to_owned(), vec![amount("1Gi")]);
-    reserved.eviction_memory = Some(Threshold::Part(0.5));
-    reserved.eviction_storage = Some(Threshold::Amount(amount("1Gi")));
+    reserved.eviction_hard = [
+        (Signal::MemoryAvailable, Threshold::Part(0.5)),
+        (Signal::NodefsAvailable, Threshold::Amount(amount("1Gi"))),
+        // Nothing is subtracted for these.
+        (Signal::NodefsInodesFree, Threshold::Part(0.5)),
+        (Signal::ImagefsAvailable, Threshold::Amount(amount("1Gi"))),
+        (Signal::PidAvailable, Threshold::Part(0.5)),
+    ]
+    .into();
     let mut facts = facts();
     facts.host.machine.memory = 8 << 30;
     facts.host.machine.filesystem = 10 << 30;
@@ -145,7 +151,7 @@ fn the_limit_of_all_pods_ignores_eviction_thresholds() {
     reserved.resources.insert("memory".to_owned(), vec![quantity("1Gi"), quantity("96Ki")]);
     reserved.resources.insert("pid".to_owned(), vec![quantity("768")]);
     reserved.system_cpus = Some(1);
-    reserved.eviction_memory = Some(Threshold::Amount(quantity("100Mi")));
+    reserved.eviction_hard = [(Signal::MemoryAvailable, Threshold::Amount(quantity("100Mi")))].into();
     assert_eq!(of(&settings), ["1", "23635424Ki", "32k"]);
 }
 

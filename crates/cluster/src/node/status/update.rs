@@ -1,5 +1,8 @@
 //! Calls all setters in order.
 
+use hostlet_base::ResourceList;
+use hostlet_base::node::{NodeEvent, Pressure};
+use hostlet_host::Machine;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{DaemonEndpoint, NodeDaemonEndpoints, NodeStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -8,9 +11,6 @@ use super::capacity::is_of_machine;
 use super::ready::READY;
 use super::{addresses, allocatable, capacity, conditions, images, info, ready, runtime};
 use crate::node::{NodeFacts, NodeSettings};
-use hostlet_base::ResourceList;
-use hostlet_base::node::{NodeEvent, Pressure};
-use hostlet_host::Machine;
 
 /// Features without which the scheduler gives a pod that uses them to no node (KEP-5328), sorted.
 const DECLARED_FEATURES: [&str; 4] = [

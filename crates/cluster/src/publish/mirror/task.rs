@@ -4,6 +4,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_base::{Backoff, BackoffPolicy, PodEvent, PodUid, WallClock, error_chain, sleep_until};
+use hostlet_observe::status::timeline::Timeline;
+use hostlet_observe::status::{LifecycleSummary, StatusCache};
+use hostlet_pod::{AdmittedPod, ApiState, DesiredPods, PodEvents};
+use hostlet_telemetry::Changed;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Client;
 use kube::api::{DeleteParams, PostParams, Preconditions};
@@ -13,11 +18,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::plan::{Action, Name, Owner, name_of, plan};
 use crate::api::{ApiErrorKind, TypedApi, Wire, error_kind};
-use hostlet_base::{Backoff, BackoffPolicy, PodEvent, PodUid, WallClock, error_chain, sleep_until};
-use hostlet_observe::status::timeline::Timeline;
-use hostlet_observe::status::{LifecycleSummary, StatusCache};
-use hostlet_pod::{AdmittedPod, ApiState, DesiredPods, PodEvents};
-use hostlet_telemetry::Changed;
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 

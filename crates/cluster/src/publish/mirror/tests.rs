@@ -3,6 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_base::WallClock;
+use hostlet_observe::status::timeline::Timeline;
+use hostlet_observe::status::{LifecycleSummary, PodStatusEntry, StatusCache};
+use hostlet_pod::{AdmittedPod, ApiState, DesiredPods};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use parking_lot::Mutex;
 use serde_json::json;
@@ -12,10 +16,6 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::{MirrorDeps, Mirrors};
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
 use crate::api_pods;
-use hostlet_base::WallClock;
-use hostlet_observe::status::timeline::Timeline;
-use hostlet_observe::status::{LifecycleSummary, PodStatusEntry, StatusCache};
-use hostlet_pod::{AdmittedPod, ApiState, DesiredPods};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 

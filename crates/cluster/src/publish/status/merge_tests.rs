@@ -1,5 +1,7 @@
 //! Which parts of a status are written and which are preserved.
 
+use hostlet_observe::status::LifecycleSummary;
+use hostlet_pod::testing;
 use k8s_openapi::api::core::v1::PodStatus;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -7,8 +9,6 @@ use serde_json::{Value, json};
 use super::merge::merged;
 use super::plan::{Live, ReportedPod, Urgency, Write, plan};
 use crate::api::fake::apply_strategic;
-use hostlet_observe::status::LifecycleSummary;
-use hostlet_pod::testing;
 
 fn status(value: Value) -> PodStatus {
     serde_json::from_value(value).unwrap()

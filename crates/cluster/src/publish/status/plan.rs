@@ -1,5 +1,10 @@
 //! What to write for one pod, and how soon. Pure.
 
+use hostlet_base::json::to_value;
+use hostlet_observe::status::{
+    LifecycleSummary, READY_TO_START, RESIZE_PENDING, cause_in, is_default_reason,
+};
+use hostlet_pod::{has_ended, may_restart_all, restarts_after};
 use k8s_openapi::api::core::v1::{
     ContainerStateTerminated, ContainerStatus, PodCondition, PodSpec, PodStatus,
 };
@@ -7,11 +12,6 @@ use serde_json::{Value, json};
 
 use super::merge::{merged, runs_again};
 use crate::api::patch::{self, Kind};
-use hostlet_base::json::to_value;
-use hostlet_observe::status::{
-    LifecycleSummary, READY_TO_START, RESIZE_PENDING, cause_in, is_default_reason,
-};
-use hostlet_pod::{has_ended, may_restart_all, restarts_after};
 
 /// A pod as reported on this node.
 #[derive(Clone, Copy, Debug)]

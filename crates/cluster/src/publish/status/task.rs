@@ -7,6 +7,11 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
+use hostlet_base::{Backoff, BackoffPolicy, PodUid, QuietPeriod, WallClock, error_chain, sleep_until};
+use hostlet_observe::status::timeline::Timeline;
+use hostlet_observe::status::{LifecycleSummary, PodDirectory, PublishProgress};
+use hostlet_pod::{ApiPod, ApiState, Mirror, is_static};
+use hostlet_telemetry::{Changed, Metrics};
 use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
 use kube::Client;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
@@ -18,11 +23,6 @@ use tokio_util::sync::CancellationToken;
 use super::metrics::{PublishMetrics, StartWatch};
 use super::plan::{Live, ReportedPod, Urgency, Write, plan};
 use crate::api::{ApiErrorKind, TypedApi, Wire, error_kind};
-use hostlet_base::{Backoff, BackoffPolicy, PodUid, QuietPeriod, WallClock, error_chain, sleep_until};
-use hostlet_observe::status::timeline::Timeline;
-use hostlet_observe::status::{LifecycleSummary, PodDirectory, PublishProgress};
-use hostlet_pod::{ApiPod, ApiState, Mirror, is_static};
-use hostlet_telemetry::{Changed, Metrics};
 
 /// Delay of a deferrable change, to combine it with others of the same pod.
 const SOON: Duration = Duration::from_secs(2);

@@ -3,6 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_base::{QuietPeriod, WallClock};
+use hostlet_observe::status::timeline::Timeline;
+use hostlet_observe::status::{LifecycleSummary, PodDirectory, PodStatusEntry, StatusCache};
+use hostlet_pod::{AdmittedPod, ApiState, RejectedPod, Rejection};
+use hostlet_telemetry::Metrics;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -12,11 +17,6 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::{StatusManager, StatusManagerDeps};
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
 use crate::api_pods;
-use hostlet_base::{QuietPeriod, WallClock};
-use hostlet_observe::status::timeline::Timeline;
-use hostlet_observe::status::{LifecycleSummary, PodDirectory, PodStatusEntry, StatusCache};
-use hostlet_pod::{AdmittedPod, ApiState, RejectedPod, Rejection};
-use hostlet_telemetry::Metrics;
 
 const POD: &str = "/api/v1/namespaces/default/pods/a";
 const SETTLING: Duration = Duration::from_secs(300);

@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use hostlet_host::{Links, open_regular};
+use hostlet_observe::log::{RotatedForm, RotatedLog, at};
 use jiff::civil::DateTime;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::error::RotationError;
 use super::plan::plan;
-use hostlet_host::{Links, open_regular};
-use hostlet_observe::log::{RotatedForm, RotatedLog, at};
 
 /// Buffer of compressed text in bytes.
 const BUFFER: usize = 64 * 1024;

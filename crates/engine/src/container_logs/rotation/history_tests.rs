@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use flate2::read::GzDecoder;
 use futures::StreamExt;
+use hostlet_observe::log::{LogOptions, LogStreaming, LogWatches, RotatedForm, RotatedLog, Until};
 use jiff::civil::date;
 use proptest::prelude::*;
 use tempfile::TempDir;
@@ -14,7 +15,6 @@ use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::files::{prepare, rename};
-use hostlet_observe::log::{LogOptions, LogStreaming, LogWatches, RotatedForm, RotatedLog, Until};
 
 /// More files than any history has.
 const NEVER_REMOVED: usize = 50;

@@ -7,13 +7,6 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use jiff::tz::TimeZone;
-use tokio::time::{MissedTickBehavior, interval, timeout};
-use tokio_util::sync::CancellationToken;
-
-use super::error::RotationError;
-use super::files;
-use super::metrics::RotationMetrics;
 use hostlet_base::settings::LogLimits;
 use hostlet_base::{ContainerId, PodEvent, PodRef, WallClock, error_chain};
 use hostlet_host::file_work;
@@ -21,6 +14,13 @@ use hostlet_observe::pleg::Cache;
 use hostlet_pod::PodEvents;
 use hostlet_runtime::cri::{ContainerState, ContainerStatus, RuntimeService};
 use hostlet_telemetry::Metrics;
+use jiff::tz::TimeZone;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::error::RotationError;
+use super::files;
+use super::metrics::RotationMetrics;
 
 /// How long rotations in progress have at shutdown, so that no log is renamed without a new one.
 const GRACE: Duration = Duration::from_secs(2);

@@ -5,6 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flate2::read::GzDecoder;
+use hostlet_base::WallClock;
+use hostlet_base::settings::LogLimits;
+use hostlet_base::testing::at;
+use hostlet_runtime::cri::Operation;
+use hostlet_runtime::cri::fake::{Fault, Rule};
+use hostlet_telemetry::Metrics;
 use jiff::civil::date;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
@@ -15,12 +21,6 @@ use super::error::RotationError;
 use super::files::{prepare, rename, undo};
 use super::task::{LogRotation, LogRotationDeps};
 use crate::container_logs::testing::Running;
-use hostlet_base::WallClock;
-use hostlet_base::settings::LogLimits;
-use hostlet_base::testing::at;
-use hostlet_runtime::cri::Operation;
-use hostlet_runtime::cri::fake::{Fault, Rule};
-use hostlet_telemetry::Metrics;
 
 const PATIENCE: Duration = Duration::from_secs(600);
 const INTERVAL: Duration = Duration::from_secs(10);

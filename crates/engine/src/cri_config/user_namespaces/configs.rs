@@ -1,9 +1,10 @@
 //! User namespaces in the configurations of sandboxes and containers. Pure.
 
-use super::IdRange;
 use hostlet_runtime::cri::wire::{
     ContainerConfig, IdMapping, NamespaceMode, NamespaceOption, PodSandboxConfig, UserNamespace,
 };
+
+use super::IdRange;
 
 /// Gives the sandbox a user namespace with this range.
 pub fn isolate_users(config: &mut PodSandboxConfig, range: IdRange) {

@@ -4,12 +4,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use hostlet_base::PodUid;
+use hostlet_host::{PodDirs, replace_file};
 use serde::{Deserialize, Serialize};
 
 use super::IdRange;
 use crate::cri_config::dirs::{PodDirError, remove_file};
-use hostlet_base::PodUid;
-use hostlet_host::{PodDirs, replace_file};
 
 const MODE: u32 = 0o600;
 

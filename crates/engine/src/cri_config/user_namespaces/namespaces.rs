@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use hostlet_base::{PodUid, error_chain};
+use hostlet_host::file_work;
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
@@ -10,8 +12,6 @@ use super::file::{self, MappingError, remove_mappings};
 use super::ranges::{IdRange, RangeError, Ranges};
 use super::subordinate::{SubordinateIds, SubordinateIdsError};
 use crate::cri_config::dirs::{PodDirError, pod_dirs};
-use hostlet_base::{PodUid, error_chain};
-use hostlet_host::file_work;
 
 /// Why a pod has no ID range.
 #[derive(Debug, thiserror::Error)]

@@ -4,12 +4,12 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use hostlet_host::file_work;
 use nix::unistd::User;
 use tokio::process::Command;
 use tokio::time::timeout;
 
 use super::IdRange;
-use hostlet_host::file_work;
 
 /// Longest wait for `getsubids`, which may ask a server.
 const PATIENCE: Duration = Duration::from_secs(10);

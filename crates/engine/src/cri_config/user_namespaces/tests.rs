@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::Path;
 
+use hostlet_base::PodUid;
+use hostlet_runtime::cri::wire::{ContainerConfig, IdMapping, Mount, NamespaceMode, PodSandboxConfig};
 use serde_json::json;
 
 use super::*;
-use hostlet_base::PodUid;
-use hostlet_runtime::cri::wire::{ContainerConfig, IdMapping, Mount, NamespaceMode, PodSandboxConfig};
 
 fn namespaces(root: &Path) -> UserNamespaces {
     let ids = SubordinateIds { user: "no-such-user".to_owned(), program: "/none".into() };

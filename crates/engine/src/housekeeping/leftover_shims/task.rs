@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_base::error_chain;
+use hostlet_host::{Mounts, Shim, SysError, end_shim, file_work, shims};
+use hostlet_runtime::cri::{CriClient, CriError, Stored, containerd};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::sightings::Sightings;
-use hostlet_base::error_chain;
-use hostlet_host::{Mounts, Shim, SysError, end_shim, file_work, shims};
-use hostlet_runtime::cri::{CriClient, CriError, Stored, containerd};
 
 /// Interval between checks, the same as between sweeps of the host.
 const PERIOD: Duration = Duration::from_secs(60);

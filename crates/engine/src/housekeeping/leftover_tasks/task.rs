@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use hostlet_base::error_chain;
+use hostlet_observe::pleg::Cache;
+use hostlet_runtime::cri::{ContainerState, CriClient, CriError, SandboxState};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::suspects::{Idle, Suspects};
 use crate::ownership::OwnPods;
-use hostlet_base::error_chain;
-use hostlet_observe::pleg::Cache;
-use hostlet_runtime::cri::{ContainerState, CriClient, CriError, SandboxState};
 
 /// Interval between checks, the same as between sweeps of the host.
 const PERIOD: Duration = Duration::from_secs(60);

@@ -3,15 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use hostlet_base::error_chain;
+use hostlet_base::node::{NodeEvent, NodeEvents};
+use hostlet_host::{SysError, file_work};
+use hostlet_telemetry::Changed;
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::ownership::{BESIDE, other_kubelets};
-use hostlet_base::error_chain;
-use hostlet_base::node::{NodeEvent, NodeEvents};
-use hostlet_host::{SysError, file_work};
-use hostlet_telemetry::Changed;
 
 /// Interval between checks.
 const PERIOD: Duration = Duration::from_secs(60);

@@ -4,6 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_observe::status::PodStatusEntry;
+use hostlet_pod::{AdmittedPod, ContainerKind, has_ended, pod_uid};
+use hostlet_runtime::cri::Operation;
+use hostlet_runtime::cri::fake::{Happened, RecordedCall, What};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
@@ -12,10 +16,6 @@ use super::model::Instance;
 use super::source::WITH_LIVENESS;
 use super::trace::{Line, Trace};
 use crate::admission::AdoptedPod;
-use hostlet_observe::status::PodStatusEntry;
-use hostlet_pod::{AdmittedPod, ContainerKind, has_ended, pod_uid};
-use hostlet_runtime::cri::Operation;
-use hostlet_runtime::cri::fake::{Happened, RecordedCall, What};
 
 /// How long a start counts at the gate.
 const PATIENCE: Duration = Duration::from_secs(15);

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_runtime::cri::fake::{Script, What};
 use k8s_openapi::api::core::v1::Pod;
 use tokio::time::{Instant, sleep};
 
 use super::super::testing::{Node, pod};
 use super::fuse::{Fuse, Fused};
-use hostlet_runtime::cri::fake::{Script, What};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
+use hostlet_runtime::cri::Operation;
+use hostlet_runtime::cri::fake::{EventMode, Failure, Fault, Restart, Rule};
 use rand::Rng;
 use rand::seq::IndexedRandom;
 
 use super::super::testing::Seen;
 use super::source::Wish;
 use super::world::World;
-use hostlet_runtime::cri::Operation;
-use hostlet_runtime::cri::fake::{EventMode, Failure, Fault, Restart, Rule};
 
 const PODS: usize = 4;
 const SECOND: Duration = Duration::from_secs(1);

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use async_trait::async_trait;
+use hostlet_base::{PodRef, PodUid};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::worker::{Outcome, PodSyncer, Work, WorkerContext, WorkerState};
-use hostlet_base::{PodRef, PodUid};
 
 /// Counts down with each poll of a worker. Clones share the fuse.
 #[derive(Clone, Default)]

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use hostlet_observe::status::Activity;
+use hostlet_runtime::cri::Operation;
 use tokio::time::Instant;
 
 use super::super::testing::PLACES;
 use super::faults::NAMES;
 use super::world::World;
-use hostlet_observe::status::Activity;
-use hostlet_runtime::cri::Operation;
 
 /// Calls of an idle daemon: its own, and those of probes.
 const IDLE_CALLS: [Operation; 4] =

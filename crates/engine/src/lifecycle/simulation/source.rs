@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use hostlet_pod::{AdmittedPod, DesiredPods, ManifestOrigin};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{EnvVar, ExecAction, Pod, Probe, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -13,7 +14,6 @@ use super::super::testing::pod_with;
 use crate::admission::AdoptedPod;
 use crate::source::testing::DirectoryReader;
 use crate::source::{SourceState, StaticPod};
-use hostlet_pod::{AdmittedPod, DesiredPods, ManifestOrigin};
 
 /// The names of sidecars.
 pub(super) const SIDECARS: [&str; 1] = ["proxy"];

@@ -4,6 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_pod::pod_uid;
+use hostlet_pod::{AdmittedPod, ContainerKind};
+use hostlet_runtime::cri::ExecOutput;
+use hostlet_runtime::cri::fake::{EventMode, Exec, OnTerm, Run, Script, What};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::time::{Instant, sleep};
@@ -14,10 +18,6 @@ use super::fuse::{Fuse, Fused};
 use super::source::{ALIVE, Source, Wish};
 use super::trace::Trace;
 use crate::source::SourceState;
-use hostlet_pod::pod_uid;
-use hostlet_pod::{AdmittedPod, ContainerKind};
-use hostlet_runtime::cri::ExecOutput;
-use hostlet_runtime::cri::fake::{EventMode, Exec, OnTerm, Run, Script, What};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);

@@ -3,6 +3,21 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use hostlet_base::node::{CrossedSignals, OwnNode};
+use hostlet_base::resources::PODS;
+use hostlet_base::settings::ImageVerification;
+use hostlet_base::testing::resource_list;
+use hostlet_base::{Quantity, QuietPeriod, ResourceList};
+use hostlet_host::KernelMounts;
+use hostlet_image::Images;
+use hostlet_image::credentials::RegistryCredentials;
+use hostlet_observe::pleg::{Pleg, PlegHandle};
+use hostlet_observe::status::StatusGates;
+use hostlet_pod::{ApiState, DesiredPods, PodEvents};
+use hostlet_resources::NodeResources;
+use hostlet_store::Store;
+use hostlet_telemetry::{Heartbeat, Heartbeats, Metrics};
+use hostlet_volume::NodeAmounts;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tokio::sync::watch;
@@ -20,21 +35,6 @@ use crate::engine::{
 use crate::shutdown::ShutdownSettings;
 use crate::shutdown::testing::FakeLogind;
 use crate::source::SourceState;
-use hostlet_base::node::{OwnNode, Pressures};
-use hostlet_base::resources::PODS;
-use hostlet_base::settings::ImageVerification;
-use hostlet_base::testing::resource_list;
-use hostlet_base::{Quantity, QuietPeriod, ResourceList};
-use hostlet_host::KernelMounts;
-use hostlet_image::Images;
-use hostlet_image::credentials::RegistryCredentials;
-use hostlet_observe::pleg::{Pleg, PlegHandle};
-use hostlet_observe::status::StatusGates;
-use hostlet_pod::{ApiState, DesiredPods, PodEvents};
-use hostlet_resources::NodeResources;
-use hostlet_store::Store;
-use hostlet_telemetry::{Heartbeat, Heartbeats, Metrics};
-use hostlet_volume::NodeAmounts;
 
 /// The task whose findings a test states where it directs the engine.
 const PROBES: &str = "probes";
@@ -195,7 +195,7 @@ fn deps(
         },
         node: NodeInputs {
             own_node: watch::channel(own_node).1,
-            pressures: watch::channel(Pressures::default()).1,
+            crossed: watch::channel(CrossedSignals::default()).1,
             object: watch::channel(None).1,
             reader: None,
             addresses: node.addresses.1.clone(),

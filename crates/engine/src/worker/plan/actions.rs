@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use hostlet_base::{ContainerId, SandboxId};
+use hostlet_observe::pleg::PodStatus;
+use hostlet_pod::ContainerRef;
 use jiff::Timestamp;
 
 use super::leftovers::Leftovers;
 use super::resize::Resize;
-use hostlet_base::{ContainerId, SandboxId};
-use hostlet_observe::pleg::PodStatus;
-use hostlet_pod::ContainerRef;
 
 /// What to do about the pod's sandbox.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,6 +1,9 @@
 //! The plan for a pod. The order of the rules is that of the stock kubelet's `computePodActions`. Removing dead containers and
 //! sandboxes is part of the plan; a plan applied to its own result is empty.
 
+use hostlet_base::SandboxId;
+use hostlet_pod::{ContainerRef, PodContainer};
+
 use super::actions::{Plan, SandboxPlan, SandboxWait};
 use super::container::{ContainerAction, ephemeral};
 use super::init::{Progress, add_inits};
@@ -9,8 +12,6 @@ use super::leftovers::{leftovers, strays};
 use super::reset::resets;
 use super::resize::resize;
 use super::sandbox::{is_forbidden, sandbox_plan};
-use hostlet_base::SandboxId;
-use hostlet_pod::{ContainerRef, PodContainer};
 
 /// The plan for a pod.
 pub(in crate::worker) fn plan(input: &PlanInput<'_>) -> Plan {

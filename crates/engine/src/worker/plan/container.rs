@@ -1,12 +1,12 @@
 //! What to do with one container of the spec, judged by its newest instance.
 
+use hostlet_base::{ContainerId, SandboxId};
+use hostlet_pod::{ContainerRef, PodContainer, ProbeKind, RestartPolicy, restarts_after};
+use hostlet_runtime::cri::{ContainerState, ContainerStatus};
 use k8s_openapi::api::core::v1::{Container, Probe};
 
 use super::actions::{BackingOff, Kill, Plan, Start};
 use super::input::PlanInput;
-use hostlet_base::{ContainerId, SandboxId};
-use hostlet_pod::{ContainerRef, PodContainer, ProbeKind, RestartPolicy, restarts_after};
-use hostlet_runtime::cri::{ContainerState, ContainerStatus};
 
 /// What to do with one container of the spec.
 pub(super) enum ContainerAction {

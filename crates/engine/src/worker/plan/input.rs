@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Container;
-
-use crate::worker::crash_loop::CrashLoops;
 use hostlet_base::ContainerId;
 use hostlet_observe::pleg::PodStatus;
 use hostlet_pod::resources::Actuated;
 use hostlet_pod::{AdmittedPod, PodProbes};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Container;
+
+use crate::worker::crash_loop::CrashLoops;
 
 /// What a plan depends on.
 #[derive(Clone, Copy)]

@@ -2,11 +2,12 @@
 
 use std::collections::HashSet;
 
-use super::actions::Kill;
-use super::input::PlanInput;
 use hostlet_base::{ContainerId, SandboxId};
 use hostlet_observe::pleg::PodStatus;
 use hostlet_runtime::cri::{ContainerState, ContainerStatus, SandboxState};
+
+use super::actions::Kill;
+use super::input::PlanInput;
 
 /// Dead containers and sandboxes that are no longer needed.
 #[derive(Clone, Debug, Default, PartialEq)]

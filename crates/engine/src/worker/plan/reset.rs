@@ -1,10 +1,11 @@
 //! Starts all containers of a pod again in its sandbox, after one exited with a code for which its rules say so (KEP-5532).
 //! The instance whose exit demands it is removed last: until then, every plan demands the same.
 
-use super::actions::Reset;
-use super::input::PlanInput;
 use hostlet_pod::{ContainerKind, demands_restart_of_all};
 use hostlet_runtime::cri::{ContainerState, ContainerStatus};
+
+use super::actions::Reset;
+use super::input::PlanInput;
 
 /// The instances to remove, in order; none if no exit demands it. Main containers come before init containers, and both before
 /// the instances whose exit demands it.

@@ -3,15 +3,15 @@
 //! containers where it grows and after them where it shrinks, and of the containers first those that shrink. So the containers
 //! never have more than their pod.
 
+use hostlet_base::{ContainerId, SandboxId};
+use hostlet_pod::ContainerRef;
+use hostlet_pod::resources::{Enforced, Resizable};
+use hostlet_runtime::cri::ContainerState;
 use k8s_openapi::api::core::v1::Container;
 
 use super::actions::Kill;
 use super::container::is_in;
 use super::input::PlanInput;
-use hostlet_base::{ContainerId, SandboxId};
-use hostlet_pod::ContainerRef;
-use hostlet_pod::resources::{Enforced, Resizable};
-use hostlet_runtime::cri::ContainerState;
 
 /// One step of a resize.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,17 +3,17 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use hostlet_observe::pleg::PodStatus;
+use hostlet_pod::AdmittedPod;
+use hostlet_pod::resources::{Actuated, Enforced};
+use hostlet_pod::testing::{container, exited, pod};
+use hostlet_runtime::cri::{ContainerState, ContainerStatus};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::actions::Plan;
 use super::resize::{LowerLimit, ResizeStep};
 use super::testing::*;
-use hostlet_observe::pleg::PodStatus;
-use hostlet_pod::AdmittedPod;
-use hostlet_pod::resources::{Actuated, Enforced};
-use hostlet_pod::testing::{container, exited, pod};
-use hostlet_runtime::cri::{ContainerState, ContainerStatus};
 
 const MIB: i64 = 1 << 20;
 

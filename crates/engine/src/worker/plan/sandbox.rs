@@ -1,9 +1,10 @@
 //! Whether a pod's sandbox can be kept.
 
-use super::actions::SandboxPlan;
-use super::input::PlanInput;
 use hostlet_pod::RestartPolicy;
 use hostlet_runtime::cri::{ContainerState, SandboxState};
+
+use super::actions::SandboxPlan;
+use super::input::PlanInput;
 
 /// What to do about the sandbox (upstream's `PodSandboxChanged`, in its order).
 pub(super) fn sandbox_plan(input: &PlanInput<'_>) -> SandboxPlan {

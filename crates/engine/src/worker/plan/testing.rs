@@ -4,9 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::actions::{Plan, SandboxPlan, Start};
-use super::{PlanInput, plan};
-use crate::worker::crash_loop::CrashLoops;
 use hostlet_base::testing::at;
 use hostlet_base::{ContainerId, PodRef};
 use hostlet_observe::pleg::PodStatus;
@@ -14,6 +11,10 @@ use hostlet_pod::resources::{Actuated, Enforced};
 use hostlet_pod::testing::{container, sandbox};
 use hostlet_pod::{AdmittedPod, PodProbes};
 use hostlet_runtime::cri::{ContainerState, ContainerStatus, SandboxState, SandboxStatus};
+
+use super::actions::{Plan, SandboxPlan, Start};
+use super::{PlanInput, plan};
+use crate::worker::crash_loop::CrashLoops;
 
 pub(super) const HASH: u32 = 7;
 pub(super) const NOW: i64 = 100_000;

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use proptest::prelude::*;
-use serde_json::json;
-
-use super::actions::*;
-use super::testing::*;
 use hostlet_base::ContainerId;
 use hostlet_base::testing::at;
 use hostlet_observe::pleg::PodStatus;
 use hostlet_pod::testing::{container, exited, pod, sandbox};
 use hostlet_pod::{AdmittedPod, ContainerKind, ContainerRef};
 use hostlet_runtime::cri::{ContainerState, ContainerStatus, SandboxState, SandboxStatus};
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::actions::*;
+use super::testing::*;
 
 fn planned(policy: &str, names: &[&str], observed: &PodStatus) -> Plan {
     restarted(policy, names, observed, &BTreeSet::new())

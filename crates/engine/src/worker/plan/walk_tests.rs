@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use proptest::prelude::*;
-use serde_json::{Value, json};
-
-use super::actions::*;
-use super::testing::*;
 use hostlet_base::testing::at;
 use hostlet_observe::pleg::PodStatus;
 use hostlet_pod::testing::{container, exited, pod, sandbox};
 use hostlet_pod::{AdmittedPod, ContainerKind, ContainerProbes, ContainerRef, PodProbes, ProbeKind};
 use hostlet_runtime::cri::{ContainerState, ContainerStatus, SandboxState};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::actions::*;
+use super::testing::*;
 
 /// A pod of this policy with these init containers and main containers.
 fn with_inits(policy: &str, inits: Value, mains: &[&str]) -> Arc<AdmittedPod> {

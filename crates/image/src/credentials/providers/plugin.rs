@@ -8,6 +8,9 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared, WeakShared};
+use hostlet_base::RegistryLocation;
+use hostlet_base::settings::{CredentialProvider, TokenAttributes};
+use hostlet_host::{ProgramError, run_program};
 use parking_lot::Mutex;
 use tokio::process::Command;
 use tokio::time::Instant;
@@ -16,9 +19,6 @@ use super::super::{AccountError, AccountToken, DockerConfig, LoginSource, PodAcc
 use super::cache::{AccountKey, ResponseCache};
 use super::metrics::PluginMetrics;
 use super::protocol::{ProviderResponse, ResponseError, request};
-use hostlet_base::RegistryLocation;
-use hostlet_base::settings::{CredentialProvider, TokenAttributes};
-use hostlet_host::{ProgramError, run_program};
 
 /// Time limit of a run, as upstream.
 const LIMIT: Duration = Duration::from_secs(60);

@@ -4,13 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use futures::future::join_all;
+use hostlet_base::error_chain;
+use hostlet_base::settings::CredentialProviders;
+use hostlet_telemetry::Metrics;
 
 use super::super::{Keyring, PodAccount};
 use super::metrics::PluginMetrics;
 use super::plugin::Plugin;
-use hostlet_base::error_chain;
-use hostlet_base::settings::CredentialProviders;
-use hostlet_telemetry::Metrics;
 
 /// A credential provider that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]

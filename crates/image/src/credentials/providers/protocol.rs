@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use hostlet_base::{GoDuration, one_line};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::super::{DockerConfig, Login};
-use hostlet_base::{GoDuration, one_line};
 
 /// Longest part of a response in an error.
 const MAX_SHOWN: usize = 100;

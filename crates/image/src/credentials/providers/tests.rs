@@ -5,6 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use hostlet_base::RegistryLocation;
+use hostlet_base::settings::{CredentialProvider, CredentialProviders, TokenAttributes};
+use hostlet_telemetry::Metrics;
 use parking_lot::Mutex;
 use serde_json::json;
 use tempfile::TempDir;
@@ -16,9 +19,6 @@ use super::super::{
 };
 use super::cache::{AccountKey, ResponseCache};
 use super::*;
-use hostlet_base::RegistryLocation;
-use hostlet_base::settings::{CredentialProvider, CredentialProviders, TokenAttributes};
-use hostlet_telemetry::Metrics;
 
 const V1: &str = "credentialprovider.kubelet.k8s.io/v1";
 

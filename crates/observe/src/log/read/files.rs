@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use flate2::bufread::MultiGzDecoder;
+use hostlet_host::{Links, open_regular};
 use jiff::Timestamp;
 
 use crate::log::LogError;
 use crate::log::error::at;
 use crate::log::layout::file_names;
 use crate::log::rotated::{RotatedForm, RotatedLog, RotationStamp};
-use hostlet_host::{Links, open_regular};
 
 /// How long a runtime may still write to a rotated file: it finishes what it has read from the container after opening the new one.
 pub(super) const HAND_OVER: Duration = Duration::from_secs(1);

@@ -5,6 +5,7 @@ use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use hostlet_host::cgroup::{CgroupVersion, Cgroups};
 use jiff::Timestamp;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, fstat, openat, statat};
 use rustix::io::read;
@@ -13,7 +14,6 @@ use super::open_files::open_files;
 use super::{v1, v2};
 use crate::stats::parse;
 use crate::stats::usage::{CgroupProcesses, CgroupUsage, Detail};
-use hostlet_host::cgroup::{CgroupVersion, Cgroups};
 
 /// Larger than any of these files but the process list of a huge cgroup.
 const BUFFER: usize = 8 * 1024;

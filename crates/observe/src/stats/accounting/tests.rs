@@ -1,11 +1,11 @@
 //! Cgroups of both versions as plain files.
 
+use hostlet_host::cgroup::CgroupVersion;
 use jiff::Timestamp;
 
 use super::{Accounting, Reader};
 use crate::stats::testing::FakeHost;
 use crate::stats::{BlockDevice, CgroupProcesses, CgroupUsage, Detail, DeviceIo, OtherBytes, UsageLimits};
-use hostlet_host::cgroup::CgroupVersion;
 
 fn read(version: CgroupVersion, path: &str, detail: Detail) -> Option<CgroupUsage> {
     let host = FakeHost::new(version);

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use hostlet_base::watching;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use super::known::{KnownServices, ServiceVariables};
-use hostlet_base::watching;
 
 /// How long after start-up containers wait for the first list before the missing variables are an error.
 const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(10);

@@ -4,6 +4,12 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use hostlet_base::{
+    CONTAINER_HASH_ANNOTATION, CONTAINER_NAME_LABEL, CONTAINER_PORTS_ANNOTATION,
+    CONTAINER_PRE_STOP_ANNOTATION, CONTAINER_TERMINATION_PATH_ANNOTATION,
+    CONTAINER_TERMINATION_POLICY_ANNOTATION, POD_NAME_LABEL, POD_NAMESPACE_LABEL,
+    POD_TERMINATION_GRACE_ANNOTATION, POD_UID_LABEL, PodRef, stop_signal_name,
+};
 use jiff::Timestamp;
 
 use super::super::types::{
@@ -12,12 +18,6 @@ use super::super::types::{
     WritableLayer,
 };
 use super::super::{CriError, Operation, RuntimeCondition, wire};
-use hostlet_base::{
-    CONTAINER_HASH_ANNOTATION, CONTAINER_NAME_LABEL, CONTAINER_PORTS_ANNOTATION,
-    CONTAINER_PRE_STOP_ANNOTATION, CONTAINER_TERMINATION_PATH_ANNOTATION,
-    CONTAINER_TERMINATION_POLICY_ANNOTATION, POD_NAME_LABEL, POD_NAMESPACE_LABEL,
-    POD_TERMINATION_GRACE_ANNOTATION, POD_UID_LABEL, PodRef, stop_signal_name,
-};
 
 type Map = HashMap<String, String>;
 

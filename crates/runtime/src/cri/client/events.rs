@@ -8,12 +8,12 @@ use containerd_client::services::v1::SubscribeRequest;
 use containerd_client::services::v1::events_client::EventsClient;
 use futures::future::Either;
 use futures::stream::{self, Stream, StreamExt, TryStreamExt};
+use hostlet_base::POD_UID_LABEL;
 use prost::Message;
 
 use super::super::wire;
 use super::super::{CriError, EventStream, Operation, RuntimeHint};
 use super::connection::CriClient;
-use hostlet_base::POD_UID_LABEL;
 
 /// Filters for relevant events of containers and sandboxes, which are tasks too. An exit is seen as `/tasks/delete`: at
 /// `/tasks/exit` containerd's CRI plugin has not deleted the task yet and still reports the container as running.

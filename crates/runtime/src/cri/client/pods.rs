@@ -5,6 +5,7 @@ use std::collections::HashSet;
 
 use containerd_client::services::v1::ListContainersRequest;
 use containerd_client::services::v1::containers_client::ContainersClient;
+use hostlet_base::{POD_UID_LABEL, PodRef};
 use tonic::{Response, Status};
 
 use super::super::calls::CallSubject;
@@ -12,7 +13,6 @@ use super::super::containerd::request;
 use super::super::{CriError, Operation, wire};
 use super::connection::{CriClient, MAX_MESSAGE_BYTES};
 use super::convert::pod_of;
-use hostlet_base::{POD_UID_LABEL, PodRef};
 
 const SANDBOX_STATES: [wire::PodSandboxState; 2] =
     [wire::PodSandboxState::SandboxReady, wire::PodSandboxState::SandboxNotready];

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use hostlet_base::{CgroupDriver, ContainerId, POD_UID_LABEL, PodRef, PodUid, SandboxId};
 
 use super::super::calls::CallSubject;
 use super::super::types::{
@@ -18,7 +19,6 @@ use super::connection::{CriClient, PATIENCE};
 use super::convert;
 use super::settings::{self, containerd_settings};
 use super::streams::{self, Batches};
-use hostlet_base::{CgroupDriver, ContainerId, POD_UID_LABEL, PodRef, PodUid, SandboxId};
 
 /// The version a kubelet announces in the handshake (upstream's constant).
 const KUBELET_API_VERSION: &str = "0.1.0";

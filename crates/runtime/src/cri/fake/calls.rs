@@ -1,10 +1,10 @@
 //! The log of calls, for assertions on which calls were made, when, and how many in parallel.
 
+use hostlet_base::PodUid;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::super::Operation;
-use hostlet_base::PodUid;
 
 /// A received call.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use hostlet_base::{ContainerId, PodUid, SandboxId};
 use tokio::time::Instant;
 
 use super::super::{CriError, Operation, SandboxState, wire};
@@ -10,7 +11,6 @@ use super::clock::later;
 use super::history::What;
 use super::script::{OnTerm, Run, Script};
 use super::world::World;
-use hostlet_base::{ContainerId, PodUid, SandboxId};
 
 /// Exit code of a killed process.
 const KILLED: i32 = 128 + 9;

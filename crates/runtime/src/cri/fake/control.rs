@@ -1,5 +1,7 @@
 //! Controls and queries for tests.
 
+use hostlet_base::{CgroupDriver, ContainerId, SandboxId};
+
 use super::super::{Operation, RuntimeStatus, Version, wire};
 use super::calls::RecordedCall;
 use super::containers::{Life, reason};
@@ -10,7 +12,6 @@ use super::images::Pull;
 use super::runtime::FakeRuntime;
 use super::script::Script;
 use super::view;
-use hostlet_base::{CgroupDriver, ContainerId, SandboxId};
 
 /// Status of the runtime.
 impl FakeRuntime {

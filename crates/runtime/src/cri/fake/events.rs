@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream;
+use hostlet_base::PodUid;
 
 use super::super::{CriError, EventStream, Operation, RuntimeHint};
 use super::faults::Failure;
 use super::runtime::{FakeRuntime, Request};
 use super::world::World;
-use hostlet_base::PodUid;
 
 /// How the runtime sends events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

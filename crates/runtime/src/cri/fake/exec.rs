@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use hostlet_base::ContainerId;
+
 use super::super::{CriError, ExecOutput, Operation};
 use super::containers::{Life, no_container};
 use super::world::World;
-use hostlet_base::ContainerId;
 
 /// What a command does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

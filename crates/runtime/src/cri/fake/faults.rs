@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_base::PodUid;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use super::super::{CriError, Operation};
-use hostlet_base::PodUid;
 
 /// The reported error.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
+use hostlet_base::{POD_UID_LABEL, PodUid};
 use prost::Message;
 
 use super::super::{CriError, Operation, wire};
 use super::runtime::{FakeRuntime, Request};
 use super::view;
-use hostlet_base::{POD_UID_LABEL, PodUid};
 
 type Labels = HashMap<String, String>;
 

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use hostlet_base::{ContainerId, SandboxId};
 use tokio::time::Instant;
 
 use super::super::{CriError, Operation, SandboxState};
 use super::clock::later;
 use super::faults::Failure;
 use super::world::World;
-use hostlet_base::{ContainerId, SandboxId};
 
 /// A restart of the runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

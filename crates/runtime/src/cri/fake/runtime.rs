@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use hostlet_base::{PodUid, sleep_until};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -17,7 +18,6 @@ use super::clock::later;
 use super::faults::{Failure, Fault, FaultPlan};
 use super::restart::Restart;
 use super::world::World;
-use hostlet_base::{PodUid, sleep_until};
 
 /// 2026-01-01T00:00:00Z, an arbitrary fixed date.
 const BASE_SECOND: i64 = 1_767_225_600;

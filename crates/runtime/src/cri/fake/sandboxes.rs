@@ -2,11 +2,11 @@
 
 use std::net::IpAddr;
 
+use hostlet_base::{ContainerId, PodUid, SandboxId};
 use tokio::time::Instant;
 
 use super::super::{CriError, Operation, SandboxState, wire};
 use super::world::World;
-use hostlet_base::{ContainerId, PodUid, SandboxId};
 
 /// A sandbox of the runtime.
 #[derive(Clone, Debug)]

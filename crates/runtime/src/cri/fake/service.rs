@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use hostlet_base::{CgroupDriver, ContainerId, PodRef, PodUid, SandboxId};
 
 use super::super::client::convert;
 use super::super::wire::{
@@ -22,7 +23,6 @@ use super::lists::{SANDBOX_IMAGE, selector_of};
 use super::runtime::{FakeRuntime, Request};
 use super::sandboxes::sandbox_name;
 use super::{events, view};
-use hostlet_base::{CgroupDriver, ContainerId, PodRef, PodUid, SandboxId};
 
 impl FakeRuntime {
     /// A call without a pod.

@@ -5,6 +5,10 @@ use std::future::Future;
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
+use hostlet_base::{
+    CONTAINER_HASH_ANNOTATION, CONTAINER_NAME_LABEL, ContainerId, POD_NAME_LABEL, POD_NAMESPACE_LABEL,
+    POD_TERMINATION_GRACE_ANNOTATION, POD_UID_LABEL, PodUid, SandboxId,
+};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::super::wire::{self, ContainerConfig, PodSandboxConfig};
@@ -13,10 +17,6 @@ use super::super::{
     SandboxState,
 };
 use super::*;
-use hostlet_base::{
-    CONTAINER_HASH_ANNOTATION, CONTAINER_NAME_LABEL, ContainerId, POD_NAME_LABEL, POD_NAMESPACE_LABEL,
-    POD_TERMINATION_GRACE_ANNOTATION, POD_UID_LABEL, PodUid, SandboxId,
-};
 
 const SECOND: Duration = Duration::from_secs(1);
 

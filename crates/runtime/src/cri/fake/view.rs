@@ -1,10 +1,11 @@
 //! The runtime's records as the CRI writes them. The client's conversions make our types of them.
 
+use hostlet_base::{ContainerId, SandboxId};
+
 use super::super::{SandboxState, wire};
 use super::containers::{ContainerRecord, Life};
 use super::sandboxes::SandboxRecord;
 use super::world::World;
-use hostlet_base::{ContainerId, SandboxId};
 
 fn sandbox_state(state: SandboxState) -> i32 {
     match state {

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
+use hostlet_base::CgroupDriver;
+use hostlet_base::{ContainerId, PodUid, SandboxId};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
@@ -16,8 +18,6 @@ use super::images::Images;
 use super::restart::Outage;
 use super::sandboxes::SandboxRecord;
 use super::script::Script;
-use hostlet_base::CgroupDriver;
-use hostlet_base::{ContainerId, PodUid, SandboxId};
 
 /// A scheduled effect.
 type LateEffect = Box<dyn FnOnce(&mut World, Instant) + Send>;

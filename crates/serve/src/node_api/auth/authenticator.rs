@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_host::Places;
+use hostlet_net::tls::ClientAuthorities;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use rustls_pki_types::CertificateDer;
@@ -13,8 +15,6 @@ use super::access::with_retries;
 use super::answer_cache::AnswerCache;
 use super::websocket_token::websocket_token;
 use super::{ReviewError, Reviews, User};
-use hostlet_host::Places;
-use hostlet_net::tls::ClientAuthorities;
 
 /// Why nobody is known to have sent a request.
 #[derive(Debug, thiserror::Error)]

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::iter::successors;
 
 use async_trait::async_trait;
+use hostlet_cluster::api::{TypedApi, Wire};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use kube::Client;
@@ -11,7 +12,6 @@ use kube::api::{ObjectMeta, PostParams};
 use kube::core::response::StatusDetails;
 
 use super::User;
-use hostlet_cluster::api::{TypedApi, Wire};
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]

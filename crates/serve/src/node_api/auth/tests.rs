@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::join_all;
+use hostlet_net::tls::fake::FakeAuthority;
+use hostlet_net::tls::{ClientAuthorities, PrivateKey, certificate_request};
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use jiff::Timestamp;
@@ -18,8 +20,6 @@ use super::{
     AuthenticationError, Authenticator, AuthorizationError, Authorizer, ReviewError, Reviews, StreamingVerbs,
     User, attributes,
 };
-use hostlet_net::tls::fake::FakeAuthority;
-use hostlet_net::tls::{ClientAuthorities, PrivateKey, certificate_request};
 
 const TTL: Duration = Duration::from_secs(120);
 const DENIED: Duration = Duration::from_secs(30);

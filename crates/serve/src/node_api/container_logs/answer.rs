@@ -6,14 +6,14 @@ use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use tokio_util::sync::CancellationToken;
-
-use super::super::answers::{PLAIN, Slashes, only_get};
-use super::query::{LogQuery, QueryError};
 use hostlet_base::{WallClock, error_chain, go_quoted};
 use hostlet_engine::container_logs::{ContainerLogs, NoInstance, bare_id, find_instance, until_cancelled};
 use hostlet_observe::log::{LogError, LogStream};
 use hostlet_observe::status::PodDirectory;
+use tokio_util::sync::CancellationToken;
+
+use super::super::answers::{PLAIN, Slashes, only_get};
+use super::query::{LogQuery, QueryError};
 
 /// What logs are answered from.
 #[derive(Clone)]

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use rand::SeedableRng;
-use rand::rngs::StdRng;
-use tokio_util::sync::CancellationToken;
-
-use super::ContainerLogParts;
 use hostlet_base::WallClock;
 use hostlet_engine::container_logs::ContainerLogs;
 use hostlet_observe::log::LogWatches;
 use hostlet_observe::pleg::Pleg;
 use hostlet_observe::status::{PodDirectory, StatusCache};
 use hostlet_runtime::cri::fake::FakeRuntime;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use tokio_util::sync::CancellationToken;
+
+use super::ContainerLogParts;
 
 /// The parts of a node without pods.
 pub(in crate::node_api) fn parts() -> ContainerLogParts {

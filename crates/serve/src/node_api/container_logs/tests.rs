@@ -5,12 +5,6 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use axum::response::Response;
-use http_body_util::BodyExt;
-use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
-use tower::ServiceExt;
-
-use super::{ContainerLogParts, routes};
 use hostlet_base::WallClock;
 use hostlet_engine::container_logs::ContainerLogs;
 use hostlet_engine::container_logs::testing::Running;
@@ -18,6 +12,12 @@ use hostlet_observe::log::LogWatches;
 use hostlet_observe::status::PodDirectory;
 use hostlet_pod::pod_ref;
 use hostlet_runtime::cri::RuntimeService;
+use http_body_util::BodyExt;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+use super::{ContainerLogParts, routes};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use hostlet_observe::stats::{BlockDevice, DeviceIo, NodeFilesystem, OtherBytes};
 use jiff::Timestamp;
 
 use super::cadvisor_families::{FAMILIES, Source};
 use super::cadvisor_units::Unit;
 use super::exposition::{self, Family, FamilyOf, Kind, epoch, number};
-use hostlet_observe::stats::{BlockDevice, DeviceIo, NodeFilesystem, OtherBytes};
 
 /// The number of families.
 pub(super) const COUNT: usize = FAMILIES.len();

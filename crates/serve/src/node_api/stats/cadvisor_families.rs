@@ -1,11 +1,12 @@
 //! The families of `/metrics/cadvisor` and where their values are: cAdvisor's names, types and help texts. docs/metrics.md lists those
 //! that are missing, with reasons.
 
+use hostlet_host::FilesystemUsage;
+use hostlet_observe::stats::{CgroupUsage, DeviceIo, DiskActivity, NetworkDevice};
+
 use super::cadvisor_units::Unit;
 use super::exposition::Kind::{Counter, Gauge};
 use super::exposition::{FamilyOf, epoch, number, of, seconds};
-use hostlet_host::FilesystemUsage;
-use hostlet_observe::stats::{CgroupUsage, DeviceIo, DiskActivity, NetworkDevice};
 
 /// Values that differ by one or two labels, which are rendered.
 type Labelled = Vec<(&'static str, f64)>;

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
-
-use super::exposition;
 use hostlet_base::SandboxId;
 use hostlet_observe::stats::{
     CgroupUsage, DiskActivity, NetworkDevice, NodeFilesystem, NodeUsage, PodUsage, UnitUsage,
 };
+use jiff::Timestamp;
+
+use super::exposition;
 
 /// A cgroup with its labels.
 #[derive(Clone, Debug)]

@@ -1,7 +1,8 @@
 //! The part of `/metrics/cadvisor` about the machine. Pure.
 
-use super::exposition::{Family, Kind, labels, number};
 use hostlet_host::{CpuTopology, Machine};
+
+use super::exposition::{Family, Kind, labels, number};
 
 /// The facts about the machine as samples.
 pub(super) fn render(machine: &Machine, topology: CpuTopology) -> String {

@@ -1,10 +1,10 @@
 //! `/metrics/resource`: CPU, memory and swap of the node, of pods and of containers, for autoscalers. Pure.
 
+use hostlet_observe::stats::{CgroupUsage, ContainerUsage, NodeUsage, PodUsage};
 use jiff::Timestamp;
 
 use super::exposition::Kind::{Counter, Gauge};
 use super::exposition::{Family, FamilyOf, epoch, labels, number, of, seconds};
-use hostlet_observe::stats::{CgroupUsage, ContainerUsage, NodeUsage, PodUsage};
 
 /// A value with the time of its measurement, if it is one.
 type Value = (f64, Option<Timestamp>);

@@ -14,6 +14,11 @@ use axum::middleware::from_fn;
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use futures::stream;
+use hostlet_base::{WallClock, error_chain};
+use hostlet_host::{CpuTopology, Machine};
+use hostlet_observe::stats::{Detail, DiskStats, MeasureError, StorageStats, UsageStats};
+use hostlet_pod::DesiredPods;
+use hostlet_runtime::cri::RuntimeService;
 use jiff::Timestamp;
 use tokio::sync::watch;
 
@@ -23,11 +28,6 @@ use super::exposition::TEXT_FORMAT;
 use super::sandbox_images::SandboxImages;
 use super::summary::{Disks, NodeFacts, summary};
 use super::{cadvisor, cadvisor_units, machine, resource, volumes};
-use hostlet_base::{WallClock, error_chain};
-use hostlet_host::{CpuTopology, Machine};
-use hostlet_observe::stats::{Detail, DiskStats, MeasureError, StorageStats, UsageStats};
-use hostlet_pod::DesiredPods;
-use hostlet_runtime::cri::RuntimeService;
 
 /// What the paths need.
 #[derive(Clone)]

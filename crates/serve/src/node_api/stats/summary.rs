@@ -3,6 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use hostlet_base::{PodRef, PodUid};
+use hostlet_host::{FilesystemUsage, SpaceUsage};
+use hostlet_observe::stats::{
+    CgroupUsage, ContainerDisk, ContainerUsage, DiskUsage, NetworkDevice, NodeUsage, PodStorage, PodUsage,
+    PressureAverages, PressureStall, UnitUsage, VolumeUsage,
+};
 use jiff::Timestamp;
 
 use super::summary_types::{
@@ -11,12 +17,6 @@ use super::summary_types::{
     SwapStats, Time, VolumeStats,
 };
 use super::volumes::VolumeFacts;
-use hostlet_base::{PodRef, PodUid};
-use hostlet_host::{FilesystemUsage, SpaceUsage};
-use hostlet_observe::stats::{
-    CgroupUsage, ContainerDisk, ContainerUsage, DiskUsage, NetworkDevice, NodeUsage, PodStorage, PodUsage,
-    PressureAverages, PressureStall, UnitUsage, VolumeUsage,
-};
 
 /// The network device whose counters upstream considers the pod's or the node's.
 const DEFAULT_DEVICE: &str = "eth0";

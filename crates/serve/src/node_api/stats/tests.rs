@@ -8,18 +8,6 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode};
-use http_body_util::BodyExt;
-use jiff::Timestamp;
-use rand::SeedableRng;
-use rand::rngs::StdRng;
-use serde_json::{Value, json};
-use tokio::sync::watch;
-use tokio::task::JoinSet;
-use tokio::time::sleep;
-use tokio_util::sync::CancellationToken;
-use tower::ServiceExt;
-
-use super::{Stats, StatsParts, routes};
 use hostlet_base::{PodRef, WallClock};
 use hostlet_host::cgroup::CgroupVersion;
 use hostlet_host::{CpuTopology, Machine};
@@ -32,6 +20,18 @@ use hostlet_observe::stats::{
 use hostlet_pod::{AdmittedPod, DesiredPods, ExternalVolume, ExternalVolumes};
 use hostlet_runtime::cri::Operation;
 use hostlet_runtime::cri::fake::{Failure, FakeRuntime, Fault, Rule};
+use http_body_util::BodyExt;
+use jiff::Timestamp;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+use super::{Stats, StatsParts, routes};
 
 const SUMMARY: &str = include_str!("testdata/summary.json");
 const CADVISOR: &str = include_str!("testdata/cadvisor-types.txt");

@@ -3,11 +3,11 @@
 use axum::extract::Request;
 use axum::http::header::{CONNECTION, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
 use axum::http::{HeaderMap, HeaderName, Method};
+use hostlet_runtime::streaming::PROTOCOL_VERSION;
 use hyper::upgrade::OnUpgrade;
 
 use super::super::auth::remove_tokens;
 use super::error::RequestError;
-use hostlet_runtime::streaming::PROTOCOL_VERSION;
 
 /// The WebSocket protocol of commands that the kubelet translates: the only one whose input can end.
 pub(super) const V5: &str = "v5.channel.k8s.io";

@@ -3,13 +3,13 @@
 use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use hostlet_base::{error_chain, go_quoted};
+use hostlet_runtime::cri::CriError;
+use hostlet_runtime::streaming::{StreamUrlError, StreamingError};
 
 use super::super::answers::line;
 use super::query::QueryError;
 use super::websocket::HandshakeError;
-use hostlet_base::{error_chain, go_quoted};
-use hostlet_runtime::cri::CriError;
-use hostlet_runtime::streaming::{StreamUrlError, StreamingError};
 
 /// The runtime's message if it has promised too many sessions (`NewErrorTooManyInFlight`), and the seconds that a promise lasts.
 const TOO_MANY: &str = "maximum number of in-flight requests exceeded";

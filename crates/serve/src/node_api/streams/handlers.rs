@@ -9,6 +9,11 @@ use axum::extract::{Path, RawQuery, Request, State};
 use axum::http::header::{CONTENT_TYPE, UPGRADE};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
+use hostlet_observe::pleg::PlegHandle;
+use hostlet_observe::status::PodDirectory;
+use hostlet_runtime::cri::{RuntimeService, StdStreams};
+use hostlet_runtime::streaming::{Answer, PROTOCOL_VERSION, SPDY, StreamUrl, upgrade};
+use hostlet_telemetry::Metrics;
 use hyper_util::rt::TokioIo;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -25,11 +30,6 @@ use super::target::Targets;
 use super::translate::translate;
 use super::tunnel::tunnel;
 use super::websocket::{HandshakeError, accept, socket};
-use hostlet_observe::pleg::PlegHandle;
-use hostlet_observe::status::PodDirectory;
-use hostlet_runtime::cri::{RuntimeService, StdStreams};
-use hostlet_runtime::streaming::{Answer, PROTOCOL_VERSION, SPDY, StreamUrl, upgrade};
-use hostlet_telemetry::Metrics;
 
 /// What the streams need of the daemon.
 #[derive(Clone)]

@@ -5,6 +5,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{SinkExt, StreamExt};
+use hostlet_runtime::cri::StdStreams;
+use hostlet_runtime::spdy::fake::{Event, FakeServer};
+use hostlet_runtime::spdy::{Connection, Stream};
+use hostlet_runtime::streaming::fake::{AGREED, answer};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, duplex};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
@@ -14,10 +18,6 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
 use super::tests::{Bench, HANDSHAKE, PATIENCE, SPDY, channels, exec};
-use hostlet_runtime::cri::StdStreams;
-use hostlet_runtime::spdy::fake::{Event, FakeServer};
-use hostlet_runtime::spdy::{Connection, Stream};
-use hostlet_runtime::streaming::fake::{AGREED, answer};
 
 const RESET: &[u8] = b"error forwarding port 80 to pod 5a, uid : read: connection reset by peer";
 const REFUSED: &[u8] = b"error forwarding port 80 to pod 5a, uid : connect: connection refused";

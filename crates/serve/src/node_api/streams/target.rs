@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Pod;
-
-use super::error::RequestError;
 use hostlet_base::{ContainerId, PodRef, SandboxId};
 use hostlet_observe::pleg::{PlegHandle, PodStatus};
 use hostlet_observe::status::PodDirectory;
 use hostlet_pod::pod_ref;
 use hostlet_runtime::cri::{ContainerState, SandboxState};
+use k8s_openapi::api::core::v1::Pod;
+
+use super::error::RequestError;
 
 /// The pods of this node, and what the runtime has of them.
 #[derive(Clone)]

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostlet_observe::pleg::Pleg;
+use hostlet_observe::status::{PodDirectory, StatusCache};
+use hostlet_runtime::cri::fake::FakeRuntime;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use super::{StreamMetrics, StreamParts};
-use hostlet_observe::pleg::Pleg;
-use hostlet_observe::status::{PodDirectory, StatusCache};
-use hostlet_runtime::cri::fake::FakeRuntime;
 
 /// What the streams of such a node need.
 pub(in crate::node_api) fn of_empty_node() -> StreamParts {

@@ -7,6 +7,17 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use futures::{SinkExt, StreamExt};
+use hostlet_base::{CONTAINER_NAME_LABEL, POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL};
+use hostlet_observe::pleg::Pleg;
+use hostlet_observe::status::{LifecycleSummary, PodDirectory, PodStatusEntry, StatusCache};
+use hostlet_pod::{AdmittedPod, pod_ref};
+use hostlet_runtime::cri::fake::{Exec, Failure, FakeRuntime, Fault, Rule};
+use hostlet_runtime::cri::wire::{
+    ContainerConfig, ContainerMetadata, ImageSpec, PodSandboxConfig, PodSandboxMetadata,
+};
+use hostlet_runtime::cri::{ExecOutput, Operation, RuntimeService, StdStreams};
+use hostlet_runtime::streaming::fake::{AGREED, answer, serve};
+use hostlet_telemetry::Metrics;
 use http_body_util::BodyExt;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -26,17 +37,6 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use super::{StreamMetrics, StreamParts, routes};
-use hostlet_base::{CONTAINER_NAME_LABEL, POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL};
-use hostlet_observe::pleg::Pleg;
-use hostlet_observe::status::{LifecycleSummary, PodDirectory, PodStatusEntry, StatusCache};
-use hostlet_pod::{AdmittedPod, pod_ref};
-use hostlet_runtime::cri::fake::{Exec, Failure, FakeRuntime, Fault, Rule};
-use hostlet_runtime::cri::wire::{
-    ContainerConfig, ContainerMetadata, ImageSpec, PodSandboxConfig, PodSandboxMetadata,
-};
-use hostlet_runtime::cri::{ExecOutput, Operation, RuntimeService, StdStreams};
-use hostlet_runtime::streaming::fake::{AGREED, answer, serve};
-use hostlet_telemetry::Metrics;
 
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -7,17 +7,17 @@ use futures::channel::mpsc;
 use futures::future::try_join;
 use futures::stream::unfold;
 use futures::{FutureExt, SinkExt, StreamExt};
+use hostlet_base::{error_chain, json as strict_json};
+use hostlet_runtime::cri::StdStreams;
+use hostlet_runtime::streaming::{
+    Ended, Input, Output, StreamUrl, StreamingError, TerminalSize, remote_command,
+};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::idle::Activity;
 use super::websocket::{PING, Socket, close};
-use hostlet_base::{error_chain, json as strict_json};
-use hostlet_runtime::cri::StdStreams;
-use hostlet_runtime::streaming::{
-    Ended, Input, Output, StreamUrl, StreamingError, TerminalSize, remote_command,
-};
 
 /// The channels, which are the first byte of each message.
 const STDIN: u8 = 0;

@@ -10,6 +10,8 @@ use std::path::Path;
 use axum::body::{Body, Bytes};
 use axum::response::{IntoResponse, Response};
 use futures::stream;
+use hostlet_base::error_chain;
+use hostlet_host::{InsideError, file_work, open_existing_inside};
 use http::StatusCode;
 use http::header::{
     ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderName, LAST_MODIFIED, LOCATION,
@@ -19,8 +21,6 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::super::answers::line;
 use super::conditions::{Conditions, Portion, http_date};
-use hostlet_base::error_chain;
-use hostlet_host::{InsideError, file_work, open_existing_inside};
 
 /// How much of a file decides its type.
 const SNIFFED: u64 = 512;

@@ -10,6 +10,8 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::response::{IntoResponse, Response};
 use futures::stream::{self, BoxStream, StreamExt};
+use hostlet_base::error_chain;
+use hostlet_host::{InsideError, file_work, run_program};
 use http::header::CONTENT_TYPE;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
@@ -18,8 +20,6 @@ use tokio::time::Instant;
 
 use super::files;
 use super::query::{Options, Query};
-use hostlet_base::error_chain;
-use hostlet_host::{InsideError, file_work, run_program};
 
 /// Upstream's limit of an answer.
 const LIMIT: Duration = Duration::from_secs(30);

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use axum::Router;
+use hostlet_base::WallClock;
 use jiff::Timestamp;
 
 use super::{flagz, statusz};
-use hostlet_base::WallClock;
 
 /// What the pages show.
 #[derive(Clone)]

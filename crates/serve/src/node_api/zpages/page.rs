@@ -1,13 +1,13 @@
 //! A page in each of its forms: what it begins with as text, and the frame of its object. Knows no path.
 
 use axum::response::{IntoResponse, Response};
+use hostlet_base::error_chain;
 use http::header::{ACCEPT, CONTENT_TYPE, WARNING};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::{Value, json};
 
 use super::super::answers;
 use super::negotiate::{Encoding, Form, GROUP, Version, form};
-use hostlet_base::error_chain;
 
 /// Upstream's name of the component.
 const COMPONENT: &str = "kubelet";

@@ -2,12 +2,12 @@
 
 use axum::Router;
 use axum::routing::any;
+use hostlet_base::{KUBERNETES_VERSION, WallClock};
 use http::HeaderMap;
 use jiff::Timestamp;
 use serde_json::json;
 
 use super::page::{Page, head};
-use hostlet_base::{KUBERNETES_VERSION, WallClock};
 
 /// The field for the version of Go.
 const NO_GO: &str = "none (Rust)";

@@ -1,13 +1,13 @@
 //! The pages, compared with the stock kubelet's.
 
 use axum::body::{Body, to_bytes};
+use hostlet_base::WallClock;
 use http::{HeaderMap, Request};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use super::*;
-use hostlet_base::WallClock;
 
 async fn ask(path: &str, accept: &str) -> (u16, HeaderMap, String) {
     let started: Timestamp = "2026-11-22T21:17:20Z".parse().unwrap();
