@@ -269,7 +269,7 @@ fn sandbox(case: &ExplainInput<'_>) -> Option<Explanation> {
         return Some(Explanation::wrong(sentence).at("network").since(since).next(again).do_this(remedy));
     }
     if let Some(problem) = message.strip_prefix("Failed to create pod sandbox: ") {
-        let cause = find(&OF_SANDBOX, problem);
+        let cause = find(OF_SANDBOX, problem);
         return Some(
             Explanation::wrong(format!("The pod's sandbox cannot be created{}", because(cause, problem)))
                 .at("sandbox")
