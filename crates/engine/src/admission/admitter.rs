@@ -255,10 +255,15 @@ impl Admitter {
         let requested = pods.into_iter().filter_map(|candidate| {
             let known = known.get(&pod_uid(candidate.pod))?;
             let differs = !Arc::ptr_eq(&known.source, known.pod.object());
-            let is_over =
-                is_terminating(candidate.pod) || input.terminated.contains(&known.pod.reference.uid);
-            let turn = resize::turn(candidate.pod, &known.pod, known.pod.resize.pending.as_ref());
-            (differs && !is_over).then_some((turn, candidate))
+            if !differs || is_terminating(candidate.pod) {
+                return None;
+            }
+            if input.terminated.contains(&known.pod.reference.uid) {
+                // Perhaps an earlier pod with its UID, whose status is still here; its own status permits the resize.
+                decisions.is_waiting = true;
+                return None;
+            }
+            Some((resize::turn(candidate.pod, &known.pod, known.pod.resize.pending.as_ref()), candidate))
         });
         let mut requested: Vec<_> = requested.collect();
         requested.sort_by_key(|(turn, _)| *turn);

@@ -412,6 +412,20 @@ fn a_resize_that_fits_is_allocated_and_one_that_does_not_waits() {
 }
 
 #[test]
+fn a_resize_of_a_pod_that_counts_as_terminated_waits_for_its_own_status() {
+    let mut world = World::new(9);
+    world.give(resized("a", "1", 1));
+    world.decide();
+    world.give(resized("a", "500m", 2));
+    world.terminated.insert("a".into());
+    let decisions = world.decide();
+    assert_eq!((allocated(&decisions, "a"), decisions.is_waiting), (("1".into(), None), true));
+    world.terminated.clear();
+    let decisions = world.decide();
+    assert_eq!((allocated(&decisions, "a"), decisions.is_waiting), (("500m".into(), None), false));
+}
+
+#[test]
 fn a_resize_that_is_taken_back_is_over() {
     let mut world = World::new(9);
     world.give(resized("a", "1", 1));

@@ -4,7 +4,7 @@
 
 mod daemon;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -251,9 +251,14 @@ impl Node {
 
     /// Whether the daemon has rejected this pod.
     pub(super) fn is_rejected(&self, uid: &str) -> bool {
-        let entry =
-            self.daemon.as_ref().and_then(|daemon| daemon.handles.pods.all().remove(&PodUid::from(uid)));
-        matches!(entry, Some(DirectoryEntry::Rejected(_)))
+        self.rejected().contains(&PodUid::from(uid))
+    }
+
+    /// The pods that admission rejected; none without a daemon.
+    pub(super) fn rejected(&self) -> BTreeSet<PodUid> {
+        let entries = self.daemon.as_ref().map(|daemon| daemon.handles.pods.all()).unwrap_or_default();
+        let rejected = entries.into_iter().filter(|(_, entry)| matches!(entry, DirectoryEntry::Rejected(_)));
+        rejected.map(|(uid, _)| uid).collect()
     }
 
     /// Whether a pod is reported as ready.

@@ -57,6 +57,14 @@ impl Known {
         self.containers.iter().filter(|(name, _)| is_main(name)).all(|(_, instance)| instance.ended.is_some())
     }
 
+    /// What ran belongs to an earlier lifecycle.
+    fn begin_again(&mut self) {
+        self.containers.retain(|_, instance| instance.ended.is_none());
+        self.containers.values_mut().for_each(Instance::bury);
+        self.is_excused = true;
+        self.disturbed = Some(Instant::now());
+    }
+
     /// Main containers start after all init containers have terminated in their sandbox, and none of these runs together with
     /// them.
     fn check_order(&self, started: &Happened) -> Result<(), String> {
@@ -127,12 +135,9 @@ impl Checker {
         }
         if known.unwanted.take().is_some() {
             // A new lifecycle, unless the daemon never knew that the previous one had ended.
-            known.containers.retain(|_, instance| instance.ended.is_none());
-            known.containers.values_mut().for_each(Instance::bury);
-            known.is_excused = true;
+            known.begin_again();
             // Admission may take it for the one that has ended, until its status is new.
             known.was_over = true;
-            known.disturbed = Some(Instant::now());
         }
     }
 
@@ -201,6 +206,13 @@ impl Checker {
             calls.get(at - first).is_some_and(|call| call.ended_at.is_none() && now - call.at < PATIENCE)
         });
         node.reported().iter().try_for_each(|reported| self.reported(reported))?;
+        // A daemon that was killed before it had stored that it had admitted a pod: the next one may give the place to another. If the pod
+        // gets a place later, that is a new lifecycle.
+        for uid in node.rejected() {
+            if let Some(known) = self.pods.get_mut(uid.as_str()) {
+                known.begin_again();
+            }
+        }
         self.places(node)
     }
 
