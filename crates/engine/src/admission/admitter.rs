@@ -45,6 +45,8 @@ pub(super) struct AdmissionInput<'a> {
     pub(super) api: &'a ApiState,
     /// The admitted pods, of this daemon or an earlier one.
     pub(super) admitted: &'a HashMap<PodUid, Admitted>,
+    /// Pods of which something was made here: of two new pods, such a one was admitted by a daemon that was killed before it had stored that.
+    pub(super) made: &'a HashSet<PodUid>,
     /// Pods that have terminated.
     pub(super) terminated: &'a HashSet<PodUid>,
     pub(super) node: &'a NodeView,
@@ -435,9 +437,17 @@ fn candidates<'a>(input: &AdmissionInput<'a>) -> Vec<Candidate<'a>> {
     });
     let mut all: Vec<Candidate<'_>> = manifests.chain(api).collect();
     all.sort_by_cached_key(|candidate| {
-        let at = input.admitted.get(&pod_uid(candidate.pod)).map(|admitted| admitted.at);
+        let uid = pod_uid(candidate.pod);
+        let at = input.admitted.get(&uid).map(|admitted| admitted.at);
         let created = candidate.pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        (at.is_none(), at, !candidate.is_manifest, created, seen_at(candidate.pod))
+        (
+            at.is_none(),
+            at,
+            !input.made.contains(&uid),
+            !candidate.is_manifest,
+            created,
+            seen_at(candidate.pod),
+        )
     });
     all
 }

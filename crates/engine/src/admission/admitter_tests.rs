@@ -21,6 +21,7 @@ struct World {
     manifests: SourceState,
     api: ApiState,
     admitted: HashMap<PodUid, Admitted>,
+    made: HashSet<PodUid>,
     terminated: HashSet<PodUid>,
     node: NodeView,
     is_node_known: bool,
@@ -37,6 +38,7 @@ impl World {
             manifests: SourceState { ready: true, ..SourceState::default() },
             api: ApiState { ready: true, ..ApiState::default() },
             admitted: HashMap::new(),
+            made: HashSet::new(),
             terminated: HashSet::new(),
             node: NodeView {
                 name: "n1".to_owned(),
@@ -84,6 +86,7 @@ impl World {
             manifests: &self.manifests,
             api: &self.api,
             admitted: &self.admitted,
+            made: &self.made,
             terminated: &self.terminated,
             node: &self.node,
             is_node_known: self.is_node_known,
@@ -423,6 +426,24 @@ fn a_resize_of_a_pod_that_counts_as_terminated_waits_for_its_own_status() {
     world.terminated.clear();
     let decisions = world.decide();
     assert_eq!((allocated(&decisions, "a"), decisions.is_waiting), (("500m".into(), None), false));
+}
+
+#[test]
+fn a_pod_of_which_something_was_made_keeps_its_place_although_its_admission_was_not_stored() {
+    let admitted = |world: &mut World| -> Vec<String> {
+        let decisions = world.decide();
+        decisions.desired_pods.pods.iter().map(|pod| pod.reference.name.to_string()).collect()
+    };
+    let mut world = World::new(1);
+    world.give(api("earlier", 1, "1"));
+    world.give(api("later", 2, "1"));
+    world.made.insert("later".into());
+    assert_eq!(admitted(&mut world), ["later"]);
+    // Without anything of either, the earlier one is first.
+    let mut world = World::new(1);
+    world.give(api("earlier", 1, "1"));
+    world.give(api("later", 2, "1"));
+    assert_eq!(admitted(&mut world), ["earlier"]);
 }
 
 #[test]

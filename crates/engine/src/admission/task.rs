@@ -23,6 +23,7 @@ use super::counts::{CountedPods, RejectionCounts};
 use super::node::NodeView;
 use super::reread::Reread;
 use super::{AdmittedPods, NodeShutdown};
+use crate::ownership::OwnPods;
 use crate::source::SourceState;
 
 /// The inputs of decisions.
@@ -51,6 +52,8 @@ pub struct AdmissionInputs {
     pub runtime: watch::Receiver<Option<RuntimeStatus>>,
     /// What a shutdown of the node demands.
     pub shutdown: watch::Receiver<NodeShutdown>,
+    /// The pods of which something was made here.
+    pub own_pods: OwnPods,
     /// The pods that are evicted.
     pub evicted: watch::Receiver<BTreeMap<PodUid, PodKill>>,
 }
@@ -220,11 +223,13 @@ impl Admission {
             .filter(|entry| entry.lifecycle == LifecycleSummary::Terminated)
             .map(|entry| entry.pod.reference.uid.clone())
             .collect();
+        let made = self.inputs.own_pods.all().into_iter().collect();
         let now = self.outputs.clock.now();
         let decisions = self.admitter.review(&AdmissionInput {
             manifests: &snapshot.manifests,
             api: &snapshot.api,
             admitted: &self.outputs.admitted.all(),
+            made: &made,
             terminated: &terminated,
             node: &snapshot.node,
             is_node_known: snapshot.is_node_known,

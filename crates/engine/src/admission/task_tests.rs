@@ -114,6 +114,7 @@ fn harness() -> Harness {
         has_swap: false,
         runtime: watch::channel(None).1,
         shutdown: shutdown.subscribe(),
+        own_pods: OwnPods::default(),
         evicted: evicted.subscribe(),
     };
     let sink = events.clone();

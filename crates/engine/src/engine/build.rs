@@ -142,6 +142,7 @@ fn admission(
         has_swap: settings.has_swap,
         runtime: deps.runtime.status.clone(),
         shutdown: handles.shutdown.demands.clone(),
+        own_pods: deps.own.clone(),
         evicted: handles.kills.subscribe(),
     };
     let outputs = AdmissionOutputs {
