@@ -38,9 +38,21 @@ export HOSTLET_TEST_HANDLER=test-handler
 name=hostlet-kubelet-tests-$$
 work=$(mktemp -d "/var/tmp/$name.XXXXXX")
 made=()
+# Some specs set the huge pages of the host, and take them back only at their end.
+huge_pages=$(tail -n +1 -q /sys/kernel/mm/hugepages/*/nr_hugepages 2>/dev/null | paste -sd ' ')
+restore_huge_pages() {
+  local file amounts
+  read -ra amounts <<<"$huge_pages"
+  for file in /sys/kernel/mm/hugepages/*/nr_hugepages; do
+    [ "${#amounts[@]}" -gt 0 ] || return 0
+    echo "${amounts[0]}" >"$file"
+    amounts=("${amounts[@]:1}")
+  done
+}
 clean_up() {
   # Everything that runs is in it; mounts and networks go with the last process.
   remove_cgroup "$name"
+  restore_huge_pages
   rm -rf --one-file-system "$work" "/var/tmp/hl-${pid:-none}-0"
   [ "${#made[@]}" -eq 0 ] || rmdir --ignore-fail-on-non-empty "${made[@]}"
 }

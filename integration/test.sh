@@ -37,7 +37,7 @@ check_scripts
 
 say "tests that do not need root"
 # The whole workspace at once, here and in build_suites: another selection of packages would need another build.
-steps=HOSTLET_SIMULATION_STEPS=${HOSTLET_SIMULATION_STEPS:-20000}
+steps=HOSTLET_SIMULATION_STEPS=${HOSTLET_SIMULATION_STEPS:-100000}
 build_suites
 tests=(--workspace --locked --lib --bins --test program --test tidy --test fuzz)
 if as_builder cargo nextest --version >/dev/null 2>&1; then

@@ -1,5 +1,5 @@
 //! Everything that talks to the API server: its client, the Node, the pods and objects of the cluster, statuses, ResourceSlices. Never
-//! knows the runtime's client, nor decides about a pod.
+//! decides about a pod.
 
 pub mod api;
 pub mod api_objects;

@@ -1,4 +1,4 @@
-//! A node for the tests of this room: the engine and PLEG on an in-memory runtime with paused time. The daemon can be stopped and
+//! A node for the tests of this module: the engine and PLEG on an in-memory runtime with paused time. The daemon can be stopped and
 //! rebuilt while the runtime and the host's directories remain. A test of lifecycles directs the engine: it says itself what is
 //! admitted and what probes find. The simulation leaves both to the engine.
 

@@ -206,8 +206,8 @@ impl Checker {
             calls.get(at - first).is_some_and(|call| call.ended_at.is_none() && now - call.at < PATIENCE)
         });
         node.reported().iter().try_for_each(|reported| self.reported(reported))?;
-        // A daemon that was killed before it had stored that it had admitted a pod: the next one may give the place to another. If the pod
-        // gets a place later, that is a new lifecycle.
+        // One pod too many, admitted beside one that counted as over (`was_over`): a daemon that has lost this admission rejects the pod.
+        // If the pod gets a place later, that is a new lifecycle.
         for uid in node.rejected() {
             if let Some(known) = self.pods.get_mut(uid.as_str()) {
                 known.begin_again();

@@ -10,7 +10,7 @@ use super::world::World;
 
 /// Steps before settling.
 const STEPS: usize = 2500;
-/// Short by default; `integration/test.sh` uses twice as many.
+/// Short by default; `integration/test.sh` uses ten times as many.
 const ALL_STEPS: u64 = 10_000;
 
 /// Seeds, one per line, with what they found.
