@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use crate::code;
+
 const MAX_FILE_LINES: usize = 600;
 const MAX_MOD_LINES: usize = 60;
 const MAX_LIB_LINES: usize = 80;
@@ -9,6 +11,11 @@ const MAX_MAIN_LINES: usize = 150;
 
 /// Beginnings of paths that exist on one person's machine. In two parts, so that this file does not name them.
 const MACHINE_PATHS: [(&str, &str); 3] = [("/work", "/"), ("/home", "/"), ("/Users", "/")];
+
+/// Declares a module for tests.
+const TESTS: &str = "#[cfg(test)]\n";
+/// Declares a module for tests of other crates as well.
+const FAKES: &str = "#[cfg(any(test, feature = \"fakes\"))]\n";
 
 /// A source file of the repository.
 pub(crate) struct Source {
@@ -18,6 +25,8 @@ pub(crate) struct Source {
     /// The lines that are compiled into the program, each with its number and without a comment at its end. Tests at the end of
     /// a file and files declared for tests are not.
     pub(crate) program: Vec<(usize, String)>,
+    /// The program without comments and the contents of literals. Fakes and helpers that tests of other crates use have none either.
+    pub(crate) code: String,
 }
 
 impl Source {
@@ -26,19 +35,19 @@ impl Source {
         let code = |line: &str| line.split("//").next().unwrap_or_default().trim_end().to_owned();
         let lines = text[..end].lines().zip(1..).map(|(line, number)| (number, code(line)));
         let program = lines.filter(|(_, line)| !line.is_empty()).collect();
-        Self { path: path.to_owned(), text: text.to_owned(), program }
+        Self { path: path.to_owned(), text: text.to_owned(), program, code: code::blank(&text[..end]) }
     }
 
-    /// Files and folders of the modules that this file declares for tests only.
-    fn test_modules(&self) -> Vec<String> {
+    /// Files and folders of the modules that this file declares with this attribute.
+    fn modules_with(&self, attribute: &str) -> Vec<String> {
         let path = Path::new(&self.path);
         let folder = match path.file_name().and_then(|name| name.to_str()) {
             Some("mod.rs" | "lib.rs" | "main.rs") => path.parent().unwrap_or(path).to_owned(),
             _ => path.with_extension(""),
         };
         let mut modules = Vec::new();
-        for declared in self.text.split("#[cfg(test)]\n").skip(1) {
-            let mut lines = declared.lines().map(str::trim);
+        for declared in self.text.split(attribute).skip(1) {
+            let mut lines = declared.lines().map(str::trim).filter(|line| *line != "#[doc(hidden)]");
             let first = lines.next().unwrap_or_default();
             if let Some(file) = first.strip_prefix("#[path = \"").and_then(|rest| rest.strip_suffix("\"]")) {
                 modules.push(path.with_file_name(file).with_extension("").display().to_string());
@@ -50,13 +59,23 @@ impl Source {
     }
 }
 
-/// Empties the program of the files that are declared for tests only.
+/// Empties the program of the files that are declared for tests only, and the code of these and of fakes.
 pub(crate) fn mark_tests(sources: &mut [Source]) {
-    let roots: Vec<String> = sources.iter().flat_map(Source::test_modules).collect();
+    let declared = |attribute: &str| -> Vec<String> {
+        sources.iter().flat_map(|source| source.modules_with(attribute)).collect()
+    };
+    let (tests, fakes) = (declared(TESTS), declared(FAKES));
     for source in sources {
-        let rest = |root: &String| source.path.strip_prefix(root.as_str()).map(str::to_owned);
-        if roots.iter().filter_map(rest).any(|rest| rest == ".rs" || rest.starts_with('/')) {
+        let is_of = |roots: &[String]| {
+            let rest = |root: &String| source.path.strip_prefix(root.as_str()).map(str::to_owned);
+            roots.iter().filter_map(rest).any(|rest| rest == ".rs" || rest.starts_with('/'))
+        };
+        let (is_test, is_fake) = (is_of(&tests), is_of(&fakes));
+        if is_test {
             source.program.clear();
+        }
+        if is_test || is_fake {
+            source.code.clear();
         }
     }
 }
@@ -68,7 +87,7 @@ pub(crate) fn starts_with_docs(source: &Source) -> Vec<String> {
     if source.text.starts_with("//! ") { Vec::new() } else { vec![complaint()] }
 }
 
-/// A file is easy to read at once, a `mod.rs` is a table of contents, `main.rs` is only wiring.
+/// A file is easy to read at once, a `mod.rs` is a table of contents, a `lib.rs` that of a crate, `main.rs` is only wiring.
 pub(crate) fn is_short(source: &Source) -> Vec<String> {
     let most = match &*source.path {
         "crates/hostlet/src/main.rs" => MAX_MAIN_LINES,

@@ -3,13 +3,20 @@
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
+
 use hostlet_config::{KubeletFlags, is_called_kubelet, with_plain_names};
 use hostlet_host::{DaemonUnit, DaemonUnitError};
 
-use super::command::Cli;
-
 /// The configuration of the packages, for a host without their unit.
 const CONFIG: &str = "etc/hostlet/config.yaml";
+
+/// The command line of the daemon.
+#[derive(Parser)]
+#[command(name = "hostlet", disable_version_flag = true)]
+struct DaemonCommand {
+    #[command(flatten)]
+    flags: KubeletFlags,
+}
 
 /// The service's flags cannot be known.
 #[derive(Debug, thiserror::Error)]
@@ -46,8 +53,8 @@ pub(super) fn service_flags(root: &Path) -> Result<KubeletFlags, ServiceFlagsErr
     };
     let flags = words.get(1..).unwrap_or_default().join(" ");
     let is_called_kubelet = is_called_kubelet(words.first().map(AsRef::as_ref));
-    match Cli::try_parse_from(with_plain_names(words.into_iter().map(Into::into))) {
-        Ok(cli) => Ok(KubeletFlags { is_called_kubelet, ..cli.flags }),
+    match DaemonCommand::try_parse_from(with_plain_names(words.into_iter().map(Into::into))) {
+        Ok(daemon) => Ok(KubeletFlags { is_called_kubelet, ..daemon.flags }),
         Err(source) => Err(ServiceFlagsError::Flags { unit: unit.name(), flags, source }),
     }
 }

@@ -17,6 +17,7 @@ mod pace;
 mod plan;
 mod pool;
 mod reconciler;
+mod settings;
 mod shared;
 mod slices;
 mod stream;
@@ -29,5 +30,6 @@ mod translate;
 
 pub use device::{AttributeValue, Device, Inventory, Problem, Problems};
 pub use handler::Dra;
-pub use task::{DraSettings, DraTask};
+pub use settings::DraSettings;
+pub use task::DraTask;
 pub use translate::translate;

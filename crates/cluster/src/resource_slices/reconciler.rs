@@ -23,9 +23,9 @@ use super::handler::Dra;
 use super::observed::Observed;
 use super::plan::{Desired, Plan, StoredForms, Write, plan};
 use super::pool::{pool_name, slice_name};
+use super::settings::DraSettings;
 use super::shared::Publishing;
 use super::slices::{NodeOwner, SliceApi, SliceError};
-use super::task::DraSettings;
 use crate::api::{ApiErrorKind, follow};
 
 /// Interval of a new list, which repairs whatever a watch missed; the stock kubelet's resync period.

@@ -3,28 +3,20 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use hostlet_base::node::{NodeEvent, NodeEvents};
-use hostlet_plugins::{InstanceId, PluginInstance};
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
+use hostlet_base::node::{NodeEvent, NodeEvents};
+use hostlet_plugins::{InstanceId, PluginInstance};
 use super::dial::GrpcDial;
 use super::handler::Dra;
 use super::reconciler::Reconciler;
+use super::settings::DraSettings;
 use super::shared::Publishing;
 use super::stream::{Dial, ReportProblems, StreamContext};
-
-/// Settings of the task.
-#[derive(Clone, Debug)]
-pub struct DraSettings {
-    /// The node's name.
-    pub node: String,
-    /// Whether devices are published. If not, slices of an earlier run are removed.
-    pub publishes: bool,
-}
 
 /// Publishes the devices of drivers as ResourceSlices, and removes slices of drivers that serve no pod here.
 pub struct DraTask {

@@ -1,27 +1,7 @@
 //! Metrics of the gates: how many starts and stops wait, and for how long.
 
-use std::time::Duration;
-
-use hostlet_telemetry::{DEFAULT_BUCKETS, Metrics};
-use prometheus_client::metrics::histogram::Histogram;
-
+use hostlet_telemetry::Metrics;
 use super::{StartGate, StopGate};
-
-/// The waits so far.
-#[derive(Clone, Debug)]
-pub(super) struct WaitTimes(Histogram);
-
-impl Default for WaitTimes {
-    fn default() -> Self {
-        Self(Histogram::new(DEFAULT_BUCKETS))
-    }
-}
-
-impl WaitTimes {
-    pub(super) fn observe(&self, waited: Duration) {
-        self.0.observe(waited.as_secs_f64());
-    }
-}
 
 impl StartGate {
     /// Adds the gate's metrics.
@@ -29,7 +9,7 @@ impl StartGate {
         metrics.register(
             "hostlet_start_gate_wait_seconds",
             "Time in seconds that starts of sandboxes and containers waited for a slot",
-            self.wait_times().0.clone(),
+            self.wait_times().histogram(),
         );
         let gate = self.clone();
         metrics.register_gauge(
@@ -46,7 +26,7 @@ impl StopGate {
         metrics.register(
             "hostlet_stop_gate_wait_seconds",
             "Time in seconds that stops of pods waited for a slot",
-            self.wait_times().0.clone(),
+            self.wait_times().histogram(),
         );
         let gate = self.clone();
         metrics.register_gauge(

@@ -4,6 +4,7 @@
 mod metrics;
 mod start;
 mod stop;
+mod wait_times;
 
 pub use start::StartGate;
 pub(crate) use start::{Permit, StartPriority};

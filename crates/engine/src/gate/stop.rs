@@ -12,13 +12,13 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use hostlet_pod::Rank;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::metrics::WaitTimes;
+use hostlet_pod::Rank;
+use super::wait_times::WaitTimes;
 
 /// How long stopping containers may hold a place: what a busy runtime needs to signal them and to notice their exit.
 const CONTAINERS: Duration = Duration::from_millis(250);

@@ -8,6 +8,7 @@ mod cut_short_tests;
 mod fault_tests;
 #[cfg(test)]
 mod image_volume_tests;
+mod janitor;
 #[cfg(test)]
 mod kill_tests;
 mod kills;
@@ -44,8 +45,9 @@ mod testing;
 mod users_tests;
 mod workers;
 
+pub use janitor::{Janitor, KnownPods};
 pub use lifecycles::{Effect, LifecycleView, PodLifecycles};
 pub use state::{
     KillRequest, LifecyclePhase, PodLifecycle, PodUpdate, Transition, UpdateKind, UpdateSubject,
 };
-pub use task::{Janitor, KnownPods, PodTable, PodTableDeps};
+pub use task::{PodTable, PodTableDeps};

@@ -5,10 +5,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt};
+
 use hostlet_base::PodUid;
 use hostlet_pod::AdmittedPod;
-
-use super::{Janitor, KnownPods};
+use super::janitor::{Janitor, KnownPods};
 
 /// The step of a sweep that completed.
 pub(super) enum Swept {

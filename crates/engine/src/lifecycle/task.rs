@@ -4,28 +4,28 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use hostlet_base::node::NodeAddresses;
-use hostlet_base::{CONFIG_SEEN_ANNOTATION, ContainerId, PodEvent, PodRef, PodUid, sleep_until};
-use hostlet_observe::pleg::PlegHandle;
-use hostlet_observe::status::{StatusCache, StatusHandle};
-use hostlet_pod::{AdmittedPod, DesiredPods, PodEvents};
-use hostlet_runtime::cri::ContainerState;
-use hostlet_telemetry::{Heartbeat, Metrics};
 use rand::Rng;
 use rand::rngs::StdRng;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::gate::StartPriority;
+use crate::worker::{Outcome, PodSyncer, Report, Retry};
+use hostlet_base::node::NodeAddresses;
+use hostlet_base::{CONFIG_SEEN_ANNOTATION, PodEvent, PodRef, PodUid, sleep_until};
+use hostlet_observe::pleg::PlegHandle;
+use hostlet_observe::status::{StatusCache, StatusHandle};
+use hostlet_pod::{AdmittedPod, DesiredPods, PodEvents};
+use hostlet_runtime::cri::ContainerState;
+use hostlet_telemetry::{Heartbeat, Metrics};
+use super::janitor::{Janitor, KnownPods};
 use super::kills::Kills;
 use super::lifecycles::{Effect, LifecycleView, PodLifecycles};
 use super::metrics::{LifecycleMetrics, WorkingPods};
 use super::state::{PodUpdate, UpdateKind, UpdateSubject};
 use super::sweep::{Sweep, Swept};
 use super::workers::{WorkerEvent, Workers};
-use crate::gate::StartPriority;
-use crate::worker::{Outcome, PodSyncer, Report, Retry};
 
 /// Pause between two passes of housekeeping when nothing requests one earlier: the kubelet's container GC period.
 const HOUSEKEEPING_PERIOD: Duration = Duration::from_secs(60);
@@ -35,32 +35,6 @@ const HOUSEKEEPING_DELAY: Duration = Duration::from_millis(200);
 
 /// Pause before housekeeping tries again while sources or the runtime have not been listed yet.
 const UNREADY_RETRY: Duration = Duration::from_secs(1);
-
-/// What the table knows while the host is swept.
-#[derive(Clone, Debug, Default)]
-pub struct KnownPods {
-    /// The pods that a source names, that have a lifecycle, or of which the runtime may have something.
-    pub pods: HashSet<PodUid>,
-    /// The containers that run.
-    pub running: HashSet<ContainerId>,
-}
-
-/// Cleans up the host around the pods.
-#[async_trait]
-pub trait Janitor: Send + Sync + 'static {
-    /// The pods with directories, logs or cgroups on the host. As slow as the disk.
-    async fn found(&self) -> HashSet<PodUid>;
-
-    /// Removes what the host has of hostlet's own among the `unknown` pods, and dangling log links. Reports the others, which
-    /// somebody else may use. Errors are logged; the next pass tries again.
-    async fn remove(&self, unknown: HashSet<PodUid>, known: KnownPods);
-
-    /// Updates what pods share (the QoS cgroups) for this set of active pods.
-    async fn share(&self, active: Vec<Arc<AdmittedPod>>);
-
-    /// Forgets the reports on pods that are not in `known`.
-    fn forget(&self, known: &HashSet<PodUid>);
-}
 
 /// Grace period of a pod whose own is unknown, seconds: the API's default.
 const UNKNOWN_GRACE_SECONDS: i64 = 30;

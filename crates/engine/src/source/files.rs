@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use nix::fcntl::OFlag;
 use nix::unistd::geteuid;
 
-use super::manifest::FileAccess;
+use super::context::FileAccess;
 use super::reader::{FileRead, Pass};
 
 /// Maximum size of a manifest, in bytes; pods of a cluster are far smaller.

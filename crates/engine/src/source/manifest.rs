@@ -1,6 +1,5 @@
 //! Turns the bytes of a manifest into a static pod and the objects beside it: decoded, with identity and defaults, validated. No I/O.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use hostlet_pod::ManifestOrigin;
@@ -11,6 +10,7 @@ use hostlet_pod::validation::{FieldError, ObjectReferences, unsupported, validat
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
+use super::context::ManifestContext;
 use super::decode::{DecodeError, Decoded, Documents, Mistakes, decode_manifest};
 use super::file_objects::file_object;
 use super::identity::{Identity, PodSource};
@@ -40,30 +40,6 @@ impl ManifestError {
             Self::Invalid { pod, .. } => pod.as_deref(),
         }
     }
-}
-
-/// Who can read or change a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FileAccess {
-    /// Only its owner, who is the daemon's user: root.
-    Private,
-    /// Others as well, by its mode.
-    Shared,
-    /// Another owner.
-    Foreign,
-}
-
-/// A file and the node that reads it.
-#[derive(Clone, Copy, Debug)]
-pub struct ManifestContext<'a> {
-    /// The file.
-    pub file: &'a Path,
-    /// Who can read or change it.
-    pub access: FileAccess,
-    /// The name of the node.
-    pub node_name: &'a str,
-    /// Whether the node has no API server. Only then do objects in manifests serve pods.
-    pub is_alone: bool,
 }
 
 /// The content of a manifest.
@@ -147,7 +123,8 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
-    use super::{FileAccess, Manifest, ManifestContext, ManifestError, read_manifest};
+    use super::{Manifest, ManifestContext, ManifestError, read_manifest};
+    use crate::source::context::FileAccess;
 
     fn read_as(text: &str, access: FileAccess, is_alone: bool) -> Result<Manifest, ManifestError> {
         let file = Path::new("/m/web.yaml");

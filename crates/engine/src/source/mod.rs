@@ -2,6 +2,7 @@
 //! that pods refer to.
 
 mod answer;
+mod context;
 mod decode;
 mod file_objects;
 mod files;
@@ -23,7 +24,8 @@ pub mod testing;
 mod url;
 
 pub use answer::{AnswerContext, read_answer};
+pub use context::{FileAccess, ManifestContext};
 pub use decode::{DecodeError, Mistakes};
-pub use manifest::{FileAccess, Manifest, ManifestContext, ManifestError, read_manifest};
+pub use manifest::{Manifest, ManifestError, read_manifest};
 pub use state::{SourceState, StaticPod};
 pub use task::{SourceConfig, UrlSource, run};

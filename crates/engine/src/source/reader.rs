@@ -14,7 +14,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use md5::{Digest, Md5};
 
-use super::manifest::{FileAccess, ManifestContext, read_manifest};
+use super::context::{FileAccess, ManifestContext};
+use super::manifest::read_manifest;
 use super::state::{SourceState, StaticPod};
 
 /// The result of one pass over the files.

@@ -3,6 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
+
+use crate::cri_config::{HostSettings, UserNamespaces};
+use crate::gate::{StartGate, StopGate};
+use crate::ownership::OwnPods;
 use hostlet_base::QuietPeriod;
 use hostlet_host::Mounts;
 use hostlet_host::cgroup::Cgroups;
@@ -16,14 +21,9 @@ use hostlet_pod::objects::{ObjectSource, RuntimeClasses};
 use hostlet_runtime::cri::{RuntimeService, RuntimeStatus};
 use hostlet_store::Store;
 use hostlet_volume::Volumes;
-use tokio::sync::watch;
-
 use super::metrics::WorkerMetrics;
-use super::reporter::ReportSinks;
+use super::report_sinks::ReportSinks;
 use super::restarts::RestartRequests;
-use crate::cri_config::{HostSettings, UserNamespaces};
-use crate::gate::{StartGate, StopGate};
-use crate::ownership::OwnPods;
 
 /// The container runtime, and what bounds the load on it.
 pub struct RuntimeAccess {

@@ -3,37 +3,21 @@
 
 use std::collections::BTreeMap;
 
-use hostlet_base::{ContainerId, EventKind, PodEvent, PodRef, WallClock, reasons};
-use hostlet_observe::status::timeline::{Timeline, TimelineStep};
-use hostlet_observe::status::{Activity, ContainerKill, PodActivities, PodFacts, StatusCache, StatusHandle};
-use hostlet_pod::{PodEvents, WaitingReason};
-use hostlet_volume::VolumeProblem;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+use hostlet_base::{ContainerId, EventKind, PodEvent, PodRef, reasons};
+use hostlet_observe::status::timeline::TimelineStep;
+use hostlet_observe::status::{Activity, ContainerKill, PodFacts};
+use hostlet_pod::WaitingReason;
+use hostlet_volume::VolumeProblem;
 use super::events::EventSender;
+use super::report_sinks::ReportSinks;
 use super::same_cause::is_same_cause;
 use super::{Outcome, Work};
 
 /// Upstream's reason for any problem of a volume.
 const FAILED_MOUNT: &str = "FailedMount";
-
-/// Destinations of reports. Cheap to clone.
-#[derive(Clone)]
-pub struct ReportSinks {
-    /// The statuses so far.
-    pub status_cache: StatusCache,
-    /// Shows what workers are doing.
-    pub activities: PodActivities,
-    /// Receives the steps of pods.
-    pub timeline: Timeline,
-    /// Receives the facts of pod statuses.
-    pub statuses: StatusHandle,
-    /// Receives events, in addition to the log and the timeline.
-    pub events: PodEvents,
-    /// The time of day.
-    pub clock: WallClock,
-}
 
 /// Reports on one pod.
 pub(super) struct Reporter {

@@ -24,7 +24,8 @@ use tonic::metadata::MetadataValue;
 use tonic::transport::Channel;
 use tonic::{Code, Response, Status, Streaming};
 
-use super::import::{BlobWriter, ImageStore, LeasedBlob, Target};
+use super::import::{BlobWriter, ImageStore, LeasedBlob};
+use super::target::Target;
 use super::{Digest, StoreError};
 
 /// The label that makes an image visible to the CRI.

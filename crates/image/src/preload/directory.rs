@@ -11,7 +11,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::import::Target;
+use super::target::Target;
 
 /// A file that has not changed for this long is taken to be complete.
 const QUIET: Duration = Duration::from_secs(2);

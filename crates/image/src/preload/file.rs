@@ -12,10 +12,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::archive::{Piece, Survey, send};
 use super::import::{
-    ImageStore, Target, is_present, missing, records, selected, write_documents, write_pieces, write_records,
+    ImageStore, is_present, missing, records, selected, write_documents, write_pieces, write_records,
 };
 use super::input::Input;
 use super::plan::{Plan, plan};
+use super::target::Target;
 use super::{ArchiveError, PlanError, StoreError};
 
 /// Maximum number of chunks in flight: one is read while another is written.

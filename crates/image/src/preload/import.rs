@@ -8,18 +8,8 @@ use tokio::sync::mpsc;
 
 use super::archive::Piece;
 use super::plan::{Content, Plan, PlannedBlob};
+use super::target::Target;
 use super::{Digest, StoreError};
-
-/// The target of an image record.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
-    /// Media type of the manifest or index.
-    pub media_type: String,
-    /// Digest of the manifest or index.
-    pub digest: Digest,
-    /// Its length in bytes.
-    pub size: u64,
-}
 
 /// A blob to write.
 #[derive(Clone, Copy, Debug)]

@@ -13,6 +13,7 @@ mod media;
 mod plan;
 #[cfg(test)]
 mod samples;
+mod target;
 mod task;
 mod walk;
 
@@ -22,5 +23,6 @@ pub use digest::Digest;
 pub use directory::PreloadProblem;
 pub use error::{ArchiveError, PlanError, StoreError};
 pub use file::{ImportError, import_file};
-pub use import::{BlobWriter, ImageStore, LeasedBlob, Target};
+pub use import::{BlobWriter, ImageStore, LeasedBlob};
+pub use target::Target;
 pub use task::{PreloadConfig, run};

@@ -8,11 +8,11 @@ use hostlet_base::json;
 use serde::de::DeserializeOwned;
 
 use super::archive::{Found, Survey};
-use super::import::Target;
 use super::media::{
     DOCKER_CONFIG, DOCKER_LAYER, DOCKER_LAYER_GZIP, DOCKER_MANIFEST, Descriptor, DockerImage, Index, Layout,
     Manifest, Platform, Shape,
 };
+use super::target::Target;
 use super::{Digest, PlanError};
 
 /// Labels by which containerd's garbage collector follows references; the keys are also used by containerd's own importer.

@@ -14,8 +14,9 @@ use tar::{EntryType, Header};
 use tokio_util::sync::CancellationToken;
 
 use super::archive::Survey;
-use super::import::{BlobWriter, ImageStore, LeasedBlob, Target};
+use super::import::{BlobWriter, ImageStore, LeasedBlob};
 use super::input::Input;
+use super::target::Target;
 use super::{ArchiveError, Digest, StoreError};
 
 pub(super) const OCI_MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";

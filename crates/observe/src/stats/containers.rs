@@ -10,10 +10,9 @@ use std::sync::Arc;
 use hostlet_base::{ContainerId, PodRef};
 use hostlet_host::{SysError, file_work, files_usage, tree_usage};
 use hostlet_runtime::cri::{ContainerState, ContainerStats, WritableLayer};
-
 use super::error::MeasureError;
+use super::settings::StorageSettings;
 use super::storage::{ContainerStorage, ContainersStorage};
-use super::task::StorageSettings;
 
 /// Measures the running containers of a pod with this hosts file.
 pub(super) async fn measure(

@@ -1,59 +1,26 @@
 //! What everything on the node uses, for all who ask: measured when somebody asks, once for all who ask within a second.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use hostlet_base::WallClock;
-use hostlet_host::cgroup::{CgroupError, Cgroups};
-use hostlet_host::file_work;
-use jiff::Timestamp;
 use parking_lot::Mutex;
 
+use crate::pleg::Cache;
+use hostlet_base::WallClock;
+use hostlet_host::cgroup::CgroupError;
+use hostlet_host::file_work;
 use super::accounting::Accounting;
 use super::collect::{Host, Measurement};
 use super::error::MeasureError;
 use super::node_usage::NodeUsage;
 use super::rates::Rates;
 use super::recent::Recent;
+use super::settings::UsageSettings;
 use super::usage::Detail;
-use crate::pleg::Cache;
 
 /// How long a measurement is used again.
 const AGE: Duration = Duration::from_secs(1);
-
-/// Dependencies of the measurements.
-#[derive(Clone)]
-pub struct UsageSettings {
-    /// The cgroups of pods.
-    pub cgroups: Arc<Cgroups>,
-    /// The observed pods.
-    pub observed: Cache,
-    /// Mount point of procfs, `/proc` outside tests.
-    pub proc: PathBuf,
-    /// The daemon's directory.
-    pub root_dir: PathBuf,
-    /// Memory of the host, bytes.
-    pub memory: u64,
-    /// Swap of the host, bytes.
-    pub swap: u64,
-    /// When the host booted.
-    pub booted_at: Timestamp,
-    /// The cgroups of the host's own processes, as far as they are configured.
-    pub system: SystemPaths,
-    /// The wall clock.
-    pub clock: WallClock,
-}
-
-/// Paths of cgroups that are no pod's; `None` if they are not configured.
-#[derive(Clone, Debug, Default)]
-pub struct SystemPaths {
-    /// The runtime's (`--runtime-cgroups`).
-    pub runtime: Option<String>,
-    /// The cgroup of other processes of the host (`systemCgroups`).
-    pub misc: Option<String>,
-}
 
 type Measured = Result<Arc<NodeUsage>, Arc<MeasureError>>;
 

@@ -24,6 +24,7 @@ mod recent;
 mod schedule;
 #[cfg(test)]
 mod schedule_tests;
+mod settings;
 mod storage;
 mod task;
 #[cfg(test)]
@@ -36,13 +37,14 @@ mod usage;
 pub use disk::{ContainerDisk, DiskSettings, DiskUsage, ImageUsage, LayerUsage};
 pub use disk_task::{DiskStats, DiskStatsTask};
 pub use error::MeasureError;
-pub use handle::{SystemPaths, UsageSettings, UsageStats};
+pub use handle::UsageStats;
 pub use node_usage::{
     ContainerUsage, NodeFilesystem, NodeUsage, PodUsage, SandboxUsage, TaskCount, UnitUsage,
 };
 pub use places::{PodPlaces, VolumePlace};
+pub use settings::{StorageSettings, SystemPaths, UsageSettings};
 pub use storage::{ContainerStorage, ContainersStorage, PodStorage, VolumeUsage};
-pub use task::{StorageSettings, StorageStats, StorageStatsTask};
+pub use task::{StorageStats, StorageStatsTask};
 pub use usage::{
     BlockDevice, CgroupProcesses, CgroupUsage, CpuUsage, Detail, DeviceIo, DiskActivity, IoUsage,
     MemoryUsage, NetworkDevice, OtherBytes, PressureAverages, PressureStall, UsageLimits,

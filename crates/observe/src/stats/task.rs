@@ -2,50 +2,28 @@
 //! at a time, as the schedule says. Without pods to measure it only waits for some.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use hostlet_base::{PodUid, WallClock, error_chain, sleep_until};
-use hostlet_host::{PathWork, SpaceUsage, filesystem_usage, slow_work, tree_usage};
-use hostlet_pod::{ExternalVolume, ExternalVolumes};
-use hostlet_runtime::cri::RuntimeService;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use hostlet_base::{PodUid, WallClock, error_chain, sleep_until};
+use hostlet_host::{PathWork, SpaceUsage, filesystem_usage, slow_work, tree_usage};
+use hostlet_pod::{ExternalVolume, ExternalVolumes};
 use super::containers;
 use super::error::MeasureError;
 use super::places::{DesiredPlaces, PACE_OF_LIMITS, Places, PodPlaces, VolumePlace, add_external};
 use super::schedule::{Part, PartKind, Schedule};
+use super::settings::StorageSettings;
 use super::storage::{ContainersStorage, PodStorage, VolumeUsage};
-use crate::log::LogLayout;
-use crate::pleg::Cache;
 
 /// Maximum number of parallel measurements of each kind: one that takes long delays no other pod's.
 const PARALLEL: usize = 2;
-
-/// Dependencies of the measurements.
-#[derive(Clone)]
-pub struct StorageSettings {
-    /// The runtime, which measures writable layers.
-    pub runtime: Arc<dyn RuntimeService>,
-    /// The observed pods.
-    pub observed: Cache,
-    /// The directories of logs.
-    pub logs: LogLayout,
-    /// The daemon's directory.
-    pub root_dir: PathBuf,
-    /// The volumes that outlive their pods, which are measured at all times.
-    pub external: watch::Receiver<ExternalVolumes>,
-    /// How often (`volumeStatsAggPeriod`); `None` if never.
-    pub external_pace: Option<Duration>,
-    /// The wall clock.
-    pub clock: WallClock,
-}
 
 /// The measured storage of pods.
 type PodsStorage = BTreeMap<PodUid, PodStorage>;

@@ -1,16 +1,12 @@
 //! Conditions of a pod that a kubelet owns (Kubernetes docs, "Pod Lifecycle", pod conditions). The others, written by
 //! controllers for readiness gates, are kept as they are.
 
-use hostlet_base::reasons;
-use hostlet_pod::{
-    AdmittedPod, ContainerKind, PodContainer, PodPhase, demands_restart_of_all, may_restart_all,
-    whole_seconds,
-};
-use hostlet_runtime::cri::{ContainerState, SandboxState};
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, PodCondition};
 
+use hostlet_base::reasons;
+use hostlet_pod::{AdmittedPod, ContainerKind, PodContainer, PodPhase, demands_restart_of_all, may_restart_all, whole_seconds};
+use hostlet_runtime::cri::{ContainerState, SandboxState};
 use super::ImagePull;
-use super::containers::is_default_reason;
 use super::input::{LifecycleSummary, StatusInput};
 
 /// A sandbox with its network is ready. Its message says what containers that have not started wait for.
@@ -204,6 +200,11 @@ fn sandbox_problem(input: &StatusInput<'_>) -> Option<&'static str> {
     } else {
         None
     }
+}
+
+/// Whether this is the reason of a container that has not started, and has not failed to.
+pub fn is_default_reason(reason: &str) -> bool {
+    [reasons::CONTAINER_CREATING, reasons::POD_INITIALIZING].contains(&reason)
 }
 
 /// The pull that the first container waits for, if it waits for nothing else. One whose pull failed before has that for its reason.

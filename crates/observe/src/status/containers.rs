@@ -13,7 +13,6 @@ use k8s_openapi::api::core::v1::{
 };
 
 use super::conditions::restarts_all;
-use super::finished::NOT_LOCATED;
 use super::input::{LifecycleSummary, StatusInput};
 use super::restart::Restarts;
 
@@ -21,14 +20,11 @@ use super::restart::Restarts;
 const MAX_MESSAGE_BYTES: usize = 12 << 10;
 /// Exit code reported for a container with an unknown exit: as if killed.
 const UNKNOWN_EXIT_CODE: i32 = 137;
+/// Upstream's message for a container without a known end.
+pub(super) const NOT_LOCATED: &str = "The container could not be located when the pod was terminated";
 /// Upstream's message for a container that ran and was removed.
 const USED_TO_RUN: &str =
     "The container could not be located when the pod was deleted.  The container used to be Running";
-
-/// Whether this is the reason of a container that has not started, and has not failed to.
-pub fn is_default_reason(reason: &str) -> bool {
-    [reasons::CONTAINER_CREATING, reasons::POD_INITIALIZING].contains(&reason)
-}
 
 /// Upstream's message for a container that was removed because all containers of its pod start again.
 const REMOVED_TO_RESTART: &str = "The container is removed because RestartAllContainers in place";

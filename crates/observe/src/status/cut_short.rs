@@ -11,7 +11,7 @@ use hostlet_base::reasons;
 use hostlet_runtime::cri::{ContainerState, ContainerStatus};
 use jiff::Timestamp;
 
-use super::finished::NOT_LOCATED;
+use super::containers::NOT_LOCATED;
 use crate::pleg::PodStatus;
 
 /// Exit code reported for a container with an unknown exit: as if killed (as upstream).

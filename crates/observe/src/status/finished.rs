@@ -1,13 +1,10 @@
 //! Container states of a pod that has finished (upstream `TerminatePod`): a container that should have run and has no end is
 //! reported as failed, so that a terminal pod has no container that waits. Pure.
 
-use hostlet_pod::{AdmittedPod, ContainerKind, PodContainer};
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus};
 
-use super::containers::unlocated;
-
-/// Upstream's message for a container without a known end.
-pub(super) const NOT_LOCATED: &str = "The container could not be located when the pod was terminated";
+use hostlet_pod::{AdmittedPod, ContainerKind, PodContainer};
+use super::containers::{NOT_LOCATED, unlocated};
 
 /// Gives an end to each container of a finished pod that has none: all main containers once the pod was initialized, and the init
 /// containers up to the last that was started.

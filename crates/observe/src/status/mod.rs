@@ -33,9 +33,9 @@ pub use activities::PodActivities;
 pub use activity::{Activity, ContainerKill, ImageOwner, ImagePull, WorkerActivity};
 pub use cache::{PodStatusEntry, StatusCache};
 pub use conditions::{
-    DISRUPTION_TARGET, READY_TO_START, RESIZE_PENDING, TERMINATION_BY_KUBELET, cause_in, is_owned_condition,
+    DISRUPTION_TARGET, READY_TO_START, RESIZE_PENDING, TERMINATION_BY_KUBELET, cause_in, is_default_reason,
+    is_owned_condition,
 };
-pub use containers::is_default_reason;
 pub use cut_short::{is_unclear, with_actual_outcomes};
 pub use directory::{DirectoryChanges, DirectoryEntry, PodDirectory};
 pub use facts::{PodFacts, PodProgress};

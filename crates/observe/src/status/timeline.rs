@@ -4,15 +4,15 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hostlet_base::{CONFIG_SEEN_ANNOTATION, EventKind, PodEvent, PodRef, PodUid, reasons};
-use hostlet_pod::pod_ref;
-use hostlet_telemetry::{Metrics, record_span};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
-use super::step_times::{StepTimes, label};
+use hostlet_base::{CONFIG_SEEN_ANNOTATION, EventKind, PodEvent, PodRef, PodUid, reasons};
+use hostlet_pod::pod_ref;
+use hostlet_telemetry::{Metrics, record_span};
+use super::step_times::StepTimes;
 use super::{Activity, ImageOwner, ImagePull};
 
 /// Entries kept per pod; the oldest are dropped first.
@@ -83,6 +83,41 @@ pub enum TimelineStep {
     Removed,
 }
 
+impl TimelineStep {
+    /// Its name if it is work; waits for a restart and instantaneous steps are none.
+    fn name_of_work(self) -> Option<&'static str> {
+        match self {
+            Self::QueuedStart => Some("turn"),
+            Self::Volumes => Some("volumes"),
+            Self::Sandbox => Some("sandbox"),
+            Self::Pull => Some("pull"),
+            Self::PullVolume => Some("pull-volume"),
+            Self::Create => Some("create"),
+            Self::Start => Some("start"),
+            Self::PostStart => Some("post-start"),
+            Self::Stop => Some("stop"),
+            Self::StopSandbox => Some("stop-sandbox"),
+            Self::CleanUp => Some("clean-up"),
+            Self::BackOff
+            | Self::Seen
+            | Self::Admitted
+            | Self::Rejected
+            | Self::Network
+            | Self::Running
+            | Self::Probed
+            | Self::Ended
+            | Self::Failed
+            | Self::Shutdown
+            | Self::Evicted
+            | Self::Deadline
+            | Self::Killing
+            | Self::PreStop
+            | Self::Stopped
+            | Self::Removed => None,
+        }
+    }
+}
+
 /// One step of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -141,6 +176,13 @@ pub struct Timeline {
 }
 
 impl Timeline {
+    /// Counts the duration of a step that is work.
+    fn measured(&self, step: TimelineStep, took: Duration) {
+        if let Some(name) = step.name_of_work() {
+            self.times.ended(name, took);
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         // Every statement under the lock leaves the state valid.
         self.state.lock()
@@ -203,7 +245,7 @@ impl Timeline {
         let mut state = self.lock();
         let record = state.revive(pod);
         if let Some((step, took)) = record.close(now) {
-            self.times.ended(step, took);
+            self.measured(step, took);
         }
         if let Some((step, detail)) = started {
             record.add(step, detail, now);
@@ -229,7 +271,7 @@ impl Timeline {
             let took = entry.took(now);
             entry.took_ms = Some(milliseconds(took));
             entry.trace(now);
-            self.times.ended(step, took);
+            self.measured(step, took);
         }
     }
 
@@ -371,7 +413,7 @@ impl TimelineEntry {
     /// Adds the step, which has ended, to the trace of the work that it is a part of.
     fn trace(&self, now: Timestamp) {
         // A repeated step began when it occurred first.
-        if let (Some(name), 1) = (label(self.step), self.times) {
+        if let (Some(name), 1) = (self.step.name_of_work(), self.times) {
             record_span(name, self.at, now, || match &*self.detail {
                 "" => Vec::new(),
                 detail => vec![("detail", detail.to_owned())],

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::PersistentVolume;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::ObjectError;
+use super::object::ObjectError;
 
 /// The annotation with mount options, older than the field, which it overrides.
 pub const MOUNT_OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";

@@ -4,6 +4,7 @@
 mod claims;
 #[cfg(any(test, feature = "fakes"))]
 mod fake;
+mod object;
 mod runtime_classes;
 pub mod services;
 mod source;
@@ -13,10 +14,8 @@ mod watched;
 pub use claims::{ClaimError, ClaimRef, ClaimState, GROUP, MOUNT_OPTIONS, reduced_volume};
 #[cfg(any(test, feature = "fakes"))]
 pub use fake::FakeObjects;
+pub use object::{Object, ObjectError, ObjectKind, ObjectRef, ObjectState};
 pub use runtime_classes::{KnownClasses, RuntimeClassError, RuntimeClasses};
-pub use source::{
-    Object, ObjectError, ObjectKind, ObjectRef, ObjectSource, ObjectState, ServiceAccountInfo, Token,
-    TokenRequest,
-};
+pub use source::{ObjectSource, ServiceAccountInfo, Token, TokenRequest};
 pub use standalone::{FileObject, Standalone};
 pub use watched::{ObjectStates, Watched};

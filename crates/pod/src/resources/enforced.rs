@@ -2,15 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use hostlet_base::Quantity;
-use hostlet_base::resources::{CPU, MEMORY};
 use k8s_openapi::api::core::v1::{Container, Pod, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 use serde::{Deserialize, Serialize};
 
-use super::amounts::Amounts;
-use super::pod_cgroup::whole_pod;
 use crate::view::PodView;
+use hostlet_base::Quantity;
+use hostlet_base::resources::{CPU, MEMORY};
+use super::amounts::Amounts;
 
 /// CPU in thousandths of a core and memory in bytes; 0 is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,11 +57,6 @@ impl Enforced {
             memory_request: requests.memory.unwrap_or(0),
             memory_limit: set(limits.memory, of_pod.memory),
         }
-    }
-
-    /// Requests and limits of a pod as a whole, with its overhead.
-    pub fn of_pod(pod: &Pod) -> Self {
-        whole_pod(pod)
     }
 
     /// A copy that has the amounts of one resource from `other`.

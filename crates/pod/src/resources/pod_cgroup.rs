@@ -13,24 +13,26 @@ use super::amounts::{Amounts, Together, containers_limit};
 use super::{pod_limits, pod_requests, qos_class, requested_resources};
 use crate::view::PodView;
 
-/// CPU and memory of the pod as a whole, including overhead. They are limited only if all containers have a limit or the pod has
-/// one: otherwise a container without a limit would be limited to what the others leave.
-pub(super) fn whole_pod(pod: &Pod) -> Enforced {
-    let own = Amounts::limited(PodView::from(pod).spec.resources.as_ref());
-    let (limits, everywhere) = (pod_limits(pod), containers_limit(pod).1);
-    let overhead = overhead(pod);
-    let set = |amount: Option<i64>| amount.filter(|amount| *amount > 0);
-    let limit = |sum: Option<i64>, overhead: Option<i64>, everywhere: bool, own: Option<i64>| {
-        let limit = set(sum)?.saturating_add(overhead.unwrap_or(0));
-        (everywhere || set(own).is_some()).then_some(limit)
-    };
-    let cpu = limit(limits.milli_cpu, overhead.milli_cpu, everywhere.cpu, own.milli_cpu);
-    let memory = limit(limits.memory, overhead.memory, everywhere.memory, own.memory);
-    Enforced {
-        cpu_request: pod_cpu_request(pod),
-        cpu_limit: cpu.unwrap_or(0),
-        memory_request: pod_memory_request(pod),
-        memory_limit: memory.unwrap_or(0),
+impl Enforced {
+    /// CPU and memory of the pod as a whole, including overhead. They are limited only if all containers have a limit or the pod has
+    /// one: otherwise a container without a limit would be limited to what the others leave.
+    pub fn of_pod(pod: &Pod) -> Self {
+        let own = Amounts::limited(PodView::from(pod).spec.resources.as_ref());
+        let (limits, everywhere) = (pod_limits(pod), containers_limit(pod).1);
+        let overhead = overhead(pod);
+        let set = |amount: Option<i64>| amount.filter(|amount| *amount > 0);
+        let limit = |sum: Option<i64>, overhead: Option<i64>, everywhere: bool, own: Option<i64>| {
+            let limit = set(sum)?.saturating_add(overhead.unwrap_or(0));
+            (everywhere || set(own).is_some()).then_some(limit)
+        };
+        let cpu = limit(limits.milli_cpu, overhead.milli_cpu, everywhere.cpu, own.milli_cpu);
+        let memory = limit(limits.memory, overhead.memory, everywhere.memory, own.memory);
+        Self {
+            cpu_request: pod_cpu_request(pod),
+            cpu_limit: cpu.unwrap_or(0),
+            memory_request: pod_memory_request(pod),
+            memory_limit: memory.unwrap_or(0),
+        }
     }
 }
 

@@ -1,14 +1,8 @@
-//! The command line, and which of the two outputs it gets.
-
-use std::io::{self, IsTerminal};
+//! The command line.
 
 use clap::{Args, ValueEnum};
 
-use super::live::live;
-use super::plain::plain;
 use crate::commands::client::DaemonArgs;
-use crate::commands::error::CommandError;
-use crate::commands::exit::Exit;
 use crate::commands::objects::ObjectFormat;
 
 /// The order of the pods.
@@ -49,10 +43,4 @@ pub struct TopArgs {
     /// The daemon to ask
     #[command(flatten)]
     pub daemon: DaemonArgs,
-}
-
-/// Runs `hostlet top`.
-pub async fn top(args: TopArgs) -> Result<Exit, CommandError> {
-    let is_live = args.output.is_none() && io::stdout().is_terminal() && io::stdin().is_terminal();
-    if is_live { live(&args).await } else { plain(&args).await }
 }

@@ -14,8 +14,10 @@ mod live;
 mod model;
 mod plain;
 mod row;
+mod run;
 mod screen;
 mod shell;
 mod text;
 
-pub use args::{SortBy, TopArgs, top};
+pub use args::{SortBy, TopArgs};
+pub use run::top;

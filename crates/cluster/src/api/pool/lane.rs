@@ -9,7 +9,7 @@ use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
 use super::super::requests::RequestMetrics;
-use super::connection::{Connection, StreamSlot};
+use super::connection::{Connection, ConnectionStream};
 
 /// Connection counts of a purpose, for display.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -118,20 +118,17 @@ impl Lane {
         self.counts.clone()
     }
 
-    /// A slot on the first connection with capacity, if any. Unusable connections are dropped; their open streams finish.
-    pub(super) fn slot(self: &Arc<Self>) -> Option<StreamSlot> {
+    /// A stream on the first connection with capacity, if any. Unusable connections are dropped; their open streams finish.
+    pub(super) fn open(&self) -> Option<ConnectionStream> {
         let mut connections = self.connections();
         connections.retain(Connection::is_usable);
         let free = connections.iter().find(|connection| connection.has_capacity())?;
-        Some(free.slot(self))
+        self.counts.streams.fetch_add(1, Ordering::Relaxed);
+        Some(free.open())
     }
 
     pub(super) fn add(&self, connection: Connection) {
         self.connections().push(connection);
-    }
-
-    pub(super) fn stream_began(&self) {
-        self.counts.streams.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Closes an idle connection if there are several.

@@ -7,10 +7,11 @@ mod dial;
 mod lane;
 mod metrics;
 mod service;
+mod slot;
 #[cfg(test)]
 mod tests;
 
-pub(super) use connection::ResponseBody;
 pub use lane::{Connections, LaneCounts};
 pub(super) use service::Pool;
 pub use service::Purpose;
+pub(super) use slot::ResponseBody;

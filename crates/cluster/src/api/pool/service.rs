@@ -16,9 +16,9 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 use tower::{BoxError, Service, ServiceExt};
 
-use super::connection::{ResponseBody, StreamSlot};
 use super::dial::add_http2;
 use super::lane::{Connections, Lane};
+use super::slot::{ResponseBody, StreamSlot};
 
 /// Maximum attempts to send a request that was not sent because its connection was closed.
 const MAX_ATTEMPTS: usize = 3;
@@ -134,7 +134,7 @@ impl<C: Connector> Inner<C> {
                 return Ok(response.map(|body| ResponseBody::new(body, None)));
             };
             attempts += 1;
-            match slot.sender.try_send_request(request).await {
+            match slot.sender().try_send_request(request).await {
                 Ok(response) => {
                     slot.answered();
                     lane.answered();
@@ -158,12 +158,12 @@ impl<C: Connector> Inner<C> {
         if self.is_http1() || uri.scheme() != Some(&Scheme::HTTPS) {
             return Ok(None);
         }
-        if let Some(slot) = lane.slot() {
+        if let Some(slot) = StreamSlot::take(lane) {
             return Ok(Some(slot));
         }
         let failures = lane.failures();
         let _dialing = lane.dialing.lock().await;
-        if let Some(slot) = lane.slot() {
+        if let Some(slot) = StreamSlot::take(lane) {
             return Ok(Some(slot));
         }
         if self.is_http1() {
@@ -174,7 +174,7 @@ impl<C: Connector> Inner<C> {
             return Err(Unreachable(why));
         }
         match self.dial(lane, uri).await {
-            Ok(true) => match lane.slot() {
+            Ok(true) => match StreamSlot::take(lane) {
                 Some(slot) => Ok(Some(slot)),
                 None => Err(Unreachable("it was closed as soon as it was made".to_owned())),
             },

@@ -230,7 +230,7 @@ impl Service<Uri> for Server {
     }
 }
 
-type Answer = Result<Response<super::connection::ResponseBody>, tower::BoxError>;
+type Answer = Result<Response<super::slot::ResponseBody>, tower::BoxError>;
 
 async fn ask(pool: &Pool<Server>, path: &str) -> Answer {
     let request = Request::get(format!("https://server{path}")).body(Body::empty()).unwrap();

@@ -8,6 +8,7 @@ use hostlet_observe::pleg::PodStatus;
 use hostlet_pod::ContainerRef;
 use jiff::Timestamp;
 
+use super::kill::Kill;
 use super::leftovers::Leftovers;
 use super::resize::Resize;
 
@@ -25,19 +26,6 @@ pub(in crate::worker) enum SandboxPlan {
     },
     /// Stop everything of the pod: nothing is to run.
     Stop,
-}
-
-/// A container to stop.
-#[derive(Clone, Debug, PartialEq)]
-pub(in crate::worker) struct Kill {
-    /// Which one.
-    pub(in crate::worker) id: ContainerId,
-    /// Its name in the pod.
-    pub(in crate::worker) name: String,
-    /// Why, for the `Killing` event.
-    pub(in crate::worker) message: String,
-    /// Its grace period.
-    pub(in crate::worker) grace_seconds: i64,
 }
 
 /// A container to start.

@@ -1,12 +1,13 @@
 //! What to do with one container of the spec, judged by its newest instance.
 
+use k8s_openapi::api::core::v1::{Container, Probe};
+
 use hostlet_base::{ContainerId, SandboxId};
 use hostlet_pod::{ContainerRef, PodContainer, ProbeKind, RestartPolicy, restarts_after};
 use hostlet_runtime::cri::{ContainerState, ContainerStatus};
-use k8s_openapi::api::core::v1::{Container, Probe};
-
-use super::actions::{BackingOff, Kill, Plan, Start};
-use super::input::PlanInput;
+use super::actions::{BackingOff, Plan, Start};
+use super::input::{PlanInput, is_in};
+use super::kill::Kill;
 
 /// What to do with one container of the spec.
 pub(super) enum ContainerAction {
@@ -237,11 +238,6 @@ impl PlanInput<'_> {
             ContainerAction::End
         }
     }
-}
-
-/// Whether an instance is in this sandbox.
-pub(super) fn is_in(status: &ContainerStatus, sandbox: &SandboxId) -> bool {
-    status.sandbox.as_ref().is_none_or(|id| id == sandbox)
 }
 
 /// What to do with an ephemeral container in the sandbox that is kept: it starts once, whatever becomes of it (Kubernetes docs,

@@ -2,14 +2,15 @@
 //! Containers", "Sidecar Containers"; KEP-753). Only instances in the present sandbox count, so that everything runs again in a
 //! new one, and nothing because the daemon restarted.
 
+use k8s_openapi::api::core::v1::Container;
+
 use hostlet_base::SandboxId;
 use hostlet_pod::{ContainerKind, PodContainer, restarts_after};
 use hostlet_runtime::cri::{ContainerState, ContainerStatus};
-use k8s_openapi::api::core::v1::Container;
-
-use super::actions::{Kill, Plan};
-use super::container::{ContainerAction, is_in};
-use super::input::PlanInput;
+use super::actions::Plan;
+use super::container::ContainerAction;
+use super::input::{PlanInput, is_in};
+use super::kill::Kill;
 
 /// How far the initialization of a pod is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

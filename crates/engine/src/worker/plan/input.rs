@@ -2,14 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use hostlet_base::ContainerId;
-use hostlet_observe::pleg::PodStatus;
-use hostlet_pod::resources::Actuated;
-use hostlet_pod::{AdmittedPod, PodProbes};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Container;
 
 use crate::worker::crash_loop::CrashLoops;
+use hostlet_base::{ContainerId, SandboxId};
+use hostlet_observe::pleg::PodStatus;
+use hostlet_pod::resources::Actuated;
+use hostlet_pod::{AdmittedPod, PodProbes};
+use hostlet_runtime::cri::ContainerStatus;
 
 /// What a plan depends on.
 #[derive(Clone, Copy)]
@@ -30,4 +31,9 @@ pub(in crate::worker) struct PlanInput<'a> {
     pub(in crate::worker) hash: fn(&Container) -> u32,
     /// The time of day.
     pub(in crate::worker) now: Timestamp,
+}
+
+/// Whether an instance is in this sandbox.
+pub(super) fn is_in(status: &ContainerStatus, sandbox: &SandboxId) -> bool {
+    status.sandbox.as_ref().is_none_or(|id| id == sandbox)
 }

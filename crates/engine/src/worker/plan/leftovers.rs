@@ -5,9 +5,8 @@ use std::collections::HashSet;
 use hostlet_base::{ContainerId, SandboxId};
 use hostlet_observe::pleg::PodStatus;
 use hostlet_runtime::cri::{ContainerState, ContainerStatus, SandboxState};
-
-use super::actions::Kill;
 use super::input::PlanInput;
+use super::kill::Kill;
 
 /// Dead containers and sandboxes that are no longer needed.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -5,6 +5,7 @@ mod compute;
 mod container;
 mod init;
 mod input;
+mod kill;
 mod leftovers;
 mod reset;
 mod resize;
@@ -18,8 +19,9 @@ mod tests;
 #[cfg(test)]
 mod walk_tests;
 
-pub(super) use actions::{Kill, Plan, Reset, SandboxPlan, Start};
+pub(super) use actions::{Plan, Reset, SandboxPlan, Start};
 pub(super) use compute::plan;
 pub(super) use input::PlanInput;
+pub(super) use kill::Kill;
 pub(super) use leftovers::{Leftovers, leftovers};
 pub(super) use resize::{LowerLimit, Resize, ResizeStep};

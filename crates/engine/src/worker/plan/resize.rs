@@ -3,15 +3,14 @@
 //! containers where it grows and after them where it shrinks, and of the containers first those that shrink. So the containers
 //! never have more than their pod.
 
+use k8s_openapi::api::core::v1::Container;
+
 use hostlet_base::{ContainerId, SandboxId};
 use hostlet_pod::ContainerRef;
 use hostlet_pod::resources::{Enforced, Resizable};
 use hostlet_runtime::cri::ContainerState;
-use k8s_openapi::api::core::v1::Container;
-
-use super::actions::Kill;
-use super::container::is_in;
-use super::input::PlanInput;
+use super::input::{PlanInput, is_in};
+use super::kill::Kill;
 
 /// One step of a resize.
 #[derive(Clone, Debug, PartialEq)]

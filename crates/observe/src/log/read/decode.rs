@@ -9,7 +9,7 @@ use std::mem::size_of;
 
 use jiff::Timestamp;
 
-use super::reader::LogOptions;
+use super::options::LogOptions;
 use crate::log::LogStream;
 use crate::log::line::{Extent, LogHeader};
 

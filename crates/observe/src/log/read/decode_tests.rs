@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::decode::{Decoder, HEADER_MAX, HELD_MAX};
 use super::last::{LastLines, Start};
-use super::reader::LogOptions;
+use super::options::LogOptions;
 use crate::log::LogStream;
 use crate::log::line::{Extent, LogHeader};
 

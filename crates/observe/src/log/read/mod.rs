@@ -4,11 +4,12 @@
 mod decode;
 mod files;
 mod last;
+mod options;
 mod reader;
 mod stream;
 mod watches;
 
-pub use reader::LogOptions;
+pub use options::LogOptions;
 pub use stream::{LogStreaming, Until};
 pub use watches::LogWatches;
 

@@ -1,35 +1,19 @@
 //! Reads a log from a given line through all its files. Blocking; each call reads a bounded amount.
 
 use std::collections::VecDeque;
-use std::io::{self, Read};
+use std::io::{Read, self};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use jiff::Timestamp;
-
+use crate::log::LogError;
+use crate::log::error::at;
 use super::decode::Decoder;
 use super::files::{LogFile, open_all, open_newer, skip_before};
 use super::last::LastLines;
-use crate::log::error::at;
-use crate::log::{LogError, LogStream};
+use super::options::LogOptions;
 
 /// Size of a read in bytes.
 const CHUNK: usize = 64 * 1024;
-
-/// Options of reading a log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LogOptions {
-    /// Only this many last lines. Unlike with the stock kubelet, lines of rotated files count too.
-    pub tail: Option<u64>,
-    /// Only lines from this time on; applied to the last lines if both are given.
-    pub since: Option<Timestamp>,
-    /// Prefix each line with the runtime's timestamp, with nanoseconds, and a space.
-    pub timestamps: bool,
-    /// Only lines of this stream.
-    pub stream: Option<LogStream>,
-    /// Only this many bytes of output.
-    pub limit: Option<u64>,
-}
 
 /// The result of a read.
 #[derive(Debug, PartialEq, Eq)]

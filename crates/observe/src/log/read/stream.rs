@@ -9,7 +9,8 @@ use futures::future::BoxFuture;
 use futures::stream::try_unfold;
 use tokio::time::sleep;
 
-use super::reader::{LogOptions, LogReader, Piece};
+use super::options::LogOptions;
+use super::reader::{LogReader, Piece};
 use super::watches::{LogWatch, LogWatches};
 use crate::log::LogError;
 

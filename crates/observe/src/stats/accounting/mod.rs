@@ -1,6 +1,7 @@
 //! What one cgroup uses, read from its files.
 
 mod files;
+mod measure;
 mod open_files;
 #[cfg(test)]
 mod tests;

@@ -14,7 +14,7 @@ use super::super::calls::{CallSubject, Calls};
 use super::super::wire::image_service_client::ImageServiceClient;
 use super::super::wire::runtime_service_client::RuntimeServiceClient;
 use super::super::{CriError, Operation};
-use super::streams::StreamSupport;
+use super::stream_support::StreamSupport;
 use super::traced::Traced;
 
 /// Maximum message size in both directions; upstream's limit.

@@ -9,6 +9,7 @@ mod owners;
 mod pods;
 mod runtime;
 mod settings;
+mod stream_support;
 mod streams;
 mod traced;
 

@@ -1,40 +1,11 @@
 //! Streamed lists, one batch per message (KEP-5825; containerd 2.4), so that no list is too large. That a runtime does not
 //! support them is remembered until the connection is lost, because a newer one may replace it.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use tonic::{Response, Status, Streaming};
 
 use super::super::calls::CallSubject;
 use super::super::{CriError, Operation};
 use super::connection::CriClient;
-
-/// Whether the runtime may support streamed lists. Clones share it.
-#[derive(Clone, Debug)]
-pub(super) struct StreamSupport(Arc<AtomicBool>);
-
-impl Default for StreamSupport {
-    /// Supported, until a call shows the opposite.
-    fn default() -> Self {
-        Self(Arc::new(AtomicBool::new(true)))
-    }
-}
-
-impl StreamSupport {
-    /// Forgets that streamed lists are unsupported, after a lost connection.
-    pub(super) fn reset(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    fn may_be_supported(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    fn mark_unsupported(&self) {
-        self.0.store(false, Ordering::Relaxed);
-    }
-}
 
 /// A list as a stream.
 pub(super) struct Batches<F, B, T> {
@@ -99,7 +70,8 @@ where
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicUsize;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 
     use async_trait::async_trait;
