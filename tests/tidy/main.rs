@@ -4,6 +4,7 @@ mod circles;
 mod code;
 mod documents;
 mod rules;
+mod wildcards;
 
 use std::path::{Path, PathBuf};
 
@@ -79,6 +80,11 @@ fn no_files_use_each_other() {
     complaints
         .extend(gone.map(|folder| format!("{folder} has no circle anymore: strike it off STILL_CIRCULAR")));
     assert_eq!(complaints.join("\n"), "");
+}
+
+#[test]
+fn no_match_on_an_enum_of_hostlet_has_a_wildcard_arm() {
+    assert_eq!(wildcards::wildcards(&sources(&["crates"]).unwrap()).join("\n"), "");
 }
 
 #[test]

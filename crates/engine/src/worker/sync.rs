@@ -332,7 +332,11 @@ impl PodSync<'_> {
         reporter.facts.actuated = Some(Arc::new(actuated.get().clone()));
         Err(match &error {
             ResizeError::Runtime(error) => Retry::after(error),
-            _ => Retry::BackOff,
+            ResizeError::Usage(_)
+            | ResizeError::InUse(_)
+            | ResizeError::Refused(_)
+            | ResizeError::Cgroup(_)
+            | ResizeError::Work(_) => Retry::BackOff,
         })
     }
 

@@ -119,7 +119,13 @@ impl Retry {
         match error {
             // Only the runtime was involved, no registry.
             ImageError::Inspect { .. } => Self::Soon,
-            _ => Self::BackOff,
+            ImageError::InvalidName { .. }
+            | ImageError::NeverPull { .. }
+            | ImageError::Credentials { .. }
+            | ImageError::Pull { .. }
+            | ImageError::RegistryUnavailable { .. }
+            | ImageError::SignatureValidation { .. }
+            | ImageError::BackOff { .. } => Self::BackOff,
         }
     }
 }

@@ -118,9 +118,10 @@ impl TlsSettings {
         let issued = issued.as_deref().map(|text| (&text[..], &text[..]));
         let identity = issued.or(identity.map(|identity| (&identity.certificate[..], &identity.key[..])));
         let config = self.tls.config(identity, authorities).map_err(|source| {
-            let field = match &source {
-                TlsError::Restricted(_) => "tlsCipherSuites, tlsMinVersion, tlsCurvePreferences",
-                _ => "tlsCertFile, tlsPrivateKeyFile",
+            let field = if matches!(source, TlsError::Restricted(_)) {
+                "tlsCipherSuites, tlsMinVersion, tlsCurvePreferences"
+            } else {
+                "tlsCertFile, tlsPrivateKeyFile"
             };
             ApiTlsError::Identity { field, source }
         })?;

@@ -319,7 +319,15 @@ impl ClientCertificateTask {
                 AttemptError::Request(request) if request.is_away() => {
                     tracing::info!(error = text, "cannot request a client certificate yet; retrying");
                 }
-                _ => tracing::warn!(error = text, "cannot get a client certificate; retrying"),
+                AttemptError::Request(_)
+                | AttemptError::Store(_)
+                | AttemptError::Kubeconfig(_)
+                | AttemptError::Connect(_)
+                | AttemptError::Work(_)
+                | AttemptError::Credentials
+                | AttemptError::Unused => {
+                    tracing::warn!(error = text, "cannot get a client certificate; retrying");
+                }
             }
         }
         self.note(|report| (report.waits_for, report.problem) = (None, Some(text)));

@@ -51,8 +51,10 @@ pub(super) fn add_inits(input: &PlanInput<'_>, sandbox: &SandboxId, plan: &mut P
         let is_latest = index == latest;
         let (action, gate) = match container.kind {
             ContainerKind::Sidecar => run_sidecar(input, container.spec, here(container.spec), sandbox),
-            _ if is_latest => run_init(input, container.spec, here(container.spec), sandbox),
-            _ => continue,
+            ContainerKind::Init | ContainerKind::Main | ContainerKind::Ephemeral if is_latest => {
+                run_init(input, container.spec, here(container.spec), sandbox)
+            }
+            ContainerKind::Init | ContainerKind::Main | ContainerKind::Ephemeral => continue,
         };
         plan.add(container.reference(), action);
         match gate {
