@@ -5,7 +5,8 @@
 //!
 //! A pod has a row in the store from its admission until no source names it *and* its lifecycle has finished. If the daemon
 //! is killed while a pod terminates, the next one therefore knows the pod and finishes its termination before a successor
-//! of the same name starts.
+//! of the same name starts. The row says so once no source names the pod: if one names it again, that is a new pod, which may be
+//! rejected.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -30,6 +31,9 @@ struct Row<P> {
     source: Origin,
     pod: P,
     admitted_at: Timestamp,
+    /// No source names it anymore, and only its termination is left.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_dropped: bool,
 }
 
 /// The source that named a pod.
@@ -51,12 +55,14 @@ pub struct AdoptedPod {
     /// The pod.
     pub pod: Arc<Pod>,
     admitted_at: Timestamp,
+    /// No source named it anymore.
+    is_dropped: bool,
 }
 
 impl AdoptedPod {
-    /// The pod as a static pod; `None` if it is not from a manifest.
+    /// The pod as a static pod; `None` if no manifest named it when the previous daemon ended.
     pub fn of_manifest(&self) -> Option<StaticPod> {
-        let origin = match &self.origin {
+        let origin = match self.naming_origin()? {
             Origin::File(file) => ManifestOrigin::File(file.clone()),
             Origin::Url(url) => ManifestOrigin::Url(url.clone()),
             Origin::Api => return None,
@@ -64,12 +70,16 @@ impl AdoptedPod {
         Some(StaticPod { pod: self.pod.clone(), origin, unsupported: unsupported(&self.pod) })
     }
 
-    /// The pod if it is from the API server.
+    /// The pod if the API server named it when the previous daemon ended.
     pub fn of_api(&self) -> Option<Arc<Pod>> {
-        match &self.origin {
+        match self.naming_origin()? {
             Origin::File(_) | Origin::Url(_) => None,
             Origin::Api => Some(self.pod.clone()),
         }
+    }
+
+    fn naming_origin(&self) -> Option<&Origin> {
+        (!self.is_dropped).then_some(&self.origin)
     }
 }
 
@@ -80,6 +90,15 @@ pub(super) struct Admitted {
     pub(super) at: Timestamp,
     /// The pod, with the resources that are allocated to it.
     pub(super) pod: Arc<Pod>,
+    origin: Origin,
+}
+
+#[cfg(test)]
+impl Admitted {
+    /// A pod of the API server.
+    pub(super) fn of_api(at: Timestamp, pod: Arc<Pod>) -> Self {
+        Self { at, pod, origin: Origin::Api }
+    }
 }
 
 /// The admitted pods. Cheap to clone; clones share their state.
@@ -116,11 +135,13 @@ impl AdmittedPods {
                 origin: row.source,
                 pod: Arc::new(row.pod),
                 admitted_at: row.admitted_at,
+                is_dropped: row.is_dropped,
             })
             .collect();
         adopted.sort_by_key(|adopted| adopted.admitted_at);
-        let admitted = adopted.iter().map(|adopted| {
-            let admitted = Admitted { at: adopted.admitted_at, pod: adopted.pod.clone() };
+        let admitted = adopted.iter().filter(|adopted| !adopted.is_dropped).map(|adopted| {
+            let (at, origin) = (adopted.admitted_at, adopted.origin.clone());
+            let admitted = Admitted { at, pod: adopted.pod.clone(), origin };
             (pod_uid(&adopted.pod), admitted)
         });
         let last = adopted.last().map(|adopted| adopted.admitted_at);
@@ -154,19 +175,26 @@ impl AdmittedPods {
                 Some(known) => known.at,
                 None => state.next_time(now),
             };
-            let source = match origins.get(&uid) {
+            let origin = match origins.get(&uid) {
                 Some(ManifestOrigin::File(file)) => Origin::File(file.clone()),
                 Some(ManifestOrigin::Url(url)) => Origin::Url(url.clone()),
                 None => Origin::Api,
             };
-            let row = Row { source, pod: &**pod.object(), admitted_at: at };
-            self.store.put(Table::AdmittedPods, uid.as_str(), &row);
-            state.admitted.insert(uid, Admitted { at, pod: pod.object().clone() });
+            let admitted = Admitted { at, pod: pod.object().clone(), origin };
+            self.put(&uid, &admitted, false);
+            state.admitted.insert(uid, admitted);
         }
         // A source that is not ready yet may still name the others.
         if desired_pods.ready {
-            state.admitted.retain(|uid, _| named.contains(uid));
+            let dropped = state.admitted.extract_if(|uid, _| !named.contains(uid));
+            dropped.for_each(|(uid, admitted)| self.put(&uid, &admitted, true));
         }
+    }
+
+    fn put(&self, uid: &PodUid, admitted: &Admitted, is_dropped: bool) {
+        let Admitted { at, pod, origin } = admitted;
+        let row = Row { source: origin.clone(), pod: &**pod, admitted_at: *at, is_dropped };
+        self.store.put(Table::AdmittedPods, uid.as_str(), &row);
     }
 
     /// Deletes the rows of pods whose lifecycle has finished: those not in `known`. A pod admitted a moment ago may not be in

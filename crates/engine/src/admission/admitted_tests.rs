@@ -67,6 +67,23 @@ fn a_pod_is_adopted_until_it_is_neither_desired_nor_known() {
 }
 
 #[test]
+fn a_pod_that_was_dropped_is_admitted_no_longer_although_it_still_terminates() {
+    let store = Store::default();
+    let (admitted, _) = AdmittedPods::new(store.clone());
+    let both = pods(&["a", "b"]);
+    record(&admitted, &both, true, 1);
+    record(&admitted, &both[..1], true, 2);
+    admitted.retain(&known(&["a", "b"]));
+    assert_eq!(adopted(&store), ["a", "b"], "the next daemon finishes its termination");
+    let (next, adopted) = AdmittedPods::new(store.copy());
+    let named: Vec<bool> = adopted.iter().map(|pod| pod.of_manifest().is_some()).collect();
+    assert_eq!(named, [true, false], "an unreadable manifest does not bring it back");
+    assert_eq!(next.all().keys().collect::<Vec<_>>(), [&PodUid::from("a")]);
+    record(&next, &both, true, 3);
+    assert_eq!(next.all()[&PodUid::from("b")].at, at(3));
+}
+
+#[test]
 fn an_admission_time_lasts_while_the_source_names_the_pod() {
     let store = Store::default();
     let (admitted, _) = AdmittedPods::new(store.clone());

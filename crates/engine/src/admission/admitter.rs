@@ -47,8 +47,8 @@ pub(super) struct AdmissionInput<'a> {
     pub(super) admitted: &'a HashMap<PodUid, Admitted>,
     /// Pods of which something was made here: of two new pods, such a one was admitted by a daemon that was killed before it had stored that.
     pub(super) made: &'a HashSet<PodUid>,
-    /// Pods that have terminated.
-    pub(super) terminated: &'a HashSet<PodUid>,
+    /// The pods whose last status is that of a terminated pod.
+    pub(super) terminated: &'a HashMap<PodUid, Arc<AdmittedPod>>,
     pub(super) node: &'a NodeView,
     /// Whether `node` has the labels and taints of the Node object. New pods of the API server wait for that.
     pub(super) is_node_known: bool,
@@ -98,6 +98,8 @@ pub(super) struct Admitter {
     /// How many pods had terminated at the last decisions.
     terminated: usize,
     admitted: HashMap<PodUid, ParsedPod>,
+    /// Earlier pods with the UIDs of admitted ones, whose last status was still there at the admission: it says nothing of the new pod.
+    earlier: HashMap<PodUid, Arc<AdmittedPod>>,
     rejected: HashMap<PodUid, RejectedPod>,
     /// Pods that are being preempted.
     preempted: BTreeMap<PodUid, Preemption>,
@@ -141,6 +143,7 @@ impl Admitter {
             metrics: ResizeMetrics::default(),
             preemptions: PreemptionCounts::default(),
             admitted: HashMap::new(),
+            earlier: HashMap::new(),
             rejected: HashMap::new(),
             preempted: BTreeMap::new(),
         }
@@ -158,6 +161,7 @@ impl Admitter {
             trigger = Trigger::PodsRemoved;
             self.metrics.resolved(&gone.pod, Resolution::Terminated, input.now);
         }
+        self.earlier.retain(|uid, _| uids.contains(uid));
         self.rejected.retain(|uid, _| uids.contains(uid));
         self.preempted.retain(|uid, _| uids.contains(uid));
         let mut decisions = Decisions::default();
@@ -193,7 +197,9 @@ impl Admitter {
             }
             match self.decide(candidate, input, &mut decisions) {
                 Verdict::Admitted(granted) => {
-                    self.rejected.remove(&pod_uid(candidate.pod));
+                    let uid = pod_uid(candidate.pod);
+                    self.rejected.remove(&uid);
+                    self.earlier.extend(input.terminated.get(&uid).map(|earlier| (uid, earlier.clone())));
                     let admitted = self.admit(candidate.pod, None, Some(granted), input.now);
                     decisions.desired_pods.pods.push(admitted);
                 }
@@ -260,9 +266,9 @@ impl Admitter {
             if !differs || is_terminating(candidate.pod) {
                 return None;
             }
-            if input.terminated.contains(&known.pod.reference.uid) {
-                // Perhaps an earlier pod with its UID, whose status is still here; its own status permits the resize.
-                decisions.is_waiting = true;
+            if input.terminated.contains_key(&known.pod.reference.uid) {
+                // If this is the status of an earlier pod with its UID, its own permits the resize.
+                decisions.is_waiting |= !self.has_terminated(input, &known.pod.reference.uid);
                 return None;
             }
             Some((resize::turn(candidate.pod, &known.pod, known.pod.resize.pending.as_ref()), candidate))
@@ -327,6 +333,13 @@ impl Admitter {
         }
     }
 
+    /// Whether this admitted pod has terminated.
+    fn has_terminated(&self, input: &AdmissionInput<'_>, uid: &PodUid) -> bool {
+        let is_earlier =
+            |pod: &Arc<AdmittedPod>| self.earlier.get(uid).is_some_and(|earlier| Arc::ptr_eq(earlier, pod));
+        input.terminated.get(uid).is_some_and(|pod| !is_earlier(pod))
+    }
+
     /// Records a rejection. An unchanged one stays the same value, so that it causes no update.
     fn reject(&mut self, pod: &Arc<Pod>, rejection: Rejection) -> RejectedPod {
         let rejected = RejectedPod::new(pod, rejection);
@@ -366,7 +379,7 @@ impl Admitter {
         let is_active = |other: &&Arc<AdmittedPod>| {
             other.reference.uid != uid
                 && !other.has_ended()
-                && !input.terminated.contains(&other.reference.uid)
+                && !self.has_terminated(input, &other.reference.uid)
         };
         // `admit` has recorded every desired pod.
         let allocation = |other: &PodUid| self.admitted.get(other).map(|known| &known.allocation);

@@ -22,7 +22,7 @@ struct World {
     api: ApiState,
     admitted: HashMap<PodUid, Admitted>,
     made: HashSet<PodUid>,
-    terminated: HashSet<PodUid>,
+    terminated: HashMap<PodUid, Arc<AdmittedPod>>,
     node: NodeView,
     is_node_known: bool,
     confirmed: Option<HashSet<PodUid>>,
@@ -39,7 +39,7 @@ impl World {
             api: ApiState { ready: true, ..ApiState::default() },
             admitted: HashMap::new(),
             made: HashSet::new(),
-            terminated: HashSet::new(),
+            terminated: HashMap::new(),
             node: NodeView {
                 name: "n1".to_owned(),
                 resources: NodeResources::new(allocatable),
@@ -49,6 +49,11 @@ impl World {
             confirmed: None,
             decisions: 0,
         }
+    }
+
+    /// The pod's last status is now that of a terminated pod.
+    fn terminate(&mut self, name: &str) {
+        self.terminated.insert(name.into(), AdmittedPod::new(Arc::new(api(name, 0, "0"))));
     }
 
     fn set_cpu(&mut self, amount: Quantity) {
@@ -100,7 +105,7 @@ impl World {
         let admitted = decisions.desired_pods.pods.iter().map(|pod| {
             let uid = pod_uid(pod);
             let at = before.get(&uid).map_or(now, |before| before.at);
-            (uid, Admitted { at, pod: pod.object().clone() })
+            (uid, Admitted::of_api(at, pod.object().clone()))
         });
         self.admitted = admitted.collect();
         decisions
@@ -207,7 +212,7 @@ fn terminating_pods_are_kept_and_terminated_pods_hold_no_resources() {
     assert_eq!(names(&decisions), ["done", "going"]);
     world.give(api("next", 3, "1"));
     assert_eq!(rejected(&world.decide()), [pair("next", "OutOfpods")], "one is still going");
-    world.terminated.insert("going".into());
+    world.terminate("going");
     world.give(api("last", 4, "1"));
     assert_eq!(names(&world.decide()), ["done", "going", "last"]);
 }
@@ -246,7 +251,7 @@ fn a_critical_pod_is_admitted_after_preemption() {
         again.desired_pods.kills, decisions.desired_pods.kills,
         "one is enough, however long it takes"
     );
-    world.terminated.insert("large".into());
+    world.terminate("large");
     let decisions = world.decide();
     assert_eq!(names(&decisions), ["small", "large", "vital"]);
     assert!(!decisions.is_waiting);
@@ -282,15 +287,22 @@ proptest! {
     ) {
         let mut world = World::new(4);
         let mut before: Vec<String> = Vec::new();
+        // Of these pods themselves, not of earlier ones with their UIDs.
+        let mut ended: HashSet<String> = HashSet::new();
         for (slot, action, cpu, restart) in steps {
             let name = format!("p{slot}");
             let uid = PodUid::from(name.as_str());
             match action {
                 0 | 1 => world.give(api(&name, i64::from(slot), &format!("{}m", cpu * 100))),
                 2 => drop(world.api.pods.remove(&uid)),
-                _ => drop(world.terminated.insert(uid)),
+                _ => {
+                    world.terminate(&name);
+                    ended.extend(before.contains(&name).then_some(name));
+                }
             }
             if restart {
+                // The statuses of earlier pods are gone with the daemon.
+                world.terminated.retain(|uid, _| ended.contains(uid.as_str()));
                 world.restart();
             }
             let decisions = world.decide();
@@ -300,12 +312,9 @@ proptest! {
             for name in before.iter().filter(|name| world.api.pods.contains_key(name.as_str())) {
                 prop_assert!(desired_pods.contains(name), "{} was admitted and is not any more", name);
             }
-            let pods = &decisions.desired_pods.pods;
-            let has_new = pods.iter().any(|pod| !before.contains(&pod.reference.name.to_string()));
-            if has_new {
-                let is_active =
-                    |pod: &&Arc<AdmittedPod>| !pod.has_ended() && !world.terminated.contains(&pod.reference.uid);
-                let active = pods.iter().filter(is_active).count();
+            ended.retain(|name| before.contains(name) && desired_pods.contains(name));
+            if desired_pods.iter().any(|name| !before.contains(name)) {
+                let active = desired_pods.iter().filter(|name| !ended.contains(*name)).count();
                 prop_assert!(active <= 4, "{} pods are active", active);
             }
             before = desired_pods;
@@ -408,24 +417,53 @@ fn a_resize_that_fits_is_allocated_and_one_that_does_not_waits() {
     world.restart();
     let decisions = world.decide();
     assert_eq!(allocated(&decisions, "a"), ("1".into(), deferred));
-    world.terminated.insert("b".into());
+    world.terminate("b");
     let decisions = world.decide();
     assert_eq!((allocated(&decisions, "a"), decisions.is_waiting), (("1500m".into(), None), false));
     assert_eq!(told(&decisions), ["a ResizeStarted"]);
 }
 
 #[test]
-fn a_resize_of_a_pod_that_counts_as_terminated_waits_for_its_own_status() {
+fn a_resize_beside_the_status_of_an_earlier_pod_waits_for_the_pod_s_own_status() {
     let mut world = World::new(9);
+    world.terminate("a");
     world.give(resized("a", "1", 1));
     world.decide();
     world.give(resized("a", "500m", 2));
-    world.terminated.insert("a".into());
     let decisions = world.decide();
     assert_eq!((allocated(&decisions, "a"), decisions.is_waiting), (("1".into(), None), true));
     world.terminated.clear();
     let decisions = world.decide();
     assert_eq!((allocated(&decisions, "a"), decisions.is_waiting), (("500m".into(), None), false));
+    world.terminate("a");
+    world.give(resized("a", "1", 3));
+    let decisions = world.decide();
+    assert_eq!(
+        (allocated(&decisions, "a"), decisions.is_waiting),
+        (("500m".into(), None), false),
+        "it has ended"
+    );
+}
+
+#[test]
+fn a_pod_holds_its_resources_although_an_earlier_one_with_its_uid_has_just_terminated() {
+    let mut world = World::new(1);
+    world.give(api("a", 1, "1"));
+    world.decide();
+    world.terminate("a");
+    world.api.pods.clear();
+    world.decide();
+    world.give(api("a", 1, "1"));
+    assert_eq!(names(&world.decide()), ["a"]);
+    world.give(api("b", 2, "1"));
+    let decisions = world.decide();
+    assert_eq!(
+        (names(&decisions), rejected(&decisions)),
+        (vec!["a".to_owned()], vec![pair("b", "OutOfpods")])
+    );
+    world.terminate("a");
+    world.give(api("c", 3, "1"));
+    assert_eq!(names(&world.decide()), ["a", "c"]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use hostlet_base::node::{CrossedSignals, NodeReader, OwnNode, pressures};
 use hostlet_base::{PodEvent, PodUid, WallClock, reasons, sleep_until};
 use hostlet_observe::status::timeline::Timeline;
 use hostlet_observe::status::{LifecycleSummary, StatusCache};
-use hostlet_pod::{ApiState, DesiredPods, PodEvents, PodKill, RejectedPod, pod_ref, pod_uid};
+use hostlet_pod::{AdmittedPod, ApiState, DesiredPods, PodEvents, PodKill, RejectedPod, pod_ref, pod_uid};
 use hostlet_resources::NodeResources;
 use hostlet_runtime::cri::RuntimeStatus;
 use hostlet_telemetry::{Heartbeat, Metrics};
@@ -215,13 +215,13 @@ impl Admission {
     }
 
     fn review(&mut self, snapshot: &Snapshot) {
-        let terminated: HashSet<PodUid> = self
+        let terminated: HashMap<PodUid, Arc<AdmittedPod>> = self
             .inputs
             .status_cache
             .all()
             .into_iter()
             .filter(|entry| entry.lifecycle == LifecycleSummary::Terminated)
-            .map(|entry| entry.pod.reference.uid.clone())
+            .map(|entry| (entry.pod.reference.uid.clone(), entry.pod))
             .collect();
         let made = self.inputs.own_pods.all().into_iter().collect();
         let now = self.outputs.clock.now();

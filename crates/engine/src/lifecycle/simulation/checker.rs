@@ -136,8 +136,7 @@ impl Checker {
         if known.unwanted.take().is_some() {
             // A new lifecycle, unless the daemon never knew that the previous one had ended.
             known.begin_again();
-            // Admission may take it for the one that has ended, until its status is new.
-            known.was_over = true;
+            known.was_over = false;
         }
     }
 
@@ -206,13 +205,6 @@ impl Checker {
             calls.get(at - first).is_some_and(|call| call.ended_at.is_none() && now - call.at < PATIENCE)
         });
         node.reported().iter().try_for_each(|reported| self.reported(reported))?;
-        // One pod too many, admitted beside one that counted as over (`was_over`): a daemon that has lost this admission rejects the pod.
-        // If the pod gets a place later, that is a new lifecycle.
-        for uid in node.rejected() {
-            if let Some(known) = self.pods.get_mut(uid.as_str()) {
-                known.begin_again();
-            }
-        }
         self.places(node)
     }
 
