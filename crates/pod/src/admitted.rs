@@ -16,12 +16,25 @@ use super::{
 
 static NO_SPEC: LazyLock<PodSpec> = LazyLock::new(PodSpec::default);
 
+/// Which admission a version of a pod belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdmissionId {
+    /// One by an earlier daemon.
+    Adopted,
+    /// One by an earlier daemon; no source named the pod anymore when that ended.
+    Dropped,
+    /// The admission of this number by this daemon.
+    Number(u64),
+}
+
 /// An admitted pod. Dereferences to the API object, for builders that translate it.
 #[derive(Debug, PartialEq)]
 pub struct AdmittedPod {
     object: Arc<Pod>,
     /// Its in-place resizes.
     pub resize: ResizeState,
+    /// Its admission, which all versions of the pod share: if it is removed and put back under its UID, that is another one.
+    pub admission: AdmissionId,
     /// Namespace, name and UID.
     pub reference: PodRef,
     /// Whether it is a static pod: from a source on this host, not from the API server.
@@ -45,11 +58,11 @@ pub struct AdmittedPod {
 impl AdmittedPod {
     /// Parses a pod that was never resized.
     pub fn new(object: impl Into<Arc<Pod>>) -> Arc<Self> {
-        Self::resized(object, ResizeState::default())
+        Self::resized(object, ResizeState::default(), AdmissionId::Adopted)
     }
 
     /// Parses a pod with its allocated resources.
-    pub fn resized(object: impl Into<Arc<Pod>>, resize: ResizeState) -> Arc<Self> {
+    pub fn resized(object: impl Into<Arc<Pod>>, resize: ResizeState, admission: AdmissionId) -> Arc<Self> {
         let object = object.into();
         let spec = object.spec.as_ref().unwrap_or(&NO_SPEC);
         Arc::new(Self {
@@ -64,7 +77,13 @@ impl AdmittedPod {
             ephemeral: spec.ephemeral_containers.iter().flatten().map(as_container).collect(),
             object,
             resize,
+            admission,
         })
+    }
+
+    /// The pod with other allocated resources.
+    pub fn resized_to(&self, object: &Arc<Pod>, resize: ResizeState) -> Arc<Self> {
+        Self::resized(object.clone(), resize, self.admission)
     }
 
     /// The object from its source, with the allocated resources.

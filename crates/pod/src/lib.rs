@@ -30,7 +30,7 @@ pub mod validation;
 pub mod view;
 mod waiting_reason;
 
-pub use admitted::AdmittedPod;
+pub use admitted::{AdmissionId, AdmittedPod};
 pub use api_state::{ApiPod, ApiState, Mirror};
 pub use api_time::whole_seconds;
 pub use container::{ContainerKind, ContainerRef, PodContainer};

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use hostlet_base::PodUid;
 use hostlet_pod::pod_uid;
 use hostlet_pod::validation::unsupported;
-use hostlet_pod::{DesiredPods, ManifestOrigin};
+use hostlet_pod::{AdmissionId, AdmittedPod, DesiredPods, ManifestOrigin, ResizeState};
 use hostlet_store::{Store, Table};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
@@ -76,6 +76,15 @@ impl AdoptedPod {
             Origin::File(_) | Origin::Url(_) => None,
             Origin::Api => Some(self.pod.clone()),
         }
+    }
+
+    /// The pod as an admitted one, until this daemon admits it.
+    pub fn admitted(&self) -> Arc<AdmittedPod> {
+        let admission = match self.is_dropped {
+            true => AdmissionId::Dropped,
+            false => AdmissionId::Adopted,
+        };
+        AdmittedPod::resized(self.pod.clone(), ResizeState::default(), admission)
     }
 
     fn naming_origin(&self) -> Option<&Origin> {

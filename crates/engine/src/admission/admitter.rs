@@ -13,8 +13,8 @@ use hostlet_base::{PodEvent, PodRef, PodUid, reasons};
 use hostlet_pod::validation::FieldError;
 use hostlet_pod::view::PodView;
 use hostlet_pod::{
-    AdmittedPod, ApiState, DesiredPods, PendingResizeReason, PodKill, PodPhase, RejectedPod, Rejection,
-    ResizeState, StatusOverride, has_ended, is_critical, patience, pod_ref, pod_uid, seen_at,
+    AdmissionId, AdmittedPod, ApiState, DesiredPods, PendingResizeReason, PodKill, PodPhase, RejectedPod,
+    Rejection, ResizeState, StatusOverride, has_ended, is_critical, patience, pod_ref, pod_uid, seen_at,
     with_allocation,
 };
 use hostlet_resources::{AllocatedPod, Allocation};
@@ -47,8 +47,8 @@ pub(super) struct AdmissionInput<'a> {
     pub(super) admitted: &'a HashMap<PodUid, Admitted>,
     /// Pods of which something was made here: of two new pods, such a one was admitted by a daemon that was killed before it had stored that.
     pub(super) made: &'a HashSet<PodUid>,
-    /// The pods whose last status is that of a terminated pod.
-    pub(super) terminated: &'a HashMap<PodUid, Arc<AdmittedPod>>,
+    /// The pods with a status.
+    pub(super) reported: &'a HashMap<PodUid, ReportedPod>,
     pub(super) node: &'a NodeView,
     /// Whether `node` has the labels and taints of the Node object. New pods of the API server wait for that.
     pub(super) is_node_known: bool,
@@ -60,6 +60,13 @@ pub(super) struct AdmissionInput<'a> {
     pub(super) now: Timestamp,
     /// The same on the clock of waits.
     pub(super) instant: Instant,
+}
+
+/// A pod with a status: an admitted one, or an earlier one with the same UID.
+#[derive(Clone, Debug)]
+pub(super) struct ReportedPod {
+    pub(super) pod: Arc<AdmittedPod>,
+    pub(super) has_terminated: bool,
 }
 
 /// The decisions.
@@ -98,8 +105,8 @@ pub(super) struct Admitter {
     /// How many pods had terminated at the last decisions.
     terminated: usize,
     admitted: HashMap<PodUid, ParsedPod>,
-    /// Earlier pods with the UIDs of admitted ones, whose last status was still there at the admission: it says nothing of the new pod.
-    earlier: HashMap<PodUid, Arc<AdmittedPod>>,
+    /// Number of the last admission.
+    admissions: u64,
     rejected: HashMap<PodUid, RejectedPod>,
     /// Pods that are being preempted.
     preempted: BTreeMap<PodUid, Preemption>,
@@ -124,6 +131,15 @@ struct ParsedPod {
     allocation: Allocation,
 }
 
+/// What the status under a pod's UID says of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReportedStatus {
+    /// Nothing: it is the status of an earlier pod with the same UID.
+    Earlier,
+    Active,
+    Terminated,
+}
+
 enum Verdict {
     /// It is granted this.
     Admitted(Allocation),
@@ -143,7 +159,7 @@ impl Admitter {
             metrics: ResizeMetrics::default(),
             preemptions: PreemptionCounts::default(),
             admitted: HashMap::new(),
-            earlier: HashMap::new(),
+            admissions: 0,
             rejected: HashMap::new(),
             preempted: BTreeMap::new(),
         }
@@ -152,16 +168,16 @@ impl Admitter {
     pub(super) fn review(&mut self, input: &AdmissionInput<'_>) -> Decisions {
         let candidates = candidates(input);
         let uids: HashSet<PodUid> = candidates.iter().map(|c| pod_uid(c.pod)).collect();
-        let mut trigger = match input.terminated.len() > self.terminated {
+        let terminated = input.reported.values().filter(|reported| reported.has_terminated).count();
+        let mut trigger = match terminated > self.terminated {
             true => Trigger::PodTerminated,
             false => Trigger::PodUpdated,
         };
-        self.terminated = input.terminated.len();
+        self.terminated = terminated;
         for (_, gone) in self.admitted.extract_if(|uid, _| !uids.contains(uid)) {
             trigger = Trigger::PodsRemoved;
             self.metrics.resolved(&gone.pod, Resolution::Terminated, input.now);
         }
-        self.earlier.retain(|uid, _| uids.contains(uid));
         self.rejected.retain(|uid, _| uids.contains(uid));
         self.preempted.retain(|uid, _| uids.contains(uid));
         let mut decisions = Decisions::default();
@@ -197,9 +213,7 @@ impl Admitter {
             }
             match self.decide(candidate, input, &mut decisions) {
                 Verdict::Admitted(granted) => {
-                    let uid = pod_uid(candidate.pod);
-                    self.rejected.remove(&uid);
-                    self.earlier.extend(input.terminated.get(&uid).map(|earlier| (uid, earlier.clone())));
+                    self.rejected.remove(&pod_uid(candidate.pod));
                     let admitted = self.admit(candidate.pod, None, Some(granted), input.now);
                     decisions.desired_pods.pods.push(admitted);
                 }
@@ -244,7 +258,16 @@ impl Admitter {
             self.metrics.resolved(&known.pod, Resolution::Reverted, now);
             resize.pending = None;
         }
-        let pod = AdmittedPod::resized(kept.map_or_else(|| object.clone(), Arc::new), resize);
+        let admission = match (known, before) {
+            (Some(known), _) => known.pod.admission,
+            (None, Some(_)) => AdmissionId::Adopted,
+            (None, None) => {
+                self.admissions += 1;
+                AdmissionId::Number(self.admissions)
+            }
+        };
+        let object_now = kept.map_or_else(|| object.clone(), Arc::new);
+        let pod = AdmittedPod::resized(object_now, resize, admission);
         let allocation = granted.unwrap_or_else(|| Allocation::of(&pod));
         let parsed = ParsedPod { source: object.clone(), pod: pod.clone(), allocation };
         self.admitted.insert(pod_uid(object), parsed);
@@ -266,10 +289,14 @@ impl Admitter {
             if !differs || is_terminating(candidate.pod) {
                 return None;
             }
-            if input.terminated.contains_key(&known.pod.reference.uid) {
-                // If this is the status of an earlier pod with its UID, its own permits the resize.
-                decisions.is_waiting |= !self.has_terminated(input, &known.pod.reference.uid);
-                return None;
+            match self.status(input, &known.pod.reference.uid) {
+                // Its own status permits the resize.
+                Some(ReportedStatus::Earlier) => {
+                    decisions.is_waiting = true;
+                    return None;
+                }
+                Some(ReportedStatus::Terminated) => return None,
+                Some(ReportedStatus::Active) | None => {}
             }
             Some((resize::turn(candidate.pod, &known.pod, known.pod.resize.pending.as_ref()), candidate))
         });
@@ -305,7 +332,7 @@ impl Admitter {
                     trigger = Trigger::PodResized;
                     let resize = ResizeState { allocations: before.resize.allocations + 1, pending: None };
                     let event = resize::started(candidate.pod);
-                    (AdmittedPod::resized(candidate.pod.clone(), resize), Some(granted), Some(event))
+                    (before.resized_to(candidate.pod, resize), Some(granted), Some(event))
                 }
                 Err((why, reason)) => {
                     decisions.is_waiting |= reason == PendingResizeReason::Deferred;
@@ -317,7 +344,7 @@ impl Admitter {
                     let resize = ResizeState { pending: Some(refused), ..before.resize.clone() };
                     let pod = match is_same {
                         true => before.clone(),
-                        false => AdmittedPod::resized(before.object().clone(), resize),
+                        false => before.resized_to(before.object(), resize),
                     };
                     (pod, None, event)
                 }
@@ -333,11 +360,16 @@ impl Admitter {
         }
     }
 
-    /// Whether this admitted pod has terminated.
-    fn has_terminated(&self, input: &AdmissionInput<'_>, uid: &PodUid) -> bool {
+    /// What the status under this UID says of the admitted pod.
+    fn status(&self, input: &AdmissionInput<'_>, uid: &PodUid) -> Option<ReportedStatus> {
+        let reported = input.reported.get(uid)?;
         let is_earlier =
-            |pod: &Arc<AdmittedPod>| self.earlier.get(uid).is_some_and(|earlier| Arc::ptr_eq(earlier, pod));
-        input.terminated.get(uid).is_some_and(|pod| !is_earlier(pod))
+            self.admitted.get(uid).is_some_and(|known| known.pod.admission != reported.pod.admission);
+        Some(match (is_earlier, reported.has_terminated) {
+            (true, _) => ReportedStatus::Earlier,
+            (false, true) => ReportedStatus::Terminated,
+            (false, false) => ReportedStatus::Active,
+        })
     }
 
     /// Records a rejection. An unchanged one stays the same value, so that it causes no update.
@@ -379,7 +411,7 @@ impl Admitter {
         let is_active = |other: &&Arc<AdmittedPod>| {
             other.reference.uid != uid
                 && !other.has_ended()
-                && !self.has_terminated(input, &other.reference.uid)
+                && self.status(input, &other.reference.uid) != Some(ReportedStatus::Terminated)
         };
         // `admit` has recorded every desired pod.
         let allocation = |other: &PodUid| self.admitted.get(other).map(|known| &known.allocation);

@@ -22,7 +22,7 @@ struct World {
     api: ApiState,
     admitted: HashMap<PodUid, Admitted>,
     made: HashSet<PodUid>,
-    terminated: HashMap<PodUid, Arc<AdmittedPod>>,
+    reported: HashMap<PodUid, ReportedPod>,
     node: NodeView,
     is_node_known: bool,
     confirmed: Option<HashSet<PodUid>>,
@@ -39,7 +39,7 @@ impl World {
             api: ApiState { ready: true, ..ApiState::default() },
             admitted: HashMap::new(),
             made: HashSet::new(),
-            terminated: HashMap::new(),
+            reported: HashMap::new(),
             node: NodeView {
                 name: "n1".to_owned(),
                 resources: NodeResources::new(allocatable),
@@ -51,9 +51,13 @@ impl World {
         }
     }
 
-    /// The pod's last status is now that of a terminated pod.
+    /// A pod has terminated, or one that an earlier daemon admitted has.
     fn terminate(&mut self, name: &str) {
-        self.terminated.insert(name.into(), AdmittedPod::new(Arc::new(api(name, 0, "0"))));
+        let admitted = self.admitter.admitted.get(&PodUid::from(name)).map(|admitted| admitted.pod.clone());
+        let pod = admitted.unwrap_or_else(|| {
+            AdmittedPod::resized(Arc::new(api(name, 0, "0")), ResizeState::default(), AdmissionId::Dropped)
+        });
+        self.reported.insert(name.into(), ReportedPod { pod, has_terminated: true });
     }
 
     fn set_cpu(&mut self, amount: Quantity) {
@@ -92,7 +96,7 @@ impl World {
             api: &self.api,
             admitted: &self.admitted,
             made: &self.made,
-            terminated: &self.terminated,
+            reported: &self.reported,
             node: &self.node,
             is_node_known: self.is_node_known,
             confirmed: self.confirmed.as_ref(),
@@ -302,7 +306,7 @@ proptest! {
             }
             if restart {
                 // The statuses of earlier pods are gone with the daemon.
-                world.terminated.retain(|uid, _| ended.contains(uid.as_str()));
+                world.reported.retain(|uid, _| ended.contains(uid.as_str()));
                 world.restart();
             }
             let decisions = world.decide();
@@ -432,7 +436,7 @@ fn a_resize_beside_the_status_of_an_earlier_pod_waits_for_the_pod_s_own_status()
     world.give(resized("a", "500m", 2));
     let decisions = world.decide();
     assert_eq!((allocated(&decisions, "a"), decisions.is_waiting), (("1".into(), None), true));
-    world.terminated.clear();
+    world.reported.clear();
     let decisions = world.decide();
     assert_eq!((allocated(&decisions, "a"), decisions.is_waiting), (("500m".into(), None), false));
     world.terminate("a");
@@ -451,10 +455,12 @@ fn a_pod_holds_its_resources_although_an_earlier_one_with_its_uid_has_just_termi
     world.give(api("a", 1, "1"));
     world.decide();
     world.terminate("a");
+    world.reported.values_mut().for_each(|earlier| earlier.has_terminated = false);
     world.api.pods.clear();
     world.decide();
     world.give(api("a", 1, "1"));
-    assert_eq!(names(&world.decide()), ["a"]);
+    assert_eq!(names(&world.decide()), ["a"], "while the earlier one still terminates");
+    world.reported.values_mut().for_each(|earlier| earlier.has_terminated = true);
     world.give(api("b", 2, "1"));
     let decisions = world.decide();
     assert_eq!(

@@ -7,7 +7,7 @@ use hostlet_base::node::{CrossedSignals, NodeReader, OwnNode, pressures};
 use hostlet_base::{PodEvent, PodUid, WallClock, reasons, sleep_until};
 use hostlet_observe::status::timeline::Timeline;
 use hostlet_observe::status::{LifecycleSummary, StatusCache};
-use hostlet_pod::{AdmittedPod, ApiState, DesiredPods, PodEvents, PodKill, RejectedPod, pod_ref, pod_uid};
+use hostlet_pod::{ApiState, DesiredPods, PodEvents, PodKill, RejectedPod, pod_ref, pod_uid};
 use hostlet_resources::NodeResources;
 use hostlet_runtime::cri::RuntimeStatus;
 use hostlet_telemetry::{Heartbeat, Metrics};
@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::admitter::{AdmissionInput, Admitter, Decisions, PREEMPTED, is_terminating};
+use super::admitter::{AdmissionInput, Admitter, Decisions, PREEMPTED, ReportedPod, is_terminating};
 use super::by_itself::unsupported_message;
 use super::counts::{CountedPods, RejectionCounts};
 use super::node::NodeView;
@@ -215,14 +215,11 @@ impl Admission {
     }
 
     fn review(&mut self, snapshot: &Snapshot) {
-        let terminated: HashMap<PodUid, Arc<AdmittedPod>> = self
-            .inputs
-            .status_cache
-            .all()
-            .into_iter()
-            .filter(|entry| entry.lifecycle == LifecycleSummary::Terminated)
-            .map(|entry| (entry.pod.reference.uid.clone(), entry.pod))
-            .collect();
+        let reported = self.inputs.status_cache.all().into_iter().map(|entry| {
+            let has_terminated = entry.lifecycle == LifecycleSummary::Terminated;
+            (entry.pod.reference.uid.clone(), ReportedPod { pod: entry.pod, has_terminated })
+        });
+        let reported: HashMap<PodUid, ReportedPod> = reported.collect();
         let made = self.inputs.own_pods.all().into_iter().collect();
         let now = self.outputs.clock.now();
         let decisions = self.admitter.review(&AdmissionInput {
@@ -230,7 +227,7 @@ impl Admission {
             api: &snapshot.api,
             admitted: &self.outputs.admitted.all(),
             made: &made,
-            terminated: &terminated,
+            reported: &reported,
             node: &snapshot.node,
             is_node_known: snapshot.is_node_known,
             confirmed: self.reread.confirmed(),

@@ -9,7 +9,7 @@ use hostlet_base::node::{NodeReadError, Signal};
 use hostlet_base::testing::resource_list;
 use hostlet_base::{CONFIG_SOURCE_ANNOTATION, Quantity, ResourceList};
 use hostlet_observe::status::PodStatusEntry;
-use hostlet_pod::{AdmittedPod, ApiPod, PodKill, PodPhase, StatusOverride};
+use hostlet_pod::{ApiPod, PodKill, PodPhase, StatusOverride};
 use hostlet_store::Store;
 use hostlet_telemetry::{Heartbeats, Metrics};
 use k8s_openapi::api::core::v1::{Pod, PodStatus, Taint};
@@ -239,8 +239,9 @@ async fn a_critical_pod_is_admitted_when_the_preempted_pods_have_terminated() {
     assert!(harness.desired_pods.borrow().kills.contains_key("small"));
     let counted = "\nkubelet_preemptions{preemption_signal=\"cpu\"} 1\n";
     assert!(harness.metrics.encode().contains(counted), "{}", harness.metrics.encode());
+    let preempted = harness.desired_pods.borrow().pods[0].clone();
     harness.status_cache.report(PodStatusEntry {
-        pod: AdmittedPod::new(small),
+        pod: preempted,
         status: Arc::new(PodStatus::default()),
         terminating_since: None,
         lifecycle: LifecycleSummary::Terminated,

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use hostlet_net::http::HttpClient;
-use hostlet_pod::AdmittedPod;
 use hostlet_telemetry::Heartbeat;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -14,6 +13,7 @@ use super::build::Engine;
 use super::first_pods::FirstPods;
 use super::running::{RunningHost, Shared};
 use super::task::{EngineTask, TaskStage};
+use crate::admission::AdoptedPod;
 use crate::gate::{StartGate, StopGate};
 use crate::housekeeping::{HostJanitor, ProtectedMemory};
 use crate::lifecycle::{PodTable, PodTableDeps};
@@ -31,7 +31,7 @@ impl Engine {
             is_checked: self.handles.shutdown.is_checked.clone(),
         };
         let interception = std::mem::take(&mut self.deps.interception);
-        let adopted = self.handles.adopted.iter().map(|adopted| AdmittedPod::new(adopted.pod.clone()));
+        let adopted = self.handles.adopted.iter().map(AdoptedPod::admitted);
         let table = PodTable::new(PodTableDeps {
             desired_pods: self.handles.desired_pods.clone(),
             adopted: adopted.collect(),

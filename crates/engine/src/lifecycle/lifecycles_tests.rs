@@ -302,6 +302,9 @@ fn a_uid_added_again_starts_a_new_lifecycle_after_the_old_one() {
     assert!(table.update(update(UpdateKind::Create, &spec("a", "u1", "v2"))).is_empty());
     assert_eq!(table.end("u1", Outcome::Cancelled), ["run u1 terminate 30"]);
     assert!(table.sync_known(&["u1"]).is_empty(), "not while it ends");
+    table.update(update(UpdateKind::Update, &spec("a", "u1", "v3")));
+    let ending = table.lifecycles.spec(&uid("u1")).map(|spec| spec.spec().containers[0].name.clone());
+    assert_eq!(ending.as_deref(), Some("v1"), "what changes the new pod does not change the one that ends");
     table.end("u1", DONE);
     assert_eq!(table.end("u1", DONE), ["stop u1"]);
     table.sync_known(&["u1"]);

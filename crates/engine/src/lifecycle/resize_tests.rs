@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hostlet_pod::{AdmittedPod, ResizeState};
+use hostlet_pod::{AdmissionId, AdmittedPod, ResizeState};
 use hostlet_runtime::cri::Operation;
 use hostlet_runtime::cri::fake::{Fault, Rule, Script};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition};
@@ -139,7 +139,7 @@ async fn a_resize_by_a_restart_is_shown_as_completed_with_the_restart() {
         node.runtime.faults().add(Rule::new(list, Fault::Delay(Duration::from_secs(1))));
     }
     let resize = ResizeState { allocations: 1, pending: None };
-    node.want([AdmittedPod::resized(Pod::clone(&sized(&pod, 1, 20, 2)), resize)]);
+    node.want([AdmittedPod::resized(Pod::clone(&sized(&pod, 1, 20, 2)), resize, AdmissionId::Adopted)]);
     node.until("it has completed", SOON, |node| shows_completed(node, 2)).await;
     assert_eq!(status_of(&node, "a").restart_count, 1);
     assert_eq!(shown(&node, "a"), json!({"cpu": "1", "memory": "20Mi"}));

@@ -171,7 +171,7 @@ impl PodLifecycle {
         let is_orphan = match subject {
             UpdateSubject::Spec(spec) => {
                 match self.phase {
-                    // This lifecycle finishes with its own spec; the new spec waits for the next one.
+                    // The new spec does not concern this lifecycle, which finishes with its own; it waits for the next one.
                     LifecyclePhase::Terminating { .. }
                     | LifecyclePhase::Terminated { .. }
                     | LifecyclePhase::Finished
@@ -187,7 +187,10 @@ impl PodLifecycle {
                     | LifecyclePhase::Terminated { .. }
                     | LifecyclePhase::Finished => {}
                 }
-                self.spec = Some(spec);
+                // Nor does what changes the new spec meanwhile.
+                if !self.restart_requested {
+                    self.spec = Some(spec);
+                }
                 false
             }
             UpdateSubject::Runtime { grace_seconds, .. } => {

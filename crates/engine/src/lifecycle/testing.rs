@@ -111,6 +111,8 @@ pub(super) struct Node {
     chance: StdRng,
     /// The store on disk, with which a daemon starts.
     disk: Store,
+    /// When that was last written.
+    written: Instant,
     /// The record of own pods, of which nothing is lost with a daemon: it waits for the disk before it makes anything.
     own: OwnPods,
     /// All events so far.
@@ -172,6 +174,7 @@ impl Node {
             wrap_janitor,
             chance: StdRng::seed_from_u64(seed),
             disk: Store::default(),
+            written: Instant::now(),
             own: OwnPods::default(),
             events: Arc::default(),
             metrics: Metrics::default(),
@@ -276,7 +279,13 @@ impl Node {
     pub(super) fn sync_store(&mut self) {
         if let Some(daemon) = &self.daemon {
             self.disk = daemon.store.copy();
+            self.written = Instant::now();
         }
+    }
+
+    /// When the daemon's store was last written to disk: a daemon that is killed loses what came later.
+    pub(super) fn written(&self) -> Instant {
+        self.written
     }
 
     /// The stored pods that the next daemon will find.

@@ -2,7 +2,7 @@
 
 use hostlet_pod::resources::{Actuated, ResizeUnderWay};
 use hostlet_pod::testing::{container, exited, sandbox};
-use hostlet_pod::{PendingResize, PendingResizeReason, ResizeState};
+use hostlet_pod::{AdmissionId, PendingResize, PendingResizeReason, ResizeState};
 use hostlet_runtime::cri::ContainerState;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PodReadinessGate, PodStatus as ApiPodStatus};
@@ -53,7 +53,7 @@ fn resizes_are_shown_while_they_are_pending_or_in_progress() {
         since: Timestamp::from_second(9_000).unwrap(),
     };
     let resize = ResizeState { allocations: 1, pending: Some(pending) };
-    scene.pod = AdmittedPod::resized(scene.pod.object().clone(), resize);
+    scene.pod = AdmittedPod::resized(scene.pod.object().clone(), resize, AdmissionId::Adopted);
     let under_way = |error: Option<&str>| {
         let resize = ResizeUnderWay { generation: Some(2), error: error.map(str::to_owned) };
         Some(Actuated { resize: Some(resize), ..Actuated::default() })

@@ -115,9 +115,11 @@ impl Checker {
         }
     }
 
-    /// A new daemon runs, which knows these pods.
-    pub(super) fn booted(&mut self, adopted: &[AdoptedPod]) {
+    /// A new daemon runs, which knows these pods, and of crash loops what was stored by then.
+    pub(super) fn booted(&mut self, adopted: &[AdoptedPod], stored: Instant) {
         self.daemon += 1;
+        let instances = self.pods.values_mut().flat_map(|known| known.containers.values_mut());
+        instances.filter(|instance| instance.started >= stored).for_each(Instance::forget_crashes);
         self.adopted = adopted.iter().map(|pod| pod_uid(&pod.pod).to_string()).collect();
     }
 
@@ -179,6 +181,13 @@ impl Checker {
 
     /// Checks everything since the last check.
     pub(super) fn look(&mut self, node: &Node, trace: &mut Trace) -> Result<(), String> {
+        // A daemon that was killed may not have stored an admission, and the next one does not know at first which pods have ended,
+        // whose place that pod has: it may reject the pod. If the pod gets a place later, that is a new lifecycle.
+        for uid in node.rejected() {
+            if let Some(known) = self.pods.get_mut(uid.as_str()) {
+                known.begin_again();
+            }
+        }
         let first = self.open.first().copied().unwrap_or(self.calls).min(self.calls);
         let (calls, total) = node.runtime.calls_after(first);
         let mut history = node.runtime.history_after(self.history);

@@ -113,8 +113,7 @@ impl World {
     fn resize(&mut self) {
         let slot = self.slot();
         let Some(wish) = self.wishes.get(&slot).cloned() else { return };
-        // Never less: a limit is decreased only by a measurement, as upstream, and the fake runtime has none of some containers.
-        let memory = (16 * self.random.random_range(1..=8)).max(wish.memory);
+        let memory = 16 * self.random.random_range(1..=8);
         self.put(slot, Wish { memory, ..wish });
         self.set_desired();
     }

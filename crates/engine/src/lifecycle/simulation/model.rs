@@ -23,6 +23,8 @@ pub(super) struct Instance {
     pub(super) ended: Option<Instant>,
     /// Whether it was stopped.
     pub(super) was_stopped: bool,
+    /// Whether the daemon that started it was killed before it had stored how often the container had crashed.
+    is_unstored: bool,
     /// Whether it belongs to an earlier lifecycle of its pod.
     is_buried: bool,
     /// Number of restarts after it exited by itself, since the last reset.
@@ -39,6 +41,7 @@ impl Instance {
             started: happened.at,
             ended: None,
             was_stopped: false,
+            is_unstored: false,
             is_buried: false,
             restarts: 0,
         };
@@ -50,8 +53,8 @@ impl Instance {
         if before.attempt >= next.attempt {
             return Err(format!("attempt {} after attempt {}", next.attempt, before.attempt));
         }
-        // In another sandbox or after a stop, the back-off does not apply.
-        if before.was_stopped || before.sandbox != next.sandbox {
+        // In another sandbox or after a stop, the back-off does not apply; one that was not stored is lost.
+        if before.was_stopped || before.is_unstored || before.sandbox != next.sandbox {
             return Ok(next);
         }
         let counted = if ended - before.started > LONG_RUN { 0 } else { before.restarts };
@@ -79,6 +82,11 @@ impl Instance {
     /// Its pod terminated, and may start a new lifecycle while it still runs.
     pub(super) fn bury(&mut self) {
         self.is_buried = true;
+    }
+
+    /// Its daemon was killed before it had stored the start.
+    pub(super) fn forget_crashes(&mut self) {
+        self.is_unstored = true;
     }
 
     /// Its history does not determine the next back-off.

@@ -63,7 +63,7 @@ impl World {
         // Manifests are the slowest part.
         let source = if seed.is_multiple_of(4) { Source::directory(node.root()) } else { Source::value() };
         let mut checker = Checker::new(BOUND);
-        checker.booted(&[]);
+        checker.booted(&[], Instant::now());
         Self {
             seed,
             random: StdRng::seed_from_u64(seed),
@@ -172,7 +172,7 @@ impl World {
         self.look();
         let adopted = self.node.stored_pods();
         self.source.forget(&adopted);
-        self.checker.booted(&adopted);
+        self.checker.booted(&adopted, self.node.written());
         self.node.set_manifests(SourceState::default());
         self.node.boot();
         if self.random.random_bool(0.5) {

@@ -7,6 +7,9 @@ use super::containers::{ContainerRecord, Life};
 use super::sandboxes::SandboxRecord;
 use super::world::World;
 
+/// The memory that a running container uses unless a test says otherwise, bytes.
+const MEMORY_IN_USE: u64 = 1 << 20;
+
 fn sandbox_state(state: SandboxState) -> i32 {
     match state {
         SandboxState::Ready => wire::PodSandboxState::SandboxReady as i32,
@@ -60,6 +63,8 @@ pub(super) fn container_stats(
     world: &World,
 ) -> wire::ContainerStats {
     let bytes = world.written.get(id).copied().unwrap_or_default();
+    let used = world.memory.get(id).copied().unwrap_or(MEMORY_IN_USE);
+    let memory = matches!(record.life, Life::Running { .. }).then_some(used);
     wire::ContainerStats {
         attributes: Some(wire::ContainerAttributes {
             id: id.to_string(),
@@ -67,8 +72,8 @@ pub(super) fn container_stats(
             labels: record.config.labels.clone(),
             annotations: record.config.annotations.clone(),
         }),
-        memory: world.memory.get(id).map(|bytes| wire::MemoryUsage {
-            usage_bytes: Some(wire::UInt64Value { value: *bytes }),
+        memory: memory.map(|bytes| wire::MemoryUsage {
+            usage_bytes: Some(wire::UInt64Value { value: bytes }),
             ..wire::MemoryUsage::default()
         }),
         writable_layer: Some(wire::FilesystemUsage {
