@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hostlet_base::node::{CrossedSignals, OwnNode};
 use hostlet_base::resources::PODS;
-use hostlet_base::settings::ImageVerification;
+use hostlet_base::settings::{ImageVerification, LogLimits};
 use hostlet_base::testing::resource_list;
 use hostlet_base::{Quantity, QuietPeriod, ResourceList};
 use hostlet_host::KernelMounts;
@@ -38,6 +39,10 @@ use crate::source::SourceState;
 
 /// The task whose findings a test states where it directs the engine.
 const PROBES: &str = "probes";
+
+/// Limits of logs: the defaults of a KubeletConfiguration.
+const LOG_LIMITS: LogLimits =
+    LogLimits { max_size: 10 << 20, max_files: 5, workers: 1, interval: Duration::from_secs(10) };
 
 /// A running daemon.
 pub(super) struct Daemon {
@@ -121,7 +126,7 @@ fn settings(node: &Node) -> EngineSettings {
     EngineSettings {
         root_dir: root.clone(),
         logs: node.logs(),
-        log_limits: None,
+        log_limits: (!node.is_directed).then_some(LOG_LIMITS),
         node: NodeView {
             name: host().node_name,
             resources: NodeResources::new(allocatable()),
@@ -183,6 +188,7 @@ fn deps(
             store.clone(),
             node.clock.clone(),
         ),
+        // It reads files on threads of its own, which would make runs differ.
         preload: None,
         objects: ObjectInputs {
             objects: Arc::new(node.objects.clone()),
