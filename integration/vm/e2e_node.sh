@@ -81,10 +81,11 @@ scenario_e2e_node() {
   # One process: a spec that restarts the kubelet runs alone. Its unit must not look like one of a kubelet.
   vm "systemd-run --quiet --unit=specs --working-directory=$E2E_NODE_DIR -E HOME=/root -p StandardOutput=append:$E2E_NODE_DIR/reports/tests.log \
     -p StandardError=append:$E2E_NODE_DIR/reports/tests.log $E2E_NODE_DIR/e2e_node.test --ginkgo.focus='$focus' \
-    --ginkgo.label-filter='$E2E_NODE_LABELS' --ginkgo.timeout=1h --ginkgo.no-color --ginkgo.silence-skips \
+    --ginkgo.label-filter='$E2E_NODE_LABELS' --ginkgo.timeout=2h --ginkgo.no-color --ginkgo.silence-skips \
     --ginkgo.json-report=$E2E_NODE_DIR/reports/report.json --kubelet-config-file=$E2E_NODE_DIR/base.yaml --node-name=node1 \
     --prepull-images=false --report-dir=$E2E_NODE_DIR/reports"
-  vm_until 3600 "the specs have run" "for _ in {1..20}; do systemctl is-active -q specs.service || exit 0; sleep 1; done; exit 1"
+  # Longer than the suite lets itself run: it then says in which spec.
+  vm_until 7500 "the specs have run" "for _ in {1..20}; do systemctl is-active -q specs.service || exit 0; sleep 1; done; exit 1"
   rm -rf "$report"
   mkdir -p "$report"
   for file in tests.log kubelet.log report.json; do vm_get "$E2E_NODE_DIR/reports/$file" "$report/$file"; done
