@@ -20,6 +20,6 @@ mod translate;
 mod tunnel;
 mod websocket;
 
-pub use handlers::{StreamMetrics, StreamParts, routes};
+pub use handlers::{StreamDeps, StreamMetrics, routes};
 pub use query::{Parameters, QueryError};
 pub use translate::ClientMessage;
