@@ -23,28 +23,16 @@ const GRACE_SECONDS: i64 = 30;
 
 /// What could not be removed.
 #[derive(Debug, thiserror::Error)]
-pub enum PurgeError {
+pub(crate) enum PurgeError {
     /// A pod could not be ended.
     #[error("pod {pod} could not be removed from the container runtime")]
-    Pod {
-        /// The pod.
-        pod: PodRef,
-        /// The error.
-        source: CriError,
-    },
+    Pod { pod: PodRef, source: CriError },
     /// Every call succeeded, and yet the runtime has something of the pod.
     #[error("the container runtime still has something of pod {0}")]
     StillThere(PodRef),
     /// Something of a pod on the host could not be removed.
     #[error("the {what} of the pod with the UID {uid} could not be removed: {why}")]
-    Leftover {
-        /// What.
-        what: &'static str,
-        /// The pod.
-        uid: PodUid,
-        /// Why.
-        why: String,
-    },
+    Leftover { what: &'static str, uid: PodUid, why: String },
     /// The logs could not be removed.
     #[error("logs could not be removed: {0}")]
     Logs(String),
@@ -60,8 +48,7 @@ pub enum PurgeError {
 }
 
 /// Performs purges on this host.
-pub struct Purger {
-    /// The runtime.
+pub(crate) struct Purger {
     pub runtime: Arc<dyn RuntimeService>,
     /// The daemon's directory (`--root-dir`).
     pub root_dir: PathBuf,
@@ -77,7 +64,7 @@ pub struct Purger {
 
 impl Purger {
     /// Performs the plan, and returns what failed. Performed again, it removes the rest.
-    pub async fn perform(&self, plan: &PurgePlan) -> Vec<PurgeError> {
+    pub(crate) async fn perform(&self, plan: &PurgePlan) -> Vec<PurgeError> {
         let ended = join_all(plan.pods.iter().map(async |pod| (pod, self.end(pod).await))).await;
         let mut failed = Vec::new();
         let mut kept = HashSet::new();
@@ -187,7 +174,7 @@ impl Purger {
 
 impl Purger {
     /// What the purge left in the root directory.
-    pub fn remains(&self) -> Vec<PathBuf> {
+    pub(crate) fn remains(&self) -> Vec<PathBuf> {
         remains(&self.root_dir)
     }
 }

@@ -10,7 +10,7 @@ use super::facts::PurgeFacts;
 
 /// Why nothing is removed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Obstacle {
+pub(crate) enum Obstacle {
     /// It would start the pods again.
     #[error("hostlet runs: stop it first (systemctl disable --now {})", unit.name())]
     DaemonRuns {
@@ -51,7 +51,7 @@ fn joined(sockets: &[PathBuf]) -> String {
 
 /// A purge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PurgePlan {
+pub(crate) struct PurgePlan {
     /// Pods to end and remove in the runtime.
     pub pods: Vec<PodRef>,
     /// Pods whose directories, volumes, logs and cgroups are removed: these, and recorded ones that the runtime does not have.
@@ -68,13 +68,13 @@ pub struct PurgePlan {
 
 impl PurgePlan {
     /// Whether there is nothing to remove.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.pods.is_empty() && self.uids.is_empty() && self.files.is_empty()
     }
 }
 
 /// The plan, or why nothing may be removed.
-pub fn purge_plan(facts: PurgeFacts) -> Result<PurgePlan, Obstacle> {
+pub(crate) fn purge_plan(facts: PurgeFacts) -> Result<PurgePlan, Obstacle> {
     if facts.daemon_runs {
         return Err(Obstacle::DaemonRuns { unit: facts.unit });
     }

@@ -17,7 +17,7 @@ use super::{ConfigError, HostSettings};
 
 /// Inputs of an environment, besides the pod and the host.
 #[derive(Clone, Debug, Default)]
-pub struct EnvSources<'a> {
+pub(crate) struct EnvSources<'a> {
     /// Addresses of the pod's sandbox.
     pub pod_ips: &'a [IpAddr],
     /// The states of the objects in [`env_references`].
@@ -30,7 +30,7 @@ pub struct EnvSources<'a> {
 
 /// What a file in a volume has for a variable (`fileKeyRef`).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FileValue {
+pub(crate) enum FileValue {
     /// This value.
     Found(String),
     /// Nothing, or an empty value. The path is the file's on the host.
@@ -42,7 +42,7 @@ pub enum FileValue {
 }
 
 /// The objects that a container's environment refers to.
-pub fn env_references(container: &Container, namespace: &str) -> Vec<ObjectRef> {
+pub(crate) fn env_references(container: &Container, namespace: &str) -> Vec<ObjectRef> {
     let map = |name: &str| ObjectRef::config_map(name, namespace);
     let secret = |name: &str| ObjectRef::secret(name, namespace);
     let whole = container.env_from.iter().flatten().flat_map(|source| {

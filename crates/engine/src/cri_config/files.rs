@@ -30,13 +30,12 @@ const TERMINATION_LOG_MODE: u32 = 0o666;
 
 /// A file of a pod could not be created or read.
 #[derive(Debug, thiserror::Error)]
-pub enum FilesError {
+pub(crate) enum FilesError {
     /// A directory could not be created.
     #[error("making directory {}", path.display())]
     MakeDir {
         /// The directory.
         path: PathBuf,
-        /// The error.
         source: io::Error,
     },
     /// A file could not be read.
@@ -44,7 +43,6 @@ pub enum FilesError {
     Read {
         /// The file.
         path: PathBuf,
-        /// The error.
         source: io::Error,
     },
     /// A file could not be written.
@@ -52,7 +50,6 @@ pub enum FilesError {
     Write {
         /// The file.
         path: PathBuf,
-        /// The error.
         source: io::Error,
     },
     /// The host's resolv.conf is invalid.
@@ -60,7 +57,6 @@ pub enum FilesError {
     ResolvConf {
         /// The file.
         path: PathBuf,
-        /// The error.
         source: ResolvConfError,
     },
     /// The pod's UID is no name of a directory.
@@ -73,7 +69,7 @@ pub enum FilesError {
 
 /// What the mounts of a container are made from, besides its spec.
 #[derive(Clone, Copy, Debug)]
-pub struct MountSources<'a> {
+pub(crate) struct MountSources<'a> {
     /// The pod's volumes on the host.
     pub volumes: &'a PodVolumes,
     /// The images of the container's image volumes, by volume.
@@ -87,7 +83,7 @@ pub struct MountSources<'a> {
 }
 
 /// Creates the pod's directory. Idempotent.
-pub async fn make_pod_dir(uid: &PodUid, host: &HostSettings) -> Result<(), FilesError> {
+pub(crate) async fn make_pod_dir(uid: &PodUid, host: &HostSettings) -> Result<(), FilesError> {
     make_dir(dirs_of(uid, host)?.path()).await
 }
 
@@ -97,7 +93,10 @@ fn dirs_of(uid: &PodUid, host: &HostSettings) -> Result<PodDirs, FilesError> {
 
 /// DNS configuration of a pod, with warnings for its owner. Reads the host's resolv.conf each time, because it changes with the
 /// host's network.
-pub async fn pod_dns(pod: &Pod, host: &HostSettings) -> Result<(DnsConfig, Vec<DnsWarning>), FilesError> {
+pub(crate) async fn pod_dns(
+    pod: &Pod,
+    host: &HostSettings,
+) -> Result<(DnsConfig, Vec<DnsWarning>), FilesError> {
     let resolver = match &host.resolv_conf {
         None => DnsConfig::default(),
         Some(path) => read_resolv_conf(path).await?,
@@ -122,7 +121,7 @@ async fn read_resolv_conf(path: &Path) -> Result<DnsConfig, FilesError> {
 
 /// Creates the files for a container's next start and returns its mounts: volumes in the order of its spec, then a rewritten
 /// `/etc/hosts` and a new termination log. Missing volumes are skipped.
-pub async fn container_mounts(
+pub(crate) async fn container_mounts(
     pod: &Pod,
     container: &Container,
     sources: MountSources<'_>,

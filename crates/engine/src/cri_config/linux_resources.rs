@@ -51,7 +51,7 @@ pub(super) fn container_resources(
 }
 
 /// Settings of a running container whose CPU and memory become `enforced`; the others are as it was created.
-pub fn resized_resources(
+pub(crate) fn resized_resources(
     pod: &Pod,
     container: &Container,
     enforced: &Enforced,
@@ -63,8 +63,8 @@ pub fn resized_resources(
     container_resources(pod, &container, host)
 }
 
-/// What a runtime is told of a pod whose cgroup gets these settings: without overhead, and the overhead.
-pub fn resized_sandbox(
+/// The resources that a runtime is notified of when a pod's cgroup gets these settings: first without the overhead, then the overhead.
+pub(crate) fn resized_sandbox(
     pod: &Pod,
     resources: &PodResources,
     host: &HostSettings,

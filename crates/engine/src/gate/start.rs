@@ -39,7 +39,7 @@ const AGED_SHARE: u32 = 4;
 
 /// The gate. Cheap to clone; all clones share its state.
 #[derive(Clone)]
-pub struct StartGate {
+pub(crate) struct StartGate {
     state: Arc<Mutex<State>>,
     waited: WaitTimes,
 }
@@ -164,7 +164,7 @@ impl Permit {
 
 impl StartGate {
     /// A gate for `bound` concurrent starts; at least one.
-    pub fn new(bound: usize) -> Self {
+    pub(crate) fn new(bound: usize) -> Self {
         let state = State {
             free: bound.max(1),
             queue: BTreeMap::new(),

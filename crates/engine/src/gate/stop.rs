@@ -28,7 +28,7 @@ const SANDBOXES: Duration = Duration::from_secs(2);
 
 /// The gate. Cheap to clone; all clones share its state.
 #[derive(Clone)]
-pub struct StopGate {
+pub(crate) struct StopGate {
     state: Arc<Mutex<State>>,
     waited: WaitTimes,
 }
@@ -53,13 +53,13 @@ enum StopPhase {
 
 /// Whether the node needs the pod's resources now. Never reset; all clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Urgency {
+pub(crate) struct Urgency {
     needed: CancellationToken,
 }
 
 impl Urgency {
     /// Marks the stop as urgent: the node needs the pod's resources.
-    pub fn raise(&self) {
+    pub(crate) fn raise(&self) {
         self.needed.cancel();
     }
 }

@@ -45,7 +45,7 @@ impl ManifestError {
 /// The content of a manifest.
 #[derive(Debug, PartialEq)]
 pub struct Manifest {
-    /// Its pod.
+    /// The static pod; `None` if it defines only objects.
     pub pod: Option<StaticPod>,
     /// The objects beside it.
     pub objects: Vec<FileObject>,

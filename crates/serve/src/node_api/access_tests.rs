@@ -446,7 +446,7 @@ async fn every_endpoint_is_served_and_counted_as_the_table_says() {
     }
 }
 
-/// go-restful's routes answer no other method than theirs, not even HEAD. Those of Go's HTTP library answer every one.
+/// go-restful's routes answer no other method than theirs, not even HEAD. Routes of Go's HTTP library answer every method.
 #[tokio::test]
 async fn other_methods_are_answered_where_the_stock_kubelet_does() {
     let (api, robot) = (Api::new(StreamingVerbs::Create), "robot  host1/");

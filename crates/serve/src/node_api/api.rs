@@ -46,7 +46,7 @@ pub struct NodeApiServer {
     pub has_debugging: bool,
     /// The current TLS configuration.
     pub tls: watch::Receiver<Arc<ServerConfig>>,
-    /// Metrics of requests.
+    /// Counts and times requests, by endpoint.
     pub metrics: RequestMetrics,
 }
 

@@ -26,7 +26,7 @@ const REFRESH: Duration = Duration::from_secs(60);
 pub struct IdentityFiles {
     /// The certificate with its intermediates.
     pub certificate: PathBuf,
-    /// The key.
+    /// File of the private key, as PEM.
     pub key: PathBuf,
 }
 

@@ -38,7 +38,6 @@ pub(super) enum FindError {
     ManyContainers {
         /// Name of the pod.
         pod: String,
-        /// Its containers.
         containers: Vec<String>,
     },
     /// The pod has no such container.
@@ -48,7 +47,6 @@ pub(super) enum FindError {
         pod: String,
         /// As requested.
         container: String,
-        /// Its containers.
         containers: Vec<String>,
     },
     /// The container has no instance with a log.

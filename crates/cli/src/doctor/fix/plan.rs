@@ -8,24 +8,19 @@ use crate::doctor::facts::{DisabledCri, Facts, NetworkFacts, RuntimeAnswer};
 
 /// One fix.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fix {
+pub(crate) enum Fix {
     /// Enable the CRI in containerd's configuration, and restart containerd.
-    EnableCri {
-        /// The file.
-        file: PathBuf,
-    },
+    EnableCri { file: PathBuf },
     /// Link network plugins into the directory where the runtime looks for them.
     LinkPlugins {
         /// The directory where they are.
         from: PathBuf,
         /// The runtime's directory.
         to: PathBuf,
-        /// Their names.
         names: Vec<String>,
     },
     /// Write a network configuration for a bridge.
     WriteNetwork {
-        /// The file.
         file: PathBuf,
         /// Its content.
         text: String,
@@ -34,7 +29,6 @@ pub enum Fix {
     },
     /// Import the image of sandboxes.
     ImportPause {
-        /// The archive.
         archive: PathBuf,
         /// The name that the runtime wants.
         image: String,
@@ -72,7 +66,7 @@ pub(super) fn backup(file: &Path) -> PathBuf {
 }
 
 /// The fixes for what is known now. After the CRI was enabled, more may be known.
-pub fn plan(facts: &Facts, archive: &Path) -> Vec<Fix> {
+pub(crate) fn plan(facts: &Facts, archive: &Path) -> Vec<Fix> {
     let mut fixes = Vec::new();
     if let (RuntimeAnswer::NoCri | RuntimeAnswer::NoSocket, Some((file, Ok(DisabledCri::Yes)))) =
         (&facts.runtime.answer, &facts.runtime.containerd_file)

@@ -21,7 +21,6 @@ pub(super) struct Instance {
     pub(super) sandbox: SandboxId,
     pub(super) started: Instant,
     pub(super) ended: Option<Instant>,
-    /// Whether it was stopped.
     pub(super) was_stopped: bool,
     /// Whether it belongs to an earlier lifecycle of its pod.
     is_buried: bool,

@@ -24,7 +24,7 @@ pub struct ContainerLogDeps {
     pub logs: ContainerLogs,
     /// Whether one stream may be asked for (the feature gate `PodLogsQuerySplitStreams`).
     pub split_streams: bool,
-    /// The wall clock.
+    /// For times that others see; deadlines use tokio's clock.
     pub clock: WallClock,
     /// Aborts followed logs at shutdown.
     pub cancel: CancellationToken,

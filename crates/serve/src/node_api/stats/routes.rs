@@ -46,15 +46,15 @@ pub struct StatsDeps {
     pub node: String,
     /// The daemon's directory.
     pub root_dir: PathBuf,
-    /// The machine.
+    /// The machine, for `machine_*` metrics and huge pages.
     pub machine: Machine,
-    /// Its CPUs.
+    /// The machine's sockets and cores, for `machine_*` metrics.
     pub topology: CpuTopology,
     /// How often volumes are measured (`volumeStatsAggPeriod`); `None` if never.
     pub volume_pace: Option<Duration>,
     /// When the daemon started.
     pub started_at: Timestamp,
-    /// The wall clock.
+    /// For times that others see; deadlines use tokio's clock.
     pub clock: WallClock,
 }
 

@@ -38,11 +38,11 @@ pub struct StreamDeps {
     pub pods: PodDirectory,
     /// What runs.
     pub pleg: PlegHandle,
-    /// The runtime.
+    /// The runtime, whose streaming server carries out the sessions.
     pub runtime: Arc<dyn RuntimeService>,
     /// How long nothing may pass through a session (`streamingConnectionIdleTimeout`).
     pub idle: Duration,
-    /// Their metric.
+    /// Counts WebSocket requests, by subresource.
     pub metrics: StreamMetrics,
 }
 
@@ -75,7 +75,7 @@ struct Streams {
 }
 
 /// The routes. Sessions end when the router and all of its clones are dropped.
-pub fn routes(deps: StreamDeps) -> Router {
+pub(crate) fn routes(deps: StreamDeps) -> Router {
     let StreamDeps { pods, pleg, runtime, idle, metrics } = deps;
     let targets = Targets { pods, pleg };
     let streams = Streams { targets, runtime, idle, sessions: Sessions::default(), metrics };
