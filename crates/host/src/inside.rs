@@ -12,7 +12,6 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, mkdirat};
 
 /// Flags to hold what is at a name: a link is not followed, and a device or pipe is not opened.
 const HOLD: OFlag = OFlag::O_PATH.union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
-/// Flags to hold a directory.
 const HOLD_DIR: OFlag = HOLD.union(OFlag::O_DIRECTORY);
 /// Flags to open a new directory, whose mode is changed.
 const OPEN_DIR: OFlag =

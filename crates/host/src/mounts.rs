@@ -41,7 +41,7 @@ impl Mount {
         REMOTE.iter().any(|remote| self.filesystem.starts_with(remote))
     }
 
-    /// Whether it is of NFS.
+    /// Whether its filesystem is NFS of any version.
     pub fn is_nfs(&self) -> bool {
         matches!(self.filesystem.as_str(), "nfs" | "nfs4")
     }
@@ -170,7 +170,7 @@ impl MountCall {
 
 /// The mounts of the host. Blocking. A trait, because tests without root need a substitute.
 pub trait Mounts: Send + Sync + 'static {
-    /// All mounts.
+    /// The mounts in this process's mount namespace, in the order they were made.
     fn table(&self) -> Result<MountTable, SysError>;
 
     /// Mounts an empty tmpfs of at most `size` bytes on a directory, without swap if the kernel supports it.

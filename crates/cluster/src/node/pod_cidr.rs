@@ -22,7 +22,7 @@ const BACKOFF: BackoffPolicy = BackoffPolicy {
 
 /// The task that sends them.
 pub struct PodCidrTask {
-    /// The runtime.
+    /// The runtime, which receives the ranges.
     pub runtime: Arc<dyn RuntimeService>,
     /// The configured range (`podCIDR`).
     pub configured: Option<String>,

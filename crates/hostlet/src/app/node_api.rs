@@ -81,7 +81,7 @@ pub(super) struct ApiClients {
 }
 
 impl ApiClients {
-    /// Those of a cluster.
+    /// The clients of a joined node.
     pub(super) fn of(cluster: &Cluster) -> Self {
         Self { reviews: cluster.reviews(), node: cluster.node_client() }
     }
@@ -110,7 +110,6 @@ impl NodeApiSide {
         }))
     }
 
-    /// Starts it.
     pub(super) fn start(
         self,
         config: &Config,
