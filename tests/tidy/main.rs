@@ -55,7 +55,8 @@ fn sources(folders: &[&str]) -> std::io::Result<Vec<Source>> {
 fn the_sources_keep_the_rules() {
     let sources = sources(&["crates", "fuzz", "integration", "packaging", "tests"]).unwrap();
     assert!(sources.len() > 300, "only {} sources found: looking in the wrong place?", sources.len());
-    let rules = [rules::starts_with_docs, rules::is_short, rules::keeps_errors_typed];
+    let rules =
+        [rules::starts_with_docs, rules::is_short, rules::has_short_inline_tests, rules::keeps_errors_typed];
     let complaints: Vec<String> = rules.iter().flat_map(|rule| sources.iter().flat_map(rule)).collect();
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
 }
