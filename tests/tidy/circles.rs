@@ -18,13 +18,6 @@ pub(crate) struct Circle {
     pub(crate) uses: Vec<String>,
 }
 
-impl Circle {
-    /// Whether all its files are in this folder.
-    pub(crate) fn is_in(&self, folder: &str) -> bool {
-        self.files.iter().all(|file| file.starts_with(folder))
-    }
-}
-
 /// A path in a file, and the name it is imported as, if it is imported.
 struct NamedPath {
     path: Vec<String>,

@@ -8,12 +8,15 @@ const MAX_FILE_LINES: usize = 600;
 const MAX_MOD_LINES: usize = 60;
 const MAX_LIB_LINES: usize = 80;
 const MAX_MAIN_LINES: usize = 150;
+const MAX_INLINE_TEST_LINES: usize = 100;
 
 /// Beginnings of paths that exist on one person's machine. In two parts, so that this file does not name them.
 const MACHINE_PATHS: [(&str, &str); 3] = [("/work", "/"), ("/home", "/"), ("/Users", "/")];
 
 /// Declares a module for tests.
 const TESTS: &str = "#[cfg(test)]\n";
+/// Opens the module for tests at the end of a file.
+const INLINE_TESTS: &str = "#[cfg(test)]\nmod tests {\n";
 /// Declares a module for tests of other crates as well.
 const FAKES: &str = "#[cfg(any(test, feature = \"fakes\"))]\n";
 
@@ -100,6 +103,19 @@ pub(crate) fn is_short(source: &Source) -> Vec<String> {
     if lines <= most { Vec::new() } else { vec![complaint()] }
 }
 
+/// Tests below the code are short, so that they do not hide it; longer ones have a file of their own.
+pub(crate) fn has_short_inline_tests(source: &Source) -> Vec<String> {
+    let Some((code, tests)) = source.text.split_once(INLINE_TESTS) else { return Vec::new() };
+    // Without the closing bracket.
+    let lines = tests.lines().count().saturating_sub(1);
+    if lines <= MAX_INLINE_TEST_LINES {
+        return Vec::new();
+    }
+    let at = code.lines().count() + 1;
+    let most = MAX_INLINE_TEST_LINES;
+    vec![format!("{}:{at}: {lines} lines of tests; more than {most} go to a `*_tests.rs`", source.path)]
+}
+
 /// Errors are types, not texts, except in fakes.
 pub(crate) fn keeps_errors_typed(source: &Source) -> Vec<String> {
     let is_text = |(_, line): &&(usize, String)| {
@@ -149,12 +165,19 @@ mod tests {
     fn each_rule_finds_what_breaks_it_and_nothing_else() {
         let long = |lines: usize| "fn f() {}\n".repeat(lines);
         let (file, over, table) = (long(MAX_FILE_LINES), long(MAX_FILE_LINES + 1), long(MAX_MOD_LINES + 1));
+        let tests = |lines: usize| format!("//! doc\n{INLINE_TESTS}{}}}\n", long(lines));
         let in_tests =
             format!("{}#[cfg(test)]\nmod tests {{\n{file}}}\n", "//! doc\n".repeat(MAX_FILE_LINES + 1));
         let cases: &[Case<'_>] = &[
             (starts_with_docs, "src/a.rs", &["// Says it.\n", "fn f() {}"], &["//! Says it.\n"]),
             (is_short, "src/a.rs", &[&over], &[&file, &in_tests]),
             (is_short, "src/a/mod.rs", &[&table], &[&in_tests]),
+            (
+                has_short_inline_tests,
+                "src/a.rs",
+                &[&tests(MAX_INLINE_TEST_LINES + 1)],
+                &[&tests(MAX_INLINE_TEST_LINES), &over],
+            ),
             (
                 keeps_errors_typed,
                 "crates/a/src/b.rs",

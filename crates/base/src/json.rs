@@ -361,7 +361,7 @@ mod tests {
         Whole { name: String, at: Option<f64>, next: Box<Sample> },
     }
 
-    fn told() -> impl Strategy<Value = Sample> {
+    fn sample() -> impl Strategy<Value = Sample> {
         let leaf = prop_oneof![
             Just(Sample::Nothing),
             any::<u64>().prop_map(Sample::Number),
@@ -375,10 +375,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_encoded_is_decoded(told in proptest::collection::vec(told(), 0..4)) {
-            let text = serde_json::to_vec(&told).unwrap();
-            prop_assert_eq!(&from_slice::<Vec<Sample>>(&text).unwrap(), &told);
-            prop_assert_eq!(from_value::<Vec<Sample>>(&to_value(&told).unwrap()).unwrap(), told);
+        fn what_was_encoded_is_decoded(samples in proptest::collection::vec(sample(), 0..4)) {
+            let text = serde_json::to_vec(&samples).unwrap();
+            prop_assert_eq!(&from_slice::<Vec<Sample>>(&text).unwrap(), &samples);
+            prop_assert_eq!(from_value::<Vec<Sample>>(&to_value(&samples).unwrap()).unwrap(), samples);
         }
     }
 
@@ -395,14 +395,14 @@ mod tests {
 
     #[test]
     fn a_mismatch_says_where_it_is_and_what_was_expected() {
-        for (value, told) in [
+        for (value, message) in [
             (json!([{"Whole": {"name": 5}}]), "[0].Whole.name: 5 is not text; put it in quotes"),
             (json!([{"Pair": [1, "x"]}]), "[0].Pair[1]: invalid type: string \"x\", expected a boolean"),
             (json!(["Else"]), "[0]: unknown variant `Else`, expected one of"),
             (json!("x"), "invalid type: string \"x\", expected a sequence"),
         ] {
             let error = from_value::<Vec<Sample>>(&value).unwrap_err().to_string();
-            assert!(error.starts_with(told), "{error}");
+            assert!(error.starts_with(message), "{error}");
         }
     }
 }

@@ -22,7 +22,6 @@ pub(super) enum FlagValueError {
 pub(super) enum FlagKind {
     /// `true` or `false`; without a value, true.
     Bool,
-    /// A number.
     Number,
     /// Text, including durations, paths and names.
     Text,

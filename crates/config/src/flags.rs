@@ -18,7 +18,7 @@ pub struct KubeletFlags {
     pub is_called_kubelet: bool,
     /// What was given, to show it.
     pub given: GivenFlags,
-    /// Flags of the process.
+    /// Flags that concern the process and set no field of the configuration.
     pub process: ProcessFlags,
     /// Flags that set fields of the configuration.
     pub fields: FieldFlags,

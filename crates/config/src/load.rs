@@ -108,9 +108,9 @@ pub fn control_socket(flags: &KubeletFlags) -> PathBuf {
 
 /// The files of a configuration.
 struct Files {
-    /// That of `--config`.
+    /// The file of `--config`.
     main: Option<TextFile>,
-    /// Those in `--config-dir`, in their order.
+    /// The files in `--config-dir`, sorted by name: later ones win.
     drop_ins: Vec<TextFile>,
 }
 

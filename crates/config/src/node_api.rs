@@ -51,7 +51,7 @@ pub struct NodeApi {
     pub listen: Option<SocketAddr>,
     /// Where everybody may read without TLS and credentials; `None` if that is off (`address`, `readOnlyPort`).
     pub read_only: Option<SocketAddr>,
-    /// Its certificate.
+    /// Where its serving certificate comes from.
     pub certificate: ServingCertificate,
     /// Directory of certificates (`--cert-dir`).
     pub cert_dir: PathBuf,
@@ -98,7 +98,7 @@ pub enum ServingCertificate {
 pub struct CertificateFiles {
     /// The certificates.
     pub certificate: PathBuf,
-    /// The key.
+    /// File of the private key (`tlsPrivateKeyFile`).
     pub key: PathBuf,
 }
 

@@ -16,7 +16,7 @@ pub enum SysError {
     /// A filesystem could not be measured.
     #[error("cannot measure the filesystem of {}", path.display())]
     Filesystem {
-        /// A path on it.
+        /// Any path on that filesystem.
         path: PathBuf,
         source: io::Error,
     },

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rustix::fs::{XattrFlags, setxattr};
 
-/// Whether SELinux is enabled. `sys` is `/sys`.
+/// Whether the kernel enforces or logs SELinux's policy. `sys` is `/sys` outside tests.
 pub fn selinux_is_enabled(sys: &Path) -> bool {
     sys.join("fs/selinux/enforce").exists()
 }

@@ -49,7 +49,7 @@ pub struct PluginSettings {
     pub handlers: Handlers,
     /// Receives events about the node.
     pub events: NodeEvents,
-    /// The wall clock.
+    /// For times that others see; deadlines use tokio's clock.
     pub clock: WallClock,
     /// Requests to scan and to try everything again now.
     pub rescan: Rescan,

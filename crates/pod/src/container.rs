@@ -58,7 +58,7 @@ pub struct ContainerRef {
 pub struct PodContainer<'a> {
     /// Its role in the pod.
     pub kind: ContainerKind,
-    /// Its spec.
+    /// The container as the pod's spec has it.
     pub spec: &'a Container,
 }
 

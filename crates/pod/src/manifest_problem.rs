@@ -33,7 +33,7 @@ impl fmt::Display for ManifestOrigin {
     }
 }
 
-/// A problem with a manifest.
+/// Why a manifest, or the pod in it, is not run.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ManifestProblem {
     /// The file or the URL, or the directory if that could not be listed.

@@ -31,7 +31,7 @@ impl Allocation {
 /// An admitted pod that has not terminated.
 #[derive(Clone, Copy, Debug)]
 pub struct AllocatedPod<'a> {
-    /// The pod.
+    /// The pod as its source wants it, whose requests may differ from the allocation.
     pub pod: &'a Pod,
     /// What it was granted.
     pub allocation: &'a Allocation,

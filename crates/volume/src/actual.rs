@@ -20,7 +20,7 @@ use super::path_type::Found;
 /// The filesystem type of volumes in memory.
 const TMPFS: &str = "tmpfs";
 
-/// That of volumes in huge pages.
+/// The filesystem type of volumes in huge pages.
 pub(super) const HUGETLBFS: &str = "hugetlbfs";
 
 /// What is at a volume's path.
@@ -70,7 +70,6 @@ pub(super) struct Actual {
 /// What is left of a volume of a terminated pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Leftover {
-    /// Its name.
     pub(super) name: String,
     /// Its directory, if it exists.
     pub(super) dir: Option<PathBuf>,

@@ -20,7 +20,7 @@ use super::{plan, sub_path};
 /// A volume that is ready for mounting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mounted {
-    /// Its path on the host.
+    /// Where it is on the host: the source of the containers' mounts.
     pub host_path: PathBuf,
     /// Whether it is always mounted read-only.
     pub read_only: bool,

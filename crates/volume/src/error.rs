@@ -20,7 +20,7 @@ pub enum ContentError {
     Pending {
         /// What it is.
         kind: String,
-        /// Its name.
+        /// `metadata.name` of the object.
         name: String,
     },
     /// A required key that the object does not have.
@@ -28,7 +28,7 @@ pub enum ContentError {
     MissingKey {
         /// The beginning of upstream's message, which differs by kind.
         what: &'static str,
-        /// The key.
+        /// The key in the object's data.
         key: String,
     },
     /// A token that is not available.

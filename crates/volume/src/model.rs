@@ -184,7 +184,6 @@ impl Store {
 pub(super) enum Content {
     /// Whatever containers write.
     Theirs,
-    /// These files.
     Ours(Files),
     /// Its content is not available now. Existing content stays.
     Unknown(ContentError),
@@ -226,8 +225,11 @@ pub(super) struct External {
 pub(super) enum DesiredVolume {
     /// One with a directory.
     Own(Desired),
-    /// A host path.
-    Host { path: PathBuf, path_type: PathType, read_only: bool },
+    Host {
+        path: PathBuf,
+        path_type: PathType,
+        read_only: bool,
+    },
     /// A mount of what outlives the pod.
     External(External),
     /// One that cannot be set up.

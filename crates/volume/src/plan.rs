@@ -14,33 +14,73 @@ use super::model::{Content, Desired, Store};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     /// Creates the volume's directory, world-writable.
-    MakeRoot { dir: PathBuf },
+    MakeRoot {
+        dir: PathBuf,
+    },
     /// Mounts a tmpfs on it.
-    Mount { dir: PathBuf, size: u64 },
-    /// Mounts huge pages on it.
-    MountHugePages { dir: PathBuf, page_size: u64 },
+    Mount {
+        dir: PathBuf,
+        size: u64,
+    },
+    MountHugePages {
+        dir: PathBuf,
+        page_size: u64,
+    },
     /// Sets its mode, that of the mount if there is one.
-    SetMode { dir: PathBuf, mode: u32 },
-    /// Sets its group.
-    SetGroup { dir: PathBuf, group: u32, written_by_us: bool },
+    SetMode {
+        dir: PathBuf,
+        mode: u32,
+    },
+    SetGroup {
+        dir: PathBuf,
+        group: u32,
+        written_by_us: bool,
+    },
     /// Creates the ready marker.
-    Mark { meta: PathBuf },
+    Mark {
+        meta: PathBuf,
+    },
     /// Removes the ready marker.
-    Unmark { meta: PathBuf },
+    Unmark {
+        meta: PathBuf,
+    },
     /// Writes files into a new directory, which is not visible yet.
-    Write { dir: PathBuf, version: String, files: Files, group: Option<u32> },
+    Write {
+        dir: PathBuf,
+        version: String,
+        files: Files,
+        group: Option<u32>,
+    },
     /// Creates the link of a top-level name.
-    Link { dir: PathBuf, name: String, uid: Option<u32>, group: Option<u32> },
+    Link {
+        dir: PathBuf,
+        name: String,
+        uid: Option<u32>,
+        group: Option<u32>,
+    },
     /// Makes the files of that directory visible, atomically.
-    Publish { dir: PathBuf, version: String, group: Option<u32> },
+    Publish {
+        dir: PathBuf,
+        version: String,
+        group: Option<u32>,
+    },
     /// Removes one entry of the volume's directory.
-    Discard { dir: PathBuf, name: OsString },
+    Discard {
+        dir: PathBuf,
+        name: OsString,
+    },
     /// Removes the topmost mount on the volume's directory.
-    Unmount { dir: PathBuf },
+    Unmount {
+        dir: PathBuf,
+    },
     /// Removes the directory with its content, unless something is mounted there.
-    Remove { dir: PathBuf },
+    Remove {
+        dir: PathBuf,
+    },
     /// Removes the empty directory on which the volume was mounted.
-    RemoveMountPoint { dir: PathBuf },
+    RemoveMountPoint {
+        dir: PathBuf,
+    },
 }
 
 /// The operations for one volume, and their result.

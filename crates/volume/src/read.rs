@@ -19,7 +19,7 @@ pub enum ReadError {
     Read {
         /// The file.
         path: PathBuf,
-        /// The error.
+        /// The operating system's error.
         source: io::Error,
     },
 }

@@ -95,7 +95,7 @@ pub(super) struct VolumeReconciler {
     subject: Option<VolumeOwner>,
     /// The problems of the last setup.
     problems: Vec<VolumeProblem>,
-    /// Warnings about volumes with another group, which the worker has not been told yet.
+    /// Warnings about volumes with another group, which the worker has not received yet.
     shared_volumes: Vec<String>,
     retry: Option<Backoff<Instant>>,
     /// What it counts of the volumes of this node.

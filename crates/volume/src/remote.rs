@@ -35,7 +35,7 @@ pub(super) fn find(layout: &PodLayout, mounts: &dyn Mounts) -> Result<Vec<Remote
     Ok(remote_mounts(layout, &mounts.table()?))
 }
 
-/// Those of the table. The ones with foreign mounts in them are left out, as they are not torn down.
+/// The remote mounts in `table`. Mounts with foreign mounts below them are left out, because they are not torn down.
 fn remote_mounts(layout: &PodLayout, table: &MountTable) -> Vec<RemoteMounts> {
     let parts = real_path(&layout.dirs().sub_paths());
     let external = directories().filter(|kind| kind.is_external());

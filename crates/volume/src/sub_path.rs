@@ -21,7 +21,7 @@ const DEPTH: usize = 3;
 /// A part of a volume for one mount of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubPath {
-    /// The pod.
+    /// UID of the pod, whose directory has the mount point.
     pub uid: PodUid,
     /// The name of the volume.
     pub volume: String,

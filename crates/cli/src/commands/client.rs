@@ -56,7 +56,7 @@ pub enum ClientError {
     NotRunning {
         /// The socket.
         path: PathBuf,
-        /// The error.
+        /// The operating system's error.
         source: io::Error,
     },
     /// The socket is restricted to root.
@@ -64,7 +64,7 @@ pub enum ClientError {
     NotAllowed {
         /// The socket.
         path: PathBuf,
-        /// The error.
+        /// The operating system's error.
         source: io::Error,
     },
     /// The connection was lost.
@@ -136,7 +136,6 @@ pub(super) async fn connections(socket: &Path) -> Result<Vec<LaneCounts>, Client
     json(socket, "/v1/connections").await
 }
 
-/// This node.
 pub(super) async fn node(socket: &Path) -> Result<NodeReport, ClientError> {
     json(socket, "/v1/node").await
 }

@@ -13,7 +13,7 @@ pub enum Exit {
     Usage,
     /// The daemon does not respond.
     Unavailable,
-    /// That of the command that `hostlet exec` ran.
+    /// The exit code of the command that `hostlet exec` ran.
     Command(i32),
     /// The daemon refused its first start: the runtime is in use.
     Refused,

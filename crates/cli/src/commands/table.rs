@@ -110,7 +110,7 @@ pub(super) enum Tone {
 }
 
 impl Tone {
-    /// That of a pod's status.
+    /// The tone of a pod's status.
     pub(super) fn of(status: &str) -> Self {
         match status {
             "Running" | reasons::COMPLETED | "Succeeded" => Self::Fine,

@@ -13,19 +13,18 @@ use hostlet_runtime::cri::{RuntimeStatus, Version};
 /// Why a fact could not be seen.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Unseen(pub String);
+pub(crate) struct Unseen(pub String);
 
 /// A fact, or why it could not be seen.
 pub(super) type Seen<T> = Result<T, Unseen>;
 
 /// Everything that is looked at.
 #[derive(Clone, Debug)]
-pub struct Facts {
+pub(crate) struct Facts {
     /// Whether this is root: the daemon has to be.
     pub is_root: bool,
     /// The present time.
     pub now: Timestamp,
-    /// The configuration.
     pub configuration: Configuration,
     /// The settings that the other facts are about: the configured ones, or the defaults if the configuration is invalid.
     pub config: Config,
@@ -60,7 +59,7 @@ pub(super) fn wanted_ports(config: &Config) -> Vec<u16> {
 
 /// The configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Configuration {
+pub(crate) struct Configuration {
     /// The file, if one is used.
     pub file: Option<PathBuf>,
     /// Its errors; empty if it is valid.
@@ -73,7 +72,7 @@ pub struct Configuration {
 
 /// The machine and its kernel.
 #[derive(Clone, Debug)]
-pub struct MachineFacts {
+pub(crate) struct MachineFacts {
     /// The kernel's release.
     pub kernel: Seen<String>,
     /// Filesystems of the kernel (`/proc/filesystems`).
@@ -96,14 +95,13 @@ pub struct MachineFacts {
 
 /// A filesystem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DiskFacts {
+pub(crate) struct DiskFacts {
     /// Size in bytes.
     pub size: u64,
     /// Free bytes.
     pub free: u64,
     /// Inodes; 0 if it does not limit them.
     pub inodes: u64,
-    /// Free inodes.
     pub inodes_free: u64,
     /// Whether it is mounted read-only.
     pub is_read_only: bool,
@@ -111,7 +109,7 @@ pub struct DiskFacts {
 
 /// The control groups.
 #[derive(Clone, Debug)]
-pub struct CgroupFacts {
+pub(crate) struct CgroupFacts {
     /// Whether the unified hierarchy (v2) is mounted, and its controllers; for v1, the enabled ones.
     pub hierarchy: Seen<(CgroupHierarchy, BTreeSet<String>)>,
     /// Whether systemd runs this host.
@@ -120,7 +118,7 @@ pub struct CgroupFacts {
 
 /// The version of control groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CgroupHierarchy {
+pub(crate) enum CgroupHierarchy {
     /// Version 1 or hybrid.
     V1,
     /// Version 2.
@@ -129,7 +127,7 @@ pub enum CgroupHierarchy {
 
 /// The container runtime.
 #[derive(Clone, Debug)]
-pub struct RuntimeFacts {
+pub(crate) struct RuntimeFacts {
     /// The response on its socket.
     pub answer: RuntimeAnswer,
     /// containerd's configuration file, if there is one: whether it disables the CRI.
@@ -140,7 +138,7 @@ pub struct RuntimeFacts {
 
 /// Whether a containerd configuration disables the CRI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DisabledCri {
+pub(crate) enum DisabledCri {
     /// It does, as that of Docker's packages.
     Yes,
     /// It does not.
@@ -149,7 +147,7 @@ pub enum DisabledCri {
 
 /// The response on the runtime's socket.
 #[derive(Clone, Debug)]
-pub enum RuntimeAnswer {
+pub(crate) enum RuntimeAnswer {
     /// There is no socket.
     NoSocket,
     /// This user may not open it.
@@ -158,13 +156,12 @@ pub enum RuntimeAnswer {
     Silent(String),
     /// Somebody answers, but does not implement the CRI.
     NoCri,
-    /// The runtime.
     Cri(Box<RuntimeSettings>),
 }
 
 /// What a runtime reports of itself.
 #[derive(Clone, Debug)]
-pub struct RuntimeSettings {
+pub(crate) struct RuntimeSettings {
     /// Name and version.
     pub version: Version,
     /// Readiness.
@@ -179,7 +176,7 @@ pub struct RuntimeSettings {
 
 /// The pod network's configuration, as the runtime reads it.
 #[derive(Clone, Debug)]
-pub struct NetworkFacts {
+pub(crate) struct NetworkFacts {
     /// The directory of configurations.
     pub conf_dir: PathBuf,
     /// The directories of plugins.
@@ -196,23 +193,23 @@ pub struct NetworkFacts {
 
 impl NetworkFacts {
     /// The plugins of which a host needs at least these for a network of its own.
-    pub const BRIDGE: [&str; 3] = ["bridge", "host-local", "loopback"];
+    pub(crate) const BRIDGE: [&str; 3] = ["bridge", "host-local", "loopback"];
 
-    /// Those of the given plugins that the runtime does not find; `None` if it cannot be seen which there are.
-    pub fn missing<'a>(&self, wanted: impl IntoIterator<Item = &'a str>) -> Option<Vec<&'a str>> {
+    /// The plugins among `wanted` that the runtime does not find; `None` if the installed plugins are unknown.
+    pub(crate) fn missing<'a>(&self, wanted: impl IntoIterator<Item = &'a str>) -> Option<Vec<&'a str>> {
         let installed = self.plugins.as_ref().ok()?;
         Some(wanted.into_iter().filter(|name| !installed.contains(*name)).collect())
     }
 
     /// Whether all of the given plugins are installed where the runtime does not look.
-    pub fn are_elsewhere(&self, wanted: &[&str]) -> bool {
+    pub(crate) fn are_elsewhere(&self, wanted: &[&str]) -> bool {
         self.elsewhere.as_ref().is_some_and(|(_, names)| wanted.iter().all(|name| names.contains(*name)))
     }
 }
 
 /// The credentials for the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CredentialFacts {
+pub(crate) struct CredentialFacts {
     /// The kubeconfig.
     pub file: PathBuf,
     /// Files in use that others can read.
@@ -223,7 +220,7 @@ pub struct CredentialFacts {
 
 /// The validity of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CertificateFacts {
+pub(crate) struct CertificateFacts {
     /// When it becomes valid.
     pub from: Timestamp,
     /// When it expires.
@@ -232,7 +229,7 @@ pub struct CertificateFacts {
 
 /// Other kubelets and their pods.
 #[derive(Clone, Debug)]
-pub struct OwnershipFacts {
+pub(crate) struct OwnershipFacts {
     /// Whether hostlet ran pods on this runtime before.
     pub history: History,
     /// The pods that hostlet recorded.

@@ -9,8 +9,8 @@ mod gather;
 mod report;
 mod toml_config;
 
-pub use checks::check;
-pub use facts::Facts;
-pub use fix::{Fix, FixError, Fixer, plan};
-pub use gather::{Place, gather};
-pub use report::{Finding, Level};
+pub(crate) use checks::check;
+pub(crate) use facts::Facts;
+pub(crate) use fix::{Fixer, plan};
+pub(crate) use gather::{Place, gather};
+pub(crate) use report::{Finding, Level};

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// How good or bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Level {
+pub(crate) enum Level {
     /// As it should be.
     Ok,
     /// Pods run, but not as well as they could, or not for long.
@@ -19,7 +19,7 @@ pub enum Level {
 /// One line of the report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Finding {
+pub(crate) struct Finding {
     /// The name of the check.
     pub check: String,
     /// How good or bad it is.

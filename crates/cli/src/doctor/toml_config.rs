@@ -47,7 +47,6 @@ fn tidy(plugins: &mut Array) {
 pub(super) struct ImageSettings {
     /// The image of sandboxes.
     pub(super) sandbox: Option<String>,
-    /// The snapshotter.
     pub(super) snapshotter: Option<String>,
 }
 

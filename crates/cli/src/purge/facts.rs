@@ -28,7 +28,7 @@ const ETC: &str = "/etc";
 
 /// What a purge depends on.
 #[derive(Clone, Debug)]
-pub struct PurgeFacts {
+pub(crate) struct PurgeFacts {
     /// Whether a daemon answers on the control socket.
     pub daemon_runs: bool,
     /// The unit of the packages that runs it.
@@ -57,10 +57,14 @@ pub struct PurgeFacts {
 /// Why something is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Unknown(pub String);
+pub(crate) struct Unknown(pub String);
 
 /// Gathers the facts.
-pub async fn purge_facts(config: &Config, dirs: &HostDirs, runtime: &dyn RuntimeService) -> PurgeFacts {
+pub(crate) async fn purge_facts(
+    config: &Config,
+    dirs: &HostDirs,
+    runtime: &dyn RuntimeService,
+) -> PurgeFacts {
     let unknown = |error: &dyn std::error::Error| Unknown(error_chain(error));
     let store = dirs.store();
     let recorded = match Store::read(&store) {
@@ -129,7 +133,7 @@ pub(super) fn remains(dir: &Path) -> Vec<PathBuf> {
 }
 
 /// The iptables programs with which the daemon made chains; none if it made none.
-pub fn iptables(config: &Config) -> Vec<(PathBuf, Family)> {
+pub(crate) fn iptables(config: &Config) -> Vec<(PathBuf, Family)> {
     let programs = IPTABLES.into_iter().filter(|_| config.host.iptables_chains);
     programs.map(|(program, family)| (program.into(), family)).collect()
 }

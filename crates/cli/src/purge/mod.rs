@@ -5,6 +5,6 @@ mod facts;
 mod perform;
 mod plan;
 
-pub use facts::{PurgeFacts, iptables, purge_facts};
-pub use perform::{PurgeError, Purger};
-pub use plan::{Obstacle, PurgePlan, purge_plan};
+pub(crate) use facts::{iptables, purge_facts};
+pub(crate) use perform::Purger;
+pub(crate) use plan::{PurgePlan, purge_plan};

@@ -10,7 +10,7 @@ use super::facts::PurgeFacts;
 
 /// Why nothing is removed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Obstacle {
+pub(crate) enum Obstacle {
     /// It would start the pods again.
     #[error("hostlet runs: stop it first (systemctl disable --now {})", unit.name())]
     DaemonRuns {
@@ -51,7 +51,7 @@ fn joined(sockets: &[PathBuf]) -> String {
 
 /// A purge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PurgePlan {
+pub(crate) struct PurgePlan {
     /// Pods to end and remove in the runtime.
     pub pods: Vec<PodRef>,
     /// Pods whose directories, volumes, logs and cgroups are removed: these, and recorded ones that the runtime does not have.
@@ -68,13 +68,13 @@ pub struct PurgePlan {
 
 impl PurgePlan {
     /// Whether there is nothing to remove.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.pods.is_empty() && self.uids.is_empty() && self.files.is_empty()
     }
 }
 
 /// The plan, or why nothing may be removed.
-pub fn purge_plan(facts: PurgeFacts) -> Result<PurgePlan, Obstacle> {
+pub(crate) fn purge_plan(facts: PurgeFacts) -> Result<PurgePlan, Obstacle> {
     if facts.daemon_runs {
         return Err(Obstacle::DaemonRuns { unit: facts.unit });
     }
@@ -121,116 +121,5 @@ pub fn purge_plan(facts: PurgeFacts) -> Result<PurgePlan, Obstacle> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::purge::facts::Unknown;
-
-    fn pod(name: &str) -> PodRef {
-        PodRef::new("default", name, &format!("uid-of-{name}"))
-    }
-
-    fn facts(recorded: &[&str], in_runtime: &[&str]) -> PurgeFacts {
-        PurgeFacts {
-            daemon_runs: false,
-            unit: DaemonUnit::Hostlet,
-            recorded: Ok(recorded.iter().map(|name| (pod(name).uid, pod(name))).collect()),
-            in_runtime: Ok(in_runtime.iter().map(|name| pod(name)).collect()),
-            with_files: Ok(Default::default()),
-            own_files: vec!["/var/lib/kubelet/hostlet".into()],
-            socket: "/run/a.sock".into(),
-            elsewhere: Vec::new(),
-            other_kubelets: Ok(Vec::new()),
-            common_files: Vec::new(),
-            has_chains: true,
-        }
-    }
-
-    #[test]
-    fn only_recorded_pods_and_own_files_are_removed() {
-        let plan = purge_plan(facts(&["a", "gone"], &["a", "theirs"])).unwrap();
-        assert_eq!(plan.pods, [pod("a")]);
-        assert_eq!(plan.uids, [pod("a").uid, pod("gone").uid]);
-        assert_eq!(plan.foreign, [pod("theirs")]);
-        assert_eq!(plan.files, [PathBuf::from("/var/lib/kubelet/hostlet")]);
-        let nothing = PurgeFacts { own_files: Vec::new(), ..facts(&[], &["theirs"]) };
-        assert!(purge_plan(nothing).unwrap().is_empty(), "twice is once");
-    }
-
-    #[test]
-    fn common_files_are_removed_if_no_other_kubelet_was_here() {
-        let with = |facts: PurgeFacts| {
-            let checkpoints = PathBuf::from("/var/lib/kubelet/checkpoints");
-            let facts = PurgeFacts { common_files: vec![checkpoints.clone()], ..facts };
-            purge_plan(facts).unwrap().files.contains(&checkpoints)
-        };
-        assert!(with(facts(&["a"], &["a"])));
-        assert!(with(PurgeFacts { with_files: Ok([pod("a").uid].into()), ..facts(&["a"], &[]) }));
-        assert!(!with(facts(&["a"], &["a", "theirs"])));
-        assert!(!with(PurgeFacts { with_files: Ok([pod("theirs").uid].into()), ..facts(&["a"], &[]) }));
-        assert!(!with(PurgeFacts { own_files: Vec::new(), ..facts(&[], &[]) }));
-        let unseen = || Unknown("no permission".to_owned());
-        assert!(!with(PurgeFacts { with_files: Err(unseen()), ..facts(&["a"], &[]) }));
-        assert!(!with(PurgeFacts { other_kubelets: Err(unseen()), ..facts(&[], &[]) }));
-    }
-
-    #[test]
-    fn pods_that_another_kubelet_took_over_are_left() {
-        let taken =
-            PurgeFacts { other_kubelets: Ok(vec![OtherKubelet::Process(7)]), ..facts(&["a"], &["a"]) };
-        let plan = purge_plan(PurgeFacts { common_files: vec!["/checkpoints".into()], ..taken }).unwrap();
-        assert_eq!((plan.pods, plan.uids, plan.has_chains), (Vec::new(), Vec::new(), false));
-        assert_eq!(plan.foreign, [pod("a")]);
-        assert_eq!(plan.files, [PathBuf::from("/var/lib/kubelet/hostlet")]);
-        let unknown = |recorded: &[&str]| PurgeFacts {
-            other_kubelets: Err(Unknown("no /proc".to_owned())),
-            ..facts(recorded, &[])
-        };
-        assert_eq!(purge_plan(unknown(&["a"])), Err(Obstacle::KubeletsUnknown("no /proc".to_owned())));
-        assert!(purge_plan(unknown(&[])).is_ok());
-    }
-
-    #[test]
-    fn pods_of_another_runtime_are_not_taken_for_gone() {
-        let other = |recorded: &[&str]| PurgeFacts {
-            elsewhere: vec!["/run/crio.sock".into()],
-            ..facts(recorded, &[])
-        };
-        let obstacle = purge_plan(other(&["a"])).unwrap_err();
-        assert!(matches!(obstacle, Obstacle::OtherRuntime { .. }), "{obstacle}");
-        let text = obstacle.to_string();
-        assert!(text.contains("ran on /run/crio.sock") && text.contains("names /run/a.sock"), "{text}");
-        assert_eq!(purge_plan(other(&[])).unwrap().files.len(), 1, "no pod is left anywhere");
-    }
-
-    #[test]
-    fn the_chains_are_left_to_another_kubelet() {
-        assert!(purge_plan(facts(&["a"], &["a"])).unwrap().has_chains);
-        assert!(!purge_plan(facts(&["a"], &["a", "theirs"])).unwrap().has_chains);
-        let of_another_runtime =
-            PurgeFacts { with_files: Ok([pod("theirs").uid].into()), ..facts(&["a"], &[]) };
-        assert!(!purge_plan(of_another_runtime).unwrap().has_chains);
-        let never_here = PurgeFacts { own_files: Vec::new(), ..facts(&[], &[]) };
-        assert!(!purge_plan(never_here).unwrap().has_chains);
-    }
-
-    #[test]
-    fn nothing_is_removed_while_pods_may_use_it() {
-        let away = || Err(Unknown("no socket".to_owned()));
-        let runs = PurgeFacts { daemon_runs: true, ..facts(&["a"], &["a"]) };
-        let obstacle = purge_plan(PurgeFacts { unit: DaemonUnit::Kubelet, ..runs }).unwrap_err();
-        assert_eq!(obstacle, Obstacle::DaemonRuns { unit: DaemonUnit::Kubelet });
-        assert!(obstacle.to_string().contains("disable --now kubelet.service"), "{obstacle}");
-        let gone = PurgeFacts { in_runtime: away(), ..facts(&["a"], &[]) };
-        assert_eq!(purge_plan(gone), Err(Obstacle::RuntimeAway("no socket".to_owned())));
-        let empty = PurgeFacts { in_runtime: away(), ..facts(&[], &[]) };
-        assert_eq!(purge_plan(empty).unwrap().files.len(), 1, "no pod needs the runtime");
-        let lost = |in_runtime: &[&str]| PurgeFacts {
-            recorded: Err(Unknown("damaged".to_owned())),
-            ..facts(&[], in_runtime)
-        };
-        assert!(matches!(purge_plan(lost(&["any"])), Err(Obstacle::StoreUnreadable(_))));
-        assert!(purge_plan(lost(&[])).is_ok());
-        let with_files = PurgeFacts { with_files: Ok([pod("a").uid].into()), ..lost(&[]) };
-        assert!(matches!(purge_plan(with_files), Err(Obstacle::StoreUnreadable(_))));
-    }
-}
+#[path = "plan_tests.rs"]
+mod tests;

@@ -42,7 +42,7 @@ const KEEPALIVE_TRIES: u32 = 3;
 /// What distinguishes one client of the API server from another.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// `User-Agent`.
+    /// The `User-Agent` header, by which audit logs tell clients apart.
     pub user_agent: String,
     /// Requests per second and burst; `None` for no limit (`kubeAPIQPS`, `kubeAPIBurst`).
     pub limit: Option<(NonZeroU32, NonZeroU32)>,

@@ -7,7 +7,7 @@ use super::NodeSettings;
 use super::register::labels;
 use super::status::{allocatable, capacity, unreserved};
 
-/// The node on this machine.
+/// What this machine offers pods: the labels and allocatable resources that the Node will have.
 pub fn own_node(settings: &NodeSettings, machine: &Machine) -> OwnNode {
     OwnNode {
         labels: labels(settings),

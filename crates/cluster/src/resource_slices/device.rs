@@ -69,7 +69,7 @@ impl Inventory {
 
 /// Something in a driver's message that was left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub(crate) struct Problem {
     /// The instance, as the driver named it.
     instance: Option<String>,
     /// The attribute, as the driver named it.

@@ -28,7 +28,7 @@ mod task_tests;
 mod testing;
 mod translate;
 
-pub use device::{AttributeValue, Device, Inventory, Problem, Problems};
+pub use device::{AttributeValue, Device, Inventory, Problems};
 pub use handler::Dra;
 pub use settings::DraSettings;
 pub use task::DraTask;

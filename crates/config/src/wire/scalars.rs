@@ -53,7 +53,6 @@ pub(super) fn duration_or_nanos<'de, D: Deserializer<'de>>(
 pub(crate) struct QuantityText(String);
 
 impl QuantityText {
-    /// The amount.
     pub(crate) fn amount(&self) -> Option<Quantity> {
         Quantity::parse(&self.0).ok()
     }

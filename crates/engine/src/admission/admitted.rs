@@ -52,7 +52,7 @@ enum Origin {
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdoptedPod {
     origin: Origin,
-    /// The pod.
+    /// The pod as it was admitted, which its source may have changed since.
     pub pod: Arc<Pod>,
     admitted_at: Timestamp,
     /// No source named it anymore.
@@ -112,7 +112,7 @@ impl Admitted {
 
 /// The admitted pods. Cheap to clone; clones share their state.
 #[derive(Clone)]
-pub struct AdmittedPods {
+pub(crate) struct AdmittedPods {
     store: Store,
     state: Arc<Mutex<State>>,
 }
@@ -137,7 +137,7 @@ impl State {
 
 impl AdmittedPods {
     /// Loads the store. Returns the state to continue with, and the stored pods in order of admission.
-    pub fn new(store: Store) -> (Self, Vec<AdoptedPod>) {
+    pub(crate) fn new(store: Store) -> (Self, Vec<AdoptedPod>) {
         let rows = store.all::<Row<Pod>>(Table::AdmittedPods).into_iter();
         let mut adopted: Vec<AdoptedPod> = rows
             .map(|(_, row)| AdoptedPod {
@@ -168,7 +168,7 @@ impl AdmittedPods {
     }
 
     /// Records the pods that are admitted now. Those without a manifest are the API server's.
-    pub fn record(&self, manifests: &SourceState, desired_pods: &DesiredPods, now: Timestamp) {
+    pub(crate) fn record(&self, manifests: &SourceState, desired_pods: &DesiredPods, now: Timestamp) {
         let origins: HashMap<PodUid, &ManifestOrigin> =
             manifests.pods.iter().map(|pod| (pod_uid(&pod.pod), &pod.origin)).collect();
         let mut state = self.lock();
@@ -208,7 +208,7 @@ impl AdmittedPods {
 
     /// Deletes the rows of pods whose lifecycle has finished: those not in `known`. A pod admitted a moment ago may not be in
     /// `known` yet and keeps its row.
-    pub fn retain(&self, known: &HashSet<PodUid>) {
+    pub(crate) fn retain(&self, known: &HashSet<PodUid>) {
         let state = self.lock();
         let is_admitted = |uid: &str| state.admitted.contains_key(uid);
         self.store.retain(Table::AdmittedPods, |uid| known.contains(uid) || is_admitted(uid));

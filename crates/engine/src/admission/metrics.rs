@@ -17,7 +17,6 @@ type Durations = Family<[(&'static str, &'static str); 2], Histogram, fn() -> Hi
 /// What made a deferred resize be decided on again.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Trigger {
-    /// A pod terminated.
     PodTerminated,
     /// Pods were removed.
     PodsRemoved,

@@ -20,8 +20,9 @@ mod task;
 mod tolerations;
 mod victims;
 
-pub use admitted::{AdmittedPods, AdoptedPod};
+pub(crate) use admitted::AdmittedPods;
+pub use admitted::AdoptedPod;
 pub use by_itself::unrunnable;
 pub use node::NodeView;
 pub use shutdown::NodeShutdown;
-pub use task::{Admission, AdmissionInputs, AdmissionOutputs};
+pub(crate) use task::{Admission, AdmissionInputs, AdmissionOutputs};

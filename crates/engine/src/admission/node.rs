@@ -12,11 +12,11 @@ use hostlet_resources::{Allocator, NodeResources};
 /// The properties of the node that admission checks a pod against.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeView {
-    /// Its name.
+    /// The node's name, for node affinity by `metadata.name`.
     pub name: String,
-    /// Its labels.
+    /// Its labels, for node selectors and node affinity.
     pub labels: BTreeMap<String, String>,
-    /// Its taints.
+    /// Its taints; only those with the effect `NoExecute` count.
     pub taints: Vec<Taint>,
     /// Its allocatable resources.
     pub resources: NodeResources,

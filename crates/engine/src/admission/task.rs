@@ -27,7 +27,7 @@ use crate::ownership::OwnPods;
 use crate::source::SourceState;
 
 /// The inputs of decisions.
-pub struct AdmissionInputs {
+pub(crate) struct AdmissionInputs {
     /// The static pods.
     pub manifests: watch::Receiver<SourceState>,
     /// The API server's pods; ready and empty on a standalone node.
@@ -59,10 +59,9 @@ pub struct AdmissionInputs {
 }
 
 /// Where decisions are published.
-pub struct AdmissionOutputs {
+pub(crate) struct AdmissionOutputs {
     /// The admitted pods.
     pub desired_pods: watch::Sender<DesiredPods>,
-    /// The rejected pods.
     pub rejected: watch::Sender<Vec<RejectedPod>>,
     /// The record of admitted pods.
     pub admitted: AdmittedPods,
@@ -70,12 +69,11 @@ pub struct AdmissionOutputs {
     pub events: PodEvents,
     /// Receives the decisions.
     pub timeline: Timeline,
-    /// The wall clock.
     pub clock: WallClock,
 }
 
 /// The admission task, which the app runs.
-pub struct Admission {
+pub(crate) struct Admission {
     inputs: AdmissionInputs,
     outputs: AdmissionOutputs,
     admitter: Admitter,
@@ -123,7 +121,7 @@ impl Snapshot {
 
 impl Admission {
     /// Decides from `inputs` and publishes to `outputs`.
-    pub fn new(mut inputs: AdmissionInputs, outputs: AdmissionOutputs) -> Self {
+    pub(crate) fn new(mut inputs: AdmissionInputs, outputs: AdmissionOutputs) -> Self {
         let admitter = Admitter::new(inputs.allowed_unsafe_sysctls.clone(), inputs.has_swap);
         let reread = Reread::new(inputs.reader.take());
         Self {
@@ -141,7 +139,7 @@ impl Admission {
     }
 
     /// Counts in these metrics.
-    pub fn counted_in(self, metrics: &Metrics) -> Self {
+    pub(crate) fn counted_in(self, metrics: &Metrics) -> Self {
         self.admitter.metrics.register(metrics);
         self.admitter.preemptions.register(metrics);
         self.rejections.register(metrics);
@@ -156,13 +154,13 @@ impl Admission {
     }
 
     /// Answers as this heartbeat.
-    pub fn with_heartbeat(mut self, heartbeat: Heartbeat) -> Self {
+    pub(crate) fn with_heartbeat(mut self, heartbeat: Heartbeat) -> Self {
         self.heartbeat = heartbeat;
         self
     }
 
     /// Runs until cancelled.
-    pub async fn run(mut self, cancel: CancellationToken) {
+    pub(crate) async fn run(mut self, cancel: CancellationToken) {
         let mut changes = self.inputs.status_cache.changes();
         loop {
             self.update();

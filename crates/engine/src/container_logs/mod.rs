@@ -9,5 +9,5 @@ mod source;
 pub mod testing;
 
 pub use instance::{NoInstance, bare_id, find_instance};
-pub use rotation::{LogRotation, LogRotationDeps};
+pub(crate) use rotation::{LogRotation, LogRotationDeps};
 pub use source::{ContainerLogs, until_cancelled};

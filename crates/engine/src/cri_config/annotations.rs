@@ -32,7 +32,6 @@ pub(super) fn container_labels(pod: PodView<'_>, container: &Container) -> HashM
     identity(pod).into_iter().chain([name]).collect()
 }
 
-/// Annotations of a container.
 pub(super) fn container_annotations(
     pod: PodView<'_>,
     container: &Container,

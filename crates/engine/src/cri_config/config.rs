@@ -23,8 +23,7 @@ use super::{ConfigError, HostSettings};
 
 /// What a container's configuration is made from: what should run, and what was found or prepared for this start.
 #[derive(Clone, Debug)]
-pub struct ContainerInput<'a> {
-    /// The pod.
+pub(crate) struct ContainerInput<'a> {
     pub pod: &'a Pod,
     /// The container, which is one of the pod's.
     pub container: &'a Container,
@@ -46,7 +45,7 @@ pub struct ContainerInput<'a> {
 
 /// What a container is given beyond its own spec, by those that provide what the spec only names.
 #[derive(Clone, Debug, Default)]
-pub struct ContainerExtras {
+pub(crate) struct ContainerExtras {
     /// The result of [`super::container_mounts`].
     pub mounts: Vec<Mount>,
     /// The groups that its volumes give to its processes.
@@ -54,7 +53,7 @@ pub struct ContainerExtras {
 }
 
 /// The configuration of a pod's container.
-pub fn container_config(input: ContainerInput<'_>) -> Result<ContainerConfig, ConfigError> {
+pub(crate) fn container_config(input: ContainerInput<'_>) -> Result<ContainerConfig, ConfigError> {
     let ContainerInput { pod: api, container, host, attempt, image, env, sandbox, target, extras } = input;
     let ContainerExtras { mounts, groups } = extras;
     let pod = PodView::from(api);

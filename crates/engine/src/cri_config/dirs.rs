@@ -24,7 +24,7 @@ pub enum PodDirError {
     Read {
         /// The directory.
         path: PathBuf,
-        /// The error.
+        /// The operating system's error.
         source: io::Error,
     },
     /// A file or directory could not be removed.
@@ -32,13 +32,13 @@ pub enum PodDirError {
     Remove {
         /// The file or directory.
         path: PathBuf,
-        /// The error.
+        /// The operating system's error.
         source: io::Error,
     },
 }
 
 /// UIDs of the pods that have a directory under `root`.
-pub fn pod_dirs(root: &Path) -> Result<Vec<PodUid>, PodDirError> {
+pub(crate) fn pod_dirs(root: &Path) -> Result<Vec<PodUid>, PodDirError> {
     let path = pods_dir(root);
     let read = |source| PodDirError::Read { path: path.clone(), source };
     let entries = match fs::read_dir(&path) {

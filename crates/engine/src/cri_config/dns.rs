@@ -29,7 +29,7 @@ pub enum ResolvConfError {
 
 /// A warning for the pod's owner: reason and message of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DnsWarning {
+pub(crate) struct DnsWarning {
     /// `DNSConfigForming` or `MissingClusterDNS`.
     pub reason: &'static str,
     /// What was omitted, or the fallback.

@@ -6,13 +6,12 @@ use hostlet_volume::ContentError;
 /// A configuration error. `Display` is shown to the user, with upstream's text if upstream has the error: for a container as the
 /// message of `CreateContainerConfigError`, for a sandbox in the event of its failed creation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ConfigError {
+pub(crate) enum ConfigError {
     /// A hostname or subdomain that is not a valid DNS label.
     #[error("pod {field} {value:?} is not a valid DNS {kind}")]
     InvalidHostname {
         /// The field's name upstream.
         field: &'static str,
-        /// Its value.
         value: String,
         /// `label` or `subdomain`.
         kind: &'static str,
@@ -31,7 +30,6 @@ pub enum ConfigError {
         fqdn.len()
     )]
     FqdnTooLong {
-        /// The FQDN.
         fqdn: String,
         /// Its maximum length.
         max: usize,
@@ -51,12 +49,7 @@ pub enum ConfigError {
     /// A part of a volume could not be mounted. The cause is only logged, as upstream, because it could tell a pod's author about
     /// the host's files.
     #[error("failed to prepare subPath for volumeMount {volume:?} of container {container:?}")]
-    SubPath {
-        /// The volume.
-        volume: String,
-        /// The container.
-        container: String,
-    },
+    SubPath { volume: String, container: String },
     /// An unsupported `resourceFieldRef`.
     #[error(transparent)]
     Resource(#[from] ContentError),
@@ -69,7 +62,6 @@ pub enum ConfigError {
     /// An object in the environment lacks the key.
     #[error("couldn't find key {key} in {kind} {namespace}/{name}")]
     MissingKey {
-        /// The key.
         key: String,
         /// `ConfigMap` or `Secret`.
         kind: &'static str,
@@ -87,7 +79,6 @@ pub enum ConfigError {
     /// An environment file lacks the key.
     #[error("environment variable key {key:?} not found in file {path:?}")]
     EnvFileKey {
-        /// The key.
         key: String,
         /// The file on the host.
         path: String,
@@ -129,7 +120,6 @@ pub enum ConfigError {
     /// `runAsNonRoot` with `runAsUser: 0`.
     #[error("container's runAsUser breaks non-root policy (pod: {pod:?}, container: {container})")]
     RunAsUserIsRoot {
-        /// The pod.
         pod: String,
         /// Name of the container.
         container: String,
@@ -137,7 +127,6 @@ pub enum ConfigError {
     /// `runAsNonRoot`, but the image runs as root.
     #[error("container has runAsNonRoot and image will run as root (pod: {pod:?}, container: {container})")]
     ImageIsRoot {
-        /// The pod.
         pod: String,
         /// Name of the container.
         container: String,
@@ -147,9 +136,7 @@ pub enum ConfigError {
         "container has runAsNonRoot and image has non-numeric user ({user}), cannot verify user is non-root (pod: {pod:?}, container: {container})"
     )]
     ImageUserNotNumeric {
-        /// The user.
         user: String,
-        /// The pod.
         pod: String,
         /// Name of the container.
         container: String,
@@ -162,7 +149,6 @@ pub enum ConfigError {
     ImageUserInvalid {
         /// The user ID.
         uid: i64,
-        /// The pod.
         pod: String,
         /// Name of the container.
         container: String,

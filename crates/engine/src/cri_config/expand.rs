@@ -2,7 +2,7 @@
 //! to unknown names, are unchanged (Kubernetes docs, "Define Dependent Environment Variables").
 
 /// Replaces each `$(NAME)` by the result of `lookup`. `$$` is a literal `$`, so `$$(NAME)` yields `$(NAME)`. Not recursive.
-pub fn expand<'v>(text: &str, lookup: impl Fn(&str) -> Option<&'v str>) -> String {
+pub(crate) fn expand<'v>(text: &str, lookup: impl Fn(&str) -> Option<&'v str>) -> String {
     let expanded = expand_bytes(text, |name| lookup(name).map(str::as_bytes));
     // Nothing is lost: all parts of it are text.
     String::from_utf8_lossy(&expanded).into_owned()

@@ -16,7 +16,7 @@ struct Hashed<'a> {
 }
 
 /// Hash of a container's image and name: 32-bit FNV-1a over Go's formatting of their JSON as a byte slice.
-pub fn container_hash(container: &Container) -> u32 {
+pub(crate) fn container_hash(container: &Container) -> u32 {
     let hashed = Hashed { image: container.image.as_deref().unwrap_or_default(), name: &container.name };
     // Two strings always serialize; on failure upstream hashes an empty slice.
     let json = go_json(&hashed).unwrap_or_default();

@@ -26,23 +26,24 @@ pub mod testing;
 mod user_namespaces;
 mod volume_groups;
 
-pub use config::{ContainerExtras, ContainerInput, container_config};
-pub use dirs::{PodDirError, pod_dirs, remove_pod_dir};
-pub use dns::{DnsWarning, ResolvConfError, parse_resolv_conf};
-pub use env::{EnvSources, FileValue, env_references};
+pub(crate) use config::{ContainerExtras, ContainerInput, container_config};
+pub(crate) use dirs::pod_dirs;
+pub use dirs::{PodDirError, remove_pod_dir};
+pub(crate) use dns::DnsWarning;
+pub use dns::{ResolvConfError, parse_resolv_conf};
+pub(crate) use env::{EnvSources, FileValue, env_references};
 pub use env_file::{EnvFileError, env_file_value};
-pub use error::ConfigError;
-pub use expand::expand;
-pub use files::{FilesError, MountSources, container_mounts, make_pod_dir, pod_dns, resolv_conf_problem};
-pub use hash::container_hash;
+pub(crate) use error::ConfigError;
+pub(crate) use expand::expand;
+pub use files::resolv_conf_problem;
+pub(crate) use files::{FilesError, MountSources, container_mounts, make_pod_dir, pod_dns};
+pub(crate) use hash::container_hash;
 pub use kernel::KernelFacts;
-pub use linux_resources::{resized_resources, resized_sandbox};
-pub use sandbox::sandbox_config;
+pub(crate) use linux_resources::{resized_resources, resized_sandbox};
+pub(crate) use sandbox::sandbox_config;
 pub use security::{MASKED_PATHS, READONLY_PATHS};
 pub use settings::HostSettings;
-pub use sub_path::sub_paths;
-pub use user_namespaces::{
-    IdRange, MappingError, RangeError, SubordinateIds, SubordinateIdsError, UserNamespaceError,
-    UserNamespaces, isolate_users,
-};
-pub use volume_groups::join_sandbox_groups;
+pub(crate) use sub_path::sub_paths;
+pub use user_namespaces::SubordinateIds;
+pub(crate) use user_namespaces::{IdRange, UserNamespaceError, UserNamespaces, isolate_users};
+pub(crate) use volume_groups::join_sandbox_groups;

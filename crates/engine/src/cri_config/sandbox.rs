@@ -19,7 +19,7 @@ use super::security::{groups, namespaces, number, profile, selinux_options};
 use super::{ConfigError, HostSettings};
 
 /// The configuration of a pod's sandbox; `cgroup_parent` is the pod's cgroup in the notation of the runtime's cgroup driver.
-pub fn sandbox_config(
+pub(crate) fn sandbox_config(
     pod: &Pod,
     attempt: u32,
     cgroup_parent: &str,

@@ -17,7 +17,7 @@ pub struct HostSettings {
     pub root_dir: PathBuf,
     /// Root of the pods' log directories, `/var/log/pods` by default.
     pub pod_logs_dir: PathBuf,
-    /// Name of the node.
+    /// The node's name, for the downward API.
     pub node_name: String,
     /// Addresses of the node, primary first; at most one per family.
     pub node_ips: NodeAddresses,
@@ -29,7 +29,7 @@ pub struct HostSettings {
     pub resolv_conf: Option<PathBuf>,
     /// Whether CPU limits become CFS quotas.
     pub cpu_cfs_quota: bool,
-    /// Period of the CFS quotas.
+    /// Period of the CFS quotas (`cpuCFSQuotaPeriod`), 100 ms by default.
     pub cpu_cfs_quota_period: Duration,
     /// Whether an unset seccomp profile means the runtime's default rather than unconfined.
     pub seccomp_default: bool,

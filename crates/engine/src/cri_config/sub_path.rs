@@ -13,7 +13,7 @@ use super::expand::expand_bytes;
 use super::{ConfigError, HostSettings};
 
 /// The parts, by the index of the mount. A mount of a whole volume has none.
-pub fn sub_paths(
+pub(crate) fn sub_paths(
     pod: &Pod,
     container: &Container,
     sources: &EnvSources<'_>,

@@ -13,7 +13,7 @@ pub(super) fn join_groups(config: &mut ContainerConfig, groups: &BTreeSet<i64>) 
 }
 
 /// Adds them to the groups of a sandbox.
-pub fn join_sandbox_groups(config: &mut PodSandboxConfig, groups: &BTreeSet<i64>) {
+pub(crate) fn join_sandbox_groups(config: &mut PodSandboxConfig, groups: &BTreeSet<i64>) {
     if let Some(context) = config.linux.as_mut().and_then(|linux| linux.security_context.as_mut()) {
         join(&mut context.supplemental_groups, groups);
     }

@@ -37,17 +37,17 @@ pub struct EngineDeps {
     pub objects: ObjectInputs,
     /// What should run.
     pub sources: PodSources,
-    /// This node.
+    /// What is observed of this node, some of it by the API server's clients.
     pub node: NodeInputs,
     /// Persists what the next daemon has to know.
     pub store: Store,
     /// The record of hostlet's own pods.
     pub own: OwnPods,
-    /// The host.
+    /// What the engine reaches of the host.
     pub host: HostDeps,
     /// Receives events.
     pub events: EventSinks,
-    /// The wall clock.
+    /// For times that others see; deadlines use tokio's clock.
     pub clock: WallClock,
     /// The randomness of jitter.
     pub random: StdRng,
@@ -61,7 +61,7 @@ pub struct EngineDeps {
 
 /// The container runtime.
 pub struct RuntimeDeps {
-    /// The runtime.
+    /// Starts and stops sandboxes and containers.
     pub service: Arc<dyn RuntimeService>,
     /// Its last status; `None` before its first answer.
     pub status: watch::Receiver<Option<RuntimeStatus>>,
@@ -89,7 +89,7 @@ pub struct ObjectInputs {
     pub runtime_classes: RuntimeClasses,
 }
 
-/// The sources of pods.
+/// Where pods come from. Each source says when it has reported all of its pods; nothing is removed before.
 pub struct PodSources {
     /// The static pods.
     pub manifests: watch::Receiver<SourceState>,
@@ -111,9 +111,9 @@ pub struct NodeInputs {
     pub addresses: NodeAddresses,
 }
 
-/// The host.
+/// What the engine reaches of the host beside files and the runtime.
 pub struct HostDeps {
-    /// Its mounts.
+    /// The mount table, and the mounts of volumes.
     pub mounts: Arc<dyn Mounts>,
     /// systemd-logind.
     pub logind: Arc<dyn Logind>,
@@ -121,18 +121,18 @@ pub struct HostDeps {
 
 /// Where events go.
 pub struct EventSinks {
-    /// Those of pods.
+    /// Events of pods.
     pub pods: PodEvents,
-    /// Those of the node.
+    /// Events of the node.
     pub node: NodeEvents,
 }
 
 /// What stands between lifecycles and what they cause: nothing in the daemon, a test's own obstacles in a test.
 pub struct Interception {
     /// Performs the work of pods with the worker's means.
-    pub syncer: Box<dyn FnOnce(WorkerContext) -> Arc<dyn PodSyncer>>,
+    pub(crate) syncer: Box<dyn FnOnce(WorkerContext) -> Arc<dyn PodSyncer>>,
     /// Cleans up with the host's janitor.
-    pub janitor: Box<dyn FnOnce(HostJanitor) -> Arc<dyn Janitor>>,
+    pub(crate) janitor: Box<dyn FnOnce(HostJanitor) -> Arc<dyn Janitor>>,
 }
 
 impl Default for Interception {

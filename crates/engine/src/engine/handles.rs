@@ -36,7 +36,7 @@ pub struct EngineHandles {
     pub restarts: RestartRequests,
     /// What the volumes of pods take.
     pub usage: StorageStats,
-    /// The probes.
+    /// What probes found, and their metrics.
     pub probes: ProbeHandles,
     /// Shutdowns of the host.
     pub shutdown: ShutdownOutputs,
@@ -51,7 +51,7 @@ pub struct ProbeHandles {
     pub results: ProbeResults,
     /// The answers of failing probes.
     pub failing: FailingProbes,
-    /// Their metrics.
+    /// The metrics of `/metrics/probes`, which the kubelet serves apart.
     pub metrics: Metrics,
 }
 

@@ -13,7 +13,7 @@ use crate::admission::NodeView;
 use crate::cri_config::SubordinateIds;
 use crate::shutdown::ShutdownSettings;
 
-/// The settings of the engine.
+/// What the configuration and the host decide for the lifetime of the engine.
 pub struct EngineSettings {
     /// The daemon's directory (`--root-dir`).
     pub root_dir: PathBuf,

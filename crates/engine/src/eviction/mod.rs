@@ -8,4 +8,4 @@ mod plan;
 mod plan_tests;
 mod task;
 
-pub use task::{Eviction, EvictionDeps};
+pub(crate) use task::{Eviction, EvictionDeps};

@@ -19,8 +19,7 @@ use super::metrics::EvictionMetrics;
 use super::plan::{Breach, breach};
 
 /// What evictions observe, and where they report.
-pub struct EvictionDeps {
-    /// The desired pods.
+pub(crate) struct EvictionDeps {
     pub desired_pods: watch::Receiver<DesiredPods>,
     /// Which pods have terminated.
     pub status_cache: StatusCache,
@@ -34,7 +33,6 @@ pub struct EvictionDeps {
     pub kills: watch::Sender<BTreeMap<PodUid, PodKill>>,
     /// Receives the events of pods.
     pub events: PodEvents,
-    /// The wall clock.
     pub clock: WallClock,
 }
 
@@ -44,7 +42,7 @@ struct LimitedPod {
 }
 
 /// The task, which the app runs.
-pub struct Eviction {
+pub(crate) struct Eviction {
     deps: EvictionDeps,
     metrics: EvictionMetrics,
     pods: BTreeMap<PodUid, LimitedPod>,
@@ -54,14 +52,14 @@ pub struct Eviction {
 
 impl Eviction {
     /// Evicts nothing before it runs.
-    pub fn new(deps: EvictionDeps, metrics: &Metrics) -> Self {
+    pub(crate) fn new(deps: EvictionDeps, metrics: &Metrics) -> Self {
         let eviction_metrics = EvictionMetrics::default();
         eviction_metrics.register(metrics);
         Self { deps, metrics: eviction_metrics, pods: BTreeMap::new(), spared: BTreeSet::new() }
     }
 
     /// Runs until cancelled.
-    pub async fn run(mut self, cancel: CancellationToken) {
+    pub(crate) async fn run(mut self, cancel: CancellationToken) {
         let mut storage = self.deps.storage.storage();
         self.follow();
         loop {

@@ -5,7 +5,7 @@ use hostlet_telemetry::Metrics;
 
 impl StartGate {
     /// Adds the gate's metrics.
-    pub fn register(&self, metrics: &Metrics) {
+    pub(crate) fn register(&self, metrics: &Metrics) {
         metrics.register(
             "hostlet_start_gate_wait_seconds",
             "Time in seconds that starts of sandboxes and containers waited for a slot",
@@ -22,7 +22,7 @@ impl StartGate {
 
 impl StopGate {
     /// Adds the gate's metrics.
-    pub fn register(&self, metrics: &Metrics) {
+    pub(crate) fn register(&self, metrics: &Metrics) {
         metrics.register(
             "hostlet_stop_gate_wait_seconds",
             "Time in seconds that stops of pods waited for a slot",

@@ -6,7 +6,5 @@ mod start;
 mod stop;
 mod wait_times;
 
-pub use start::StartGate;
-pub(crate) use start::{Permit, StartPriority};
-pub(crate) use stop::PendingStop;
-pub use stop::{StopGate, Urgency};
+pub(crate) use start::{Permit, StartGate, StartPriority};
+pub(crate) use stop::{PendingStop, StopGate, Urgency};

@@ -32,7 +32,7 @@ use crate::ownership::{OwnPods, about_remains, remains_of_others};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Removes what pods of this node left on the host.
-pub struct HostJanitor {
+pub(crate) struct HostJanitor {
     /// The daemon's directory (`--root-dir`).
     pub root_dir: PathBuf,
     /// Signals when no pod starts or stops.

@@ -16,10 +16,10 @@ pub use heap_trim::trim_heap_regularly;
 pub use iptables::{
     Family, IPTABLES, IptablesChains, IptablesError, has_iptables_chains, remove_iptables_chains,
 };
-pub use janitor::HostJanitor;
-pub use leftover_shims::LeftoverShims;
-pub use leftover_tasks::LeftoverTasks;
+pub(crate) use janitor::HostJanitor;
+pub(crate) use leftover_shims::LeftoverShims;
+pub(crate) use leftover_tasks::LeftoverTasks;
 pub use other_kubelets::OtherKubelets;
-pub use pods_limit::PodsLimit;
-pub use protected_memory::ProtectedMemory;
+pub(crate) use pods_limit::PodsLimit;
+pub(crate) use protected_memory::ProtectedMemory;
 pub use system_cgroups::SystemCgroups;

@@ -14,7 +14,7 @@ use hostlet_telemetry::Changed;
 
 /// Applies the limit of all pods. The kernel may reject it while they use more, so housekeeping tries again. An accepted one is set
 /// again only when it changes: what an administrator writes there in between is left alone, as upstream.
-pub struct PodsLimit {
+pub(crate) struct PodsLimit {
     cgroups: Arc<Cgroups>,
     /// The node, whose huge pages and memory may change.
     node: watch::Receiver<OwnNode>,
@@ -27,12 +27,12 @@ pub struct PodsLimit {
 
 impl PodsLimit {
     /// Does not set the limit before the first call of `apply`.
-    pub fn new(cgroups: Arc<Cgroups>, node: watch::Receiver<OwnNode>, events: NodeEvents) -> Self {
+    pub(crate) fn new(cgroups: Arc<Cgroups>, node: watch::Receiver<OwnNode>, events: NodeEvents) -> Self {
         Self { cgroups, node, events, accepted: Mutex::default(), last: Mutex::default() }
     }
 
     /// Sets the limit, and reports a changed result. Blocking.
-    pub fn apply(&self) {
+    pub(crate) fn apply(&self) {
         let all = all_pods(&self.node.borrow());
         if self.accepted.lock().as_ref() == Some(&all) {
             return;

@@ -11,7 +11,7 @@ use hostlet_telemetry::Metrics;
 
 /// What is protected. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct ProtectedMemory {
+pub(crate) struct ProtectedMemory {
     min: Gauge,
     low: Gauge,
     /// What the cgroup of all pods accepted last.
@@ -20,7 +20,7 @@ pub struct ProtectedMemory {
 
 impl ProtectedMemory {
     /// Registers the metrics; only with the feature gate `MemoryQoS`.
-    pub fn register(&self, metrics: &Metrics) {
+    pub(crate) fn register(&self, metrics: &Metrics) {
         metrics.register(
             "kubelet_memory_qos_node_memory_min_bytes",
             "Total cgroup v2 memory.min (hard protection) for Guaranteed pods on the node in bytes",

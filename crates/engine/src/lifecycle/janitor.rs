@@ -10,7 +10,7 @@ use hostlet_pod::AdmittedPod;
 
 /// What the table knows while the host is swept.
 #[derive(Clone, Debug, Default)]
-pub struct KnownPods {
+pub(crate) struct KnownPods {
     /// The pods that a source names, that have a lifecycle, or of which the runtime may have something.
     pub pods: HashSet<PodUid>,
     /// The containers that run.
@@ -19,7 +19,7 @@ pub struct KnownPods {
 
 /// Cleans up the host around the pods.
 #[async_trait]
-pub trait Janitor: Send + Sync + 'static {
+pub(crate) trait Janitor: Send + Sync + 'static {
     /// The pods with directories, logs or cgroups on the host. As slow as the disk.
     async fn found(&self) -> HashSet<PodUid>;
 

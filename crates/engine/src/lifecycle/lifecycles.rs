@@ -21,7 +21,7 @@ const JITTER: f64 = 0.5;
 
 /// What to do about a pod's worker.
 #[derive(Clone, Debug)]
-pub enum Effect {
+pub(crate) enum Effect {
     /// Give this work to the pod's worker, starting one if there is none.
     Run(PodUid, Work),
     /// Cancel the work under way.
@@ -32,7 +32,7 @@ pub enum Effect {
 
 /// What others see of a lifecycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LifecycleView {
+pub(crate) enum LifecycleView {
     /// Not started.
     Waiting,
     /// Its containers are made to match its spec.
@@ -74,7 +74,7 @@ struct Entry {
 
 /// The lifecycles of all pods on this node.
 #[derive(Debug)]
-pub struct PodLifecycles {
+pub(crate) struct PodLifecycles {
     /// Ordered, so that effects for several pods come in the same order in every run.
     entries: BTreeMap<PodUid, Entry>,
     /// Which static pod of a full name runs.
@@ -88,7 +88,7 @@ pub struct PodLifecycles {
 
 impl PodLifecycles {
     /// No pods. `resync` is the pause after which an unchanged pod is synced again (`syncFrequency`).
-    pub fn new(resync: Duration) -> Self {
+    pub(crate) fn new(resync: Duration) -> Self {
         Self {
             entries: BTreeMap::new(),
             static_running: HashMap::new(),
@@ -99,17 +99,17 @@ impl PodLifecycles {
     }
 
     /// The phase of a pod; `None` if it is not known.
-    pub fn phase(&self, uid: &PodUid) -> Option<LifecycleView> {
+    pub(crate) fn phase(&self, uid: &PodUid) -> Option<LifecycleView> {
         self.entries.get(uid).map(|e| e.lifecycle.phase().into())
     }
 
     /// The known pods with their phases.
-    pub fn all(&self) -> impl Iterator<Item = (&PodRef, LifecycleView)> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&PodRef, LifecycleView)> {
         self.entries.values().map(|e| (e.lifecycle.pod(), e.lifecycle.phase().into()))
     }
 
     /// When a pod's next work begins; none while it is under way or none is due.
-    pub fn due_of(&self, uid: &PodUid) -> Option<Instant> {
+    pub(crate) fn due_of(&self, uid: &PodUid) -> Option<Instant> {
         match self.entries.get(uid)?.worker {
             Worker::Idle { due } => due,
             Worker::Busy { .. } => None,
@@ -118,7 +118,7 @@ impl PodLifecycles {
 
     /// Adopts a pod of an earlier daemon. Called in order of admission, before any update. The pod may still be running,
     /// so it holds its full name. Nothing is done about it until an update names it.
-    pub fn adopt(&mut self, spec: Arc<AdmittedPod>) {
+    pub(crate) fn adopt(&mut self, spec: Arc<AdmittedPod>) {
         let pod = spec.reference.clone();
         let (uid, name) = (pod.uid.clone(), pod.full_name());
         self.insert(&UpdateSubject::Spec(spec), pod);
@@ -134,14 +134,14 @@ impl PodLifecycles {
 
     /// The runtime has containers of the pod: if it is killed before it is started here, it has to be stopped, and its
     /// successor waits for that. Ignores unknown pods.
-    pub fn seen_in_runtime(&mut self, uid: &PodUid) {
+    pub(crate) fn seen_in_runtime(&mut self, uid: &PodUid) {
         if let Some(entry) = self.entries.get_mut(uid) {
             entry.lifecycle.may_run();
         }
     }
 
     /// Applies an update of a pod.
-    pub fn update(&mut self, update: PodUpdate) -> Vec<Effect> {
+    pub(crate) fn update(&mut self, update: PodUpdate) -> Vec<Effect> {
         let pod = match &update.subject {
             UpdateSubject::Spec(spec) => spec.reference.clone(),
             UpdateSubject::Runtime { pod, .. } => pod.clone(),
@@ -179,12 +179,12 @@ impl PodLifecycles {
     }
 
     /// The pod changed in the runtime: its next work starts now. Ignores unknown pods.
-    pub fn wake(&mut self, uid: &PodUid) -> Vec<Effect> {
+    pub(crate) fn wake(&mut self, uid: &PodUid) -> Vec<Effect> {
         self.follow(uid, Transition::Advance)
     }
 
     /// Starts the work that is due.
-    pub fn due(&mut self, now: Instant) -> Vec<Effect> {
+    pub(crate) fn due(&mut self, now: Instant) -> Vec<Effect> {
         let due: Vec<PodUid> = self
             .entries
             .iter()
@@ -195,7 +195,7 @@ impl PodLifecycles {
     }
 
     /// When work is due next.
-    pub fn next_due(&self) -> Option<Instant> {
+    pub(crate) fn next_due(&self) -> Option<Instant> {
         let due = self.entries.values().filter_map(|e| match e.worker {
             Worker::Idle { due } => due,
             Worker::Busy { .. } => None,
@@ -204,7 +204,13 @@ impl PodLifecycles {
     }
 
     /// Applies the outcome of a worker's work. `chance` in `[0, 1)` lengthens the pause before the next work.
-    pub fn completed(&mut self, uid: &PodUid, outcome: Outcome, now: Instant, chance: f64) -> Vec<Effect> {
+    pub(crate) fn completed(
+        &mut self,
+        uid: &PodUid,
+        outcome: Outcome,
+        now: Instant,
+        chance: f64,
+    ) -> Vec<Effect> {
         let Some(entry) = self.entries.get_mut(uid) else { return Vec::new() };
         let Worker::Busy { work, again } = &entry.worker else { return Vec::new() };
         let again = *again;
@@ -226,7 +232,7 @@ impl PodLifecycles {
     }
 
     /// Forgets the finished pods that were created again, and returns them. Those still desired have to be created now.
-    pub fn forget_recreated(&mut self) -> Vec<PodUid> {
+    pub(crate) fn forget_recreated(&mut self) -> Vec<PodUid> {
         let is_recreated = |entry: &Entry| {
             matches!(entry.lifecycle.phase(), LifecyclePhase::Finished) && entry.lifecycle.restart_requested()
         };
@@ -237,7 +243,7 @@ impl PodLifecycles {
     }
 
     /// Forgets finished pods that are not desired, and terminates pods that are no longer desired.
-    pub fn sync_known(&mut self, desired: &HashSet<PodUid>) -> Vec<Effect> {
+    pub(crate) fn sync_known(&mut self, desired: &HashSet<PodUid>) -> Vec<Effect> {
         let uids: Vec<PodUid> = self.entries.keys().cloned().collect();
         let mut effects = Vec::new();
         for uid in uids {
@@ -375,12 +381,12 @@ impl PodLifecycles {
     }
 
     /// The grace period of a terminating pod, seconds; none in other phases.
-    pub fn grace_seconds(&self, uid: &PodUid) -> Option<i64> {
+    pub(crate) fn grace_seconds(&self, uid: &PodUid) -> Option<i64> {
         self.entries.get(uid)?.lifecycle.grace_seconds()
     }
 
     /// The newest spec of a pod.
-    pub fn spec(&self, uid: &PodUid) -> Option<&Arc<AdmittedPod>> {
+    pub(crate) fn spec(&self, uid: &PodUid) -> Option<&Arc<AdmittedPod>> {
         self.entries.get(uid)?.lifecycle.spec()
     }
 }

@@ -71,7 +71,7 @@ enum Op {
 
 fn op() -> impl Strategy<Value = Op> {
     let kind = prop_oneof![
-        3 => Just(UpdateKind::Create), 2 => Just(UpdateKind::Update), 1 => Just(UpdateKind::Sync), 2 => Just(UpdateKind::Kill),
+        3 => Just(UpdateKind::Create), 3 => Just(UpdateKind::Update), 2 => Just(UpdateKind::Kill),
         2 => Just(UpdateKind::Remove)
     ];
     let look = prop_oneof![8 => Just(Look::Plain), 1 => Just(Look::Deleted), 1 => Just(Look::Ended)];
@@ -195,7 +195,7 @@ impl Model {
     fn update(&mut self, pod: usize, kind: UpdateKind, look: Look, kill: Option<KillRequest>) -> Vec<Effect> {
         let ends = match (kind, look) {
             (UpdateKind::Kill | UpdateKind::Remove, _) | (_, Look::Deleted | Look::Ended) => true,
-            (UpdateKind::Create | UpdateKind::Update | UpdateKind::Sync, Look::Plain) => false,
+            (UpdateKind::Create | UpdateKind::Update, Look::Plain) => false,
         };
         let object = object(pod, look);
         if self.lifecycles.phase(&uid(pod)).is_none() {

@@ -117,7 +117,6 @@ fn an_update_never_overtakes_a_termination() {
         let mut table = Table::with_syncing(&pod);
         assert_eq!(table.update(update(UpdateKind::Kill, &pod)), ["cancel u1"]);
         assert!(table.update(update(UpdateKind::Update, &spec("a", "u1", "v2"))).is_empty());
-        assert!(table.update(update(UpdateKind::Sync, &spec("a", "u1", "v2"))).is_empty());
         assert_eq!(table.phase("u1"), Some(LifecycleView::Terminating));
         // Whatever the result of the sync, termination follows and is not complete.
         assert_eq!(table.end("u1", ended), ["run u1 terminate 30"]);
@@ -212,7 +211,7 @@ fn completion_is_signalled_when_no_container_runs() {
     for reported in [&mut first, &mut second] {
         assert_eq!(reported.try_recv(), Err(TryRecvError::Empty), "its containers may still run");
     }
-    table.update(update(UpdateKind::Sync, &pod));
+    table.update(update(UpdateKind::Update, &pod));
     assert_eq!(table.end("u1", DONE), ["run u1 finish keep"]);
     for reported in [&mut first, &mut second, &mut ask(&mut table)] {
         assert_eq!(reported.try_recv(), Err(TryRecvError::Closed));
@@ -418,7 +417,7 @@ fn pods_of_the_api_do_not_wait_for_each_other() {
 #[test]
 fn orphans_in_the_runtime_are_stopped_removed_and_forgotten() {
     let mut table = Table::new();
-    for kind in [UpdateKind::Create, UpdateKind::Update, UpdateKind::Sync] {
+    for kind in [UpdateKind::Create, UpdateKind::Update] {
         assert!(table.update(runtime(kind, "u1", Some(9))).is_empty());
         assert_eq!(table.phase("u1"), None);
     }

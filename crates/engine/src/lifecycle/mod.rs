@@ -45,9 +45,7 @@ mod testing;
 mod users_tests;
 mod workers;
 
-pub use janitor::{Janitor, KnownPods};
-pub use lifecycles::{Effect, LifecycleView, PodLifecycles};
-pub use state::{
-    KillRequest, LifecyclePhase, PodLifecycle, PodUpdate, Transition, UpdateKind, UpdateSubject,
-};
-pub use task::{PodTable, PodTableDeps};
+pub(crate) use janitor::{Janitor, KnownPods};
+pub(crate) use lifecycles::Effect;
+pub(crate) use state::KillRequest;
+pub(crate) use task::{PodTable, PodTableDeps};

@@ -18,13 +18,11 @@ const MIN_GRACE_SECONDS: i64 = 1;
 
 /// What a source, the runtime or the node requests of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UpdateKind {
+pub(crate) enum UpdateKind {
     /// The pod is new.
     Create,
     /// Its spec changed.
     Update,
-    /// Nothing changed; sync again.
-    Sync,
     /// Its containers must stop.
     Kill,
     /// The same, and nothing of it is kept: its source no longer names it.
@@ -33,12 +31,10 @@ pub enum UpdateKind {
 
 /// Which pod an update is about.
 #[derive(Clone, Debug)]
-pub enum UpdateSubject {
-    /// A pod with its spec.
+pub(crate) enum UpdateSubject {
     Spec(Arc<AdmittedPod>),
     /// A pod known only from the runtime.
     Runtime {
-        /// The pod.
         pod: PodRef,
         /// Grace period from its containers' annotations, seconds.
         grace_seconds: Option<i64>,
@@ -47,7 +43,7 @@ pub enum UpdateSubject {
 
 /// How to kill.
 #[derive(Debug, Default)]
-pub struct KillRequest {
+pub(crate) struct KillRequest {
     /// Dropped once no container of the pod runs.
     pub done: Option<oneshot::Sender<()>>,
     /// The node needs the pod's resources: its stopped containers are removed as well.
@@ -60,7 +56,7 @@ pub struct KillRequest {
 
 /// One update of a pod.
 #[derive(Debug)]
-pub struct PodUpdate {
+pub(crate) struct PodUpdate {
     /// What is requested.
     pub kind: UpdateKind,
     /// Of which pod.
@@ -71,7 +67,7 @@ pub struct PodUpdate {
 
 /// The phase of a pod's lifecycle.
 #[derive(Debug)]
-pub enum LifecyclePhase {
+pub(crate) enum LifecyclePhase {
     /// Known, nothing done yet. A static pod waits here for its predecessor of the same full name to finish.
     Waiting,
     /// Its containers are made to match its spec.
@@ -98,7 +94,7 @@ pub enum LifecyclePhase {
 
 /// What follows from an update or from completed work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transition {
+pub(crate) enum Transition {
     /// Nothing.
     Stay,
     /// The next work should start now.
@@ -109,7 +105,7 @@ pub enum Transition {
 
 /// The lifecycle of one pod.
 #[derive(Debug)]
-pub struct PodLifecycle {
+pub(crate) struct PodLifecycle {
     pod: PodRef,
     spec: Option<Arc<AdmittedPod>>,
     phase: LifecyclePhase,
@@ -124,7 +120,7 @@ pub struct PodLifecycle {
 
 impl PodLifecycle {
     /// A pod seen for the first time.
-    pub fn new(subject: &UpdateSubject, pod: PodRef) -> Self {
+    pub(crate) fn new(subject: &UpdateSubject, pod: PodRef) -> Self {
         let (spec, runtime_grace) = match subject {
             UpdateSubject::Spec(spec) => (Some(spec.clone()), None),
             UpdateSubject::Runtime { grace_seconds, .. } => (None, *grace_seconds),
@@ -141,32 +137,30 @@ impl PodLifecycle {
     }
 
     /// Records that an earlier daemon may have started the pod, so that it has to be stopped.
-    pub fn may_run(&mut self) {
+    pub(crate) fn may_run(&mut self) {
         self.seen_running = true;
     }
 
-    /// The pod.
-    pub fn pod(&self) -> &PodRef {
+    pub(crate) fn pod(&self) -> &PodRef {
         &self.pod
     }
 
     /// Its newest spec; none for a pod known only from the runtime.
-    pub fn spec(&self) -> Option<&Arc<AdmittedPod>> {
+    pub(crate) fn spec(&self) -> Option<&Arc<AdmittedPod>> {
         self.spec.as_ref()
     }
 
-    /// Its phase.
-    pub fn phase(&self) -> &LifecyclePhase {
+    pub(crate) fn phase(&self) -> &LifecyclePhase {
         &self.phase
     }
 
     /// Whether its UID was created again while it was terminating.
-    pub fn restart_requested(&self) -> bool {
+    pub(crate) fn restart_requested(&self) -> bool {
         self.restart_requested
     }
 
     /// Applies an update. A kill that is moot completes at once: its sender is dropped.
-    pub fn update(&mut self, update: PodUpdate) -> Transition {
+    pub(crate) fn update(&mut self, update: PodUpdate) -> Transition {
         let PodUpdate { kind, subject, kill } = update;
         let is_orphan = match subject {
             UpdateSubject::Spec(spec) => {
@@ -239,7 +233,7 @@ impl PodLifecycle {
         }
         let is_requested = match kind {
             UpdateKind::Kill | UpdateKind::Remove => true,
-            UpdateKind::Create | UpdateKind::Update | UpdateKind::Sync => false,
+            UpdateKind::Create | UpdateKind::Update => false,
         };
         if !is_deleted && !has_ended && !is_requested {
             return Transition::Advance;
@@ -249,7 +243,7 @@ impl PodLifecycle {
     }
 
     /// No source names the pod anymore.
-    pub fn orphan(&mut self) -> Transition {
+    pub(crate) fn orphan(&mut self) -> Transition {
         self.content = Content::Remove;
         match &self.phase {
             LifecyclePhase::Waiting | LifecyclePhase::Syncing => {
@@ -319,14 +313,14 @@ impl PodLifecycle {
     }
 
     /// Moves a waiting pod to Syncing. The caller has checked that it may start.
-    pub fn start(&mut self) {
+    pub(crate) fn start(&mut self) {
         if matches!(self.phase, LifecyclePhase::Waiting) {
             self.phase = LifecyclePhase::Syncing;
         }
     }
 
     /// The grace period in force, seconds; none unless the pod is terminating.
-    pub fn grace_seconds(&self) -> Option<i64> {
+    pub(crate) fn grace_seconds(&self) -> Option<i64> {
         match &self.phase {
             LifecyclePhase::Terminating { grace_seconds, .. } => Some(*grace_seconds),
             LifecyclePhase::Waiting
@@ -337,7 +331,7 @@ impl PodLifecycle {
     }
 
     /// The work of this phase; none while waiting and once finished.
-    pub fn work(&self) -> Option<Work> {
+    pub(crate) fn work(&self) -> Option<Work> {
         match (&self.phase, &self.spec) {
             (LifecyclePhase::Waiting | LifecyclePhase::Finished, _) | (LifecyclePhase::Syncing, None) => None,
             (LifecyclePhase::Syncing, Some(spec)) => Some(Work::Sync(spec.clone())),
@@ -365,7 +359,7 @@ impl PodLifecycle {
     ///
     /// The work is passed because the phase may have moved on while it ran: a sync that completes after the pod was killed
     /// must not complete the kill.
-    pub fn completed(&mut self, work: &Work, outcome: Outcome) -> Transition {
+    pub(crate) fn completed(&mut self, work: &Work, outcome: Outcome) -> Transition {
         match (&mut self.phase, work, outcome) {
             (LifecyclePhase::Syncing, Work::Sync(_), Outcome::PodEnded) => {
                 self.terminate(KillRequest::default());
@@ -415,7 +409,7 @@ impl PodLifecycle {
     }
 
     /// Whether the pod comes from a source on this host rather than from the API.
-    pub fn is_static(&self) -> bool {
+    pub(crate) fn is_static(&self) -> bool {
         self.spec.as_ref().is_some_and(|spec| spec.is_static)
     }
 }

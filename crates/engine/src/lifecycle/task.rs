@@ -43,7 +43,7 @@ const UNKNOWN_GRACE_SECONDS: i64 = 30;
 const EXCEEDED_GRACE_PERIOD: &str = "Container runtime did not kill the pod within specified grace period.";
 
 /// The table of all pods on this node, to be run by the app.
-pub struct PodTable {
+pub(crate) struct PodTable {
     lifecycles: PodLifecycles,
     workers: Workers,
     pleg: PlegHandle,
@@ -71,7 +71,7 @@ pub struct PodTable {
 }
 
 /// What the table needs.
-pub struct PodTableDeps {
+pub(crate) struct PodTableDeps {
     /// The pods that should run.
     pub desired_pods: watch::Receiver<DesiredPods>,
     /// The pods that an earlier daemon had admitted, in that order. Those that no source names are terminated once every source was
@@ -97,7 +97,7 @@ pub struct PodTableDeps {
 
 impl PodTable {
     /// A table of the desired pods.
-    pub fn new(deps: PodTableDeps) -> Self {
+    pub(crate) fn new(deps: PodTableDeps) -> Self {
         let mut lifecycles = PodLifecycles::new(deps.sync_frequency);
         let mut adopted = BTreeMap::new();
         for pod in deps.adopted {
@@ -127,7 +127,7 @@ impl PodTable {
     }
 
     /// Adds its metrics, and the numbers of the pods in `status_cache` by phase.
-    pub fn register(&self, metrics: &Metrics, status_cache: &StatusCache) {
+    pub(crate) fn register(&self, metrics: &Metrics, status_cache: &StatusCache) {
         self.metrics.register(metrics);
         let pods = WorkingPods {
             desired_pods: self.desired_pods.clone(),
@@ -138,18 +138,18 @@ impl PodTable {
     }
 
     /// Answers as this heartbeat.
-    pub fn with_heartbeat(mut self, heartbeat: Heartbeat) -> Self {
+    pub(crate) fn with_heartbeat(mut self, heartbeat: Heartbeat) -> Self {
         self.heartbeat = heartbeat;
         self
     }
 
     /// The killed pods whose lifecycle has finished, while their kill is requested.
-    pub fn ended_kills(&self) -> watch::Receiver<BTreeSet<PodUid>> {
+    pub(crate) fn ended_kills(&self) -> watch::Receiver<BTreeSet<PodUid>> {
         self.kills.all_ended()
     }
 
     /// Runs until cancelled. Work under way is cancelled then; pods keep running.
-    pub async fn run(mut self, cancel: CancellationToken) {
+    pub(crate) async fn run(mut self, cancel: CancellationToken) {
         self.take_desired();
         let changes = self.pleg.changes().clone();
         let syncer = self.workers.syncer().clone();
@@ -262,11 +262,7 @@ impl PodTable {
         let is_new = self.lifecycles.phase(&uid).is_none_or(|phase| phase == LifecycleView::Waiting);
         let kill = match kind {
             UpdateKind::Create if is_new => self.kills.request(&uid),
-            UpdateKind::Create
-            | UpdateKind::Update
-            | UpdateKind::Sync
-            | UpdateKind::Kill
-            | UpdateKind::Remove => None,
+            UpdateKind::Create | UpdateKind::Update | UpdateKind::Kill | UpdateKind::Remove => None,
         };
         let is_killed = kill.is_some();
         let kind = if is_killed { UpdateKind::Kill } else { kind };

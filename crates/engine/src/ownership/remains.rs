@@ -35,7 +35,7 @@ pub enum RemainsError {
     Directory {
         /// Path of that directory.
         path: PathBuf,
-        /// The error.
+        /// The operating system's error.
         source: io::Error,
     },
     /// The logs of pods cannot be listed.

@@ -33,7 +33,7 @@ struct ResultLabels {
 
 /// The metrics. Clones share them.
 #[derive(Clone, Debug)]
-pub struct ProbeMetrics {
+pub(crate) struct ProbeMetrics {
     results: Family<ResultLabels, Counter>,
     duration: Family<Labels, Histogram>,
 }
@@ -69,7 +69,7 @@ fn of_duration(kind: ProbeKind, pod: &PodRef, container: &str) -> Labels {
 
 impl ProbeMetrics {
     /// Registers them.
-    pub fn register(&self, metrics: &Metrics) {
+    pub(crate) fn register(&self, metrics: &Metrics) {
         metrics.register(
             "prober_probe",
             "Cumulative number of a liveness, readiness or startup probe for a container by result",

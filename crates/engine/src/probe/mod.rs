@@ -17,9 +17,9 @@ mod task;
 mod tcp;
 
 pub(crate) use http_get::http_get_request;
-pub use metrics::ProbeMetrics;
+pub(crate) use metrics::ProbeMetrics;
 pub(crate) use port::PortError;
-pub use task::{Prober, ProberDeps};
+pub(crate) use task::{Prober, ProberDeps};
 
 /// The user agent of probes; of hooks with `lifecycle` as the purpose.
 pub(crate) fn user_agent(purpose: &str) -> String {

@@ -33,7 +33,7 @@ use super::target::{SeenPod, has_probes};
 const MAX_RUNNING: usize = 1024;
 
 /// What probes need and affect.
-pub struct ProberDeps {
+pub(crate) struct ProberDeps {
     /// Runs the commands of exec probes.
     pub runtime: Arc<dyn RuntimeService>,
     /// What runs, and where.
@@ -66,7 +66,7 @@ struct Taken {
 type Ended = (Run, Attempt, Duration);
 
 /// Runs all probes, to be run by the app.
-pub struct Prober {
+pub(crate) struct Prober {
     deps: ProberDeps,
     runner: Arc<ProbeRunner>,
     schedule: Schedule,
@@ -82,7 +82,7 @@ fn now(deps: &ProberDeps) -> Now {
 
 impl Prober {
     /// A prober that goes on with the findings of an earlier daemon, which are in the results from now on.
-    pub fn new(deps: ProberDeps, chance: StdRng) -> Self {
+    pub(crate) fn new(deps: ProberDeps, chance: StdRng) -> Self {
         stored::restore(&deps.store, &deps.results);
         Self {
             runner: Arc::new(ProbeRunner::new(deps.runtime.clone())),
@@ -96,13 +96,13 @@ impl Prober {
     }
 
     /// Answers as this heartbeat.
-    pub fn with_heartbeat(mut self, heartbeat: Heartbeat) -> Self {
+    pub(crate) fn with_heartbeat(mut self, heartbeat: Heartbeat) -> Self {
         self.heartbeat = heartbeat;
         self
     }
 
     /// Runs until cancelled. Runs under way are given up then.
-    pub async fn run(mut self, cancel: CancellationToken) {
+    pub(crate) async fn run(mut self, cancel: CancellationToken) {
         let mut changes = self.deps.status_cache.changes();
         changes.mark_changed();
         loop {

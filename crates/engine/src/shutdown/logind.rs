@@ -16,7 +16,7 @@ pub enum LogindError {
     Request {
         /// What was requested.
         operation: &'static str,
-        /// The error.
+        /// D-Bus's error.
         source: Box<zbus::Error>,
     },
     /// There was no answer in time.

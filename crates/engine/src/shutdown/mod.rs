@@ -21,5 +21,6 @@ pub use files::shutdown_files;
 pub use logind::{InhibitLock, Logind, LogindError, LogindSession, SessionEvent};
 pub use periods::ShutdownPeriods;
 pub use reports::Reports;
-pub use task::{Shutdown, ShutdownDeps, ShutdownOutputs, ShutdownSettings};
+pub(crate) use task::{Shutdown, ShutdownDeps};
+pub use task::{ShutdownOutputs, ShutdownSettings};
 pub use view::ShutdownView;

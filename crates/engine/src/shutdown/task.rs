@@ -70,10 +70,9 @@ pub struct ShutdownOutputs {
 }
 
 /// What shutdowns observe, and where they report.
-pub struct ShutdownDeps {
+pub(crate) struct ShutdownDeps {
     /// systemd-logind.
     pub logind: Arc<dyn Logind>,
-    /// The desired pods.
     pub desired_pods: watch::Receiver<DesiredPods>,
     /// The killed pods whose lifecycle has finished.
     pub ended_kills: watch::Receiver<BTreeSet<PodUid>>,
@@ -85,12 +84,11 @@ pub struct ShutdownDeps {
     pub reports: Option<Reports>,
     /// Receives events about the node.
     pub events: NodeEvents,
-    /// The wall clock.
     pub clock: WallClock,
 }
 
 /// Graceful node shutdown, before it runs: until then only what an earlier shutdown left is known.
-pub struct Shutdown {
+pub(crate) struct Shutdown {
     settings: ShutdownSettings,
     ended: EndedPods,
     metrics: ShutdownMetrics,
@@ -102,7 +100,7 @@ pub struct Shutdown {
 
 impl Shutdown {
     /// Continues after earlier shutdowns: the pods of the API server that they ended start nothing.
-    pub fn new(settings: ShutdownSettings, store: Store, metrics: &Metrics) -> Self {
+    pub(crate) fn new(settings: ShutdownSettings, store: Store, metrics: &Metrics) -> Self {
         let ended = EndedPods(store);
         let kills = ended.all().into_iter().map(|uid| (uid, kill(None))).collect();
         let shutdown_metrics = ShutdownMetrics::default();
@@ -122,7 +120,7 @@ impl Shutdown {
     }
 
     /// What is published.
-    pub fn outputs(&self) -> ShutdownOutputs {
+    pub(crate) fn outputs(&self) -> ShutdownOutputs {
         ShutdownOutputs {
             demands: self.demands.subscribe(),
             unready: self.unready.subscribe(),
@@ -132,7 +130,7 @@ impl Shutdown {
     }
 
     /// Runs until cancelled, which releases the delay lock.
-    pub async fn run(self, deps: ShutdownDeps, cancel: CancellationToken) {
+    pub(crate) async fn run(self, deps: ShutdownDeps, cancel: CancellationToken) {
         let Self { settings, ended, metrics, demands, unready, view, is_checked } = self;
         let forgetting = forget_removed(deps.desired_pods.clone(), demands.clone(), ended.clone());
         let Some(periods) = settings.periods else {

@@ -19,7 +19,7 @@ pub struct AnswerContext<'a> {
     pub url: &'a str,
     /// The URL as it is shown.
     pub origin: &'a ManifestOrigin,
-    /// The name of the node.
+    /// The node's name, which is appended to the names of static pods.
     pub node_name: &'a str,
     /// Whether the node has no API server.
     pub is_alone: bool,

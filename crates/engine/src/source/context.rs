@@ -16,11 +16,11 @@ pub enum FileAccess {
 /// A file and the node that reads it.
 #[derive(Clone, Copy, Debug)]
 pub struct ManifestContext<'a> {
-    /// The file.
+    /// Path of the manifest, from which the pod's UID follows, too.
     pub file: &'a Path,
     /// Who can read or change it.
     pub access: FileAccess,
-    /// The name of the node.
+    /// The node's name, which is appended to the names of static pods.
     pub node_name: &'a str,
     /// Whether the node has no API server. Only then do objects in manifests serve pods.
     pub is_alone: bool,

@@ -26,8 +26,7 @@ use hostlet_store::Store;
 use hostlet_volume::Volumes;
 
 /// The container runtime, and what bounds the load on it.
-pub struct RuntimeAccess {
-    /// The runtime.
+pub(crate) struct RuntimeAccess {
     pub service: Arc<dyn RuntimeService>,
     /// Its last status; none before its first answer.
     pub status: watch::Receiver<Option<RuntimeStatus>>,
@@ -46,7 +45,7 @@ pub struct RuntimeAccess {
 }
 
 /// What pods use on this host outside the runtime.
-pub struct HostAccess {
+pub(crate) struct HostAccess {
     /// Facts of the host that configurations need.
     pub settings: Arc<HostSettings>,
     /// Pod cgroups; none with `cgroupsPerQOS: false`.
@@ -62,7 +61,7 @@ pub struct HostAccess {
 }
 
 /// Sources of containers' environments.
-pub struct EnvAccess {
+pub(crate) struct EnvAccess {
     /// ConfigMaps and Secrets.
     pub objects: Arc<dyn ObjectSource>,
     /// Variables of the cluster's services.
@@ -70,10 +69,9 @@ pub struct EnvAccess {
 }
 
 /// The dependencies of workers.
-pub struct WorkerContext {
+pub(crate) struct WorkerContext {
     /// The container runtime.
     pub runtime: RuntimeAccess,
-    /// The host.
     pub host: HostAccess,
     /// Sources of environments.
     pub env: EnvAccess,
@@ -89,7 +87,6 @@ pub struct WorkerContext {
     pub probes: ProbeResults,
     /// Sends the requests of lifecycle hooks.
     pub hook_client: HttpClient,
-    /// The metrics.
     pub metrics: WorkerMetrics,
     /// Longest pause of a crash loop.
     pub crash_loop_cap: Duration,

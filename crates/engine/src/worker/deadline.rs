@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 /// Upstream's message for a pod that was active for too long, and for its event.
-pub const PAST_DEADLINE: &str = "Pod was active on the node longer than the specified deadline";
+pub(crate) const PAST_DEADLINE: &str = "Pod was active on the node longer than the specified deadline";
 
 /// The time left of a pod's `limit` in seconds, zero if it is over. A pod without a start time starts `now`.
 pub(super) fn time_left(limit: i64, started: Option<Timestamp>, now: Timestamp) -> Duration {

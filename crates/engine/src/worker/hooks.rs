@@ -29,7 +29,6 @@ pub(super) enum HookError {
         code: i32,
         /// Its standard error.
         stderr: String,
-        /// All of its output.
         output: String,
     },
     /// The command could not be run.

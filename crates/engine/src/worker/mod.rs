@@ -41,11 +41,11 @@ mod work;
 
 use env_needs::EnvNeeds;
 
-pub use context::{EnvAccess, HostAccess, RuntimeAccess, WorkerContext};
-pub use deadline::PAST_DEADLINE;
-pub use metrics::WorkerMetrics;
-pub use report_sinks::ReportSinks;
+pub(crate) use context::{EnvAccess, HostAccess, RuntimeAccess, WorkerContext};
+pub(crate) use deadline::PAST_DEADLINE;
+pub(crate) use metrics::WorkerMetrics;
+pub(crate) use report_sinks::ReportSinks;
 pub use restarts::RestartRequests;
-pub use state::WorkerState;
-pub use task::{Job, PodSyncer, Report, panic_text, run};
-pub use work::{Content, Outcome, Retry, Work};
+pub(crate) use state::WorkerState;
+pub(crate) use task::{Job, PodSyncer, Report, panic_text, run};
+pub(crate) use work::{Content, Outcome, Retry, Work};

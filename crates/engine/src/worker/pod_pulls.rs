@@ -27,7 +27,6 @@ use super::pull_secrets::PodPullSecrets;
 /// The end of a pull.
 #[derive(Clone, Debug)]
 pub(super) struct PullEnd {
-    /// The image.
     pub(super) image: Result<ImageInfo, ImageError>,
     /// What was found without a pull, to be reported when it is the container's turn.
     pub(super) found: Option<PodEvent>,

@@ -7,7 +7,7 @@ use hostlet_pod::PodEvents;
 
 /// Destinations of reports. Cheap to clone.
 #[derive(Clone)]
-pub struct ReportSinks {
+pub(crate) struct ReportSinks {
     /// The statuses so far.
     pub status_cache: StatusCache,
     /// Shows what workers are doing.

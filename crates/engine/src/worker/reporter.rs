@@ -44,7 +44,6 @@ impl Reporter {
         }
     }
 
-    /// The pod.
     pub(super) fn pod(&self) -> &PodRef {
         &self.events.pod
     }

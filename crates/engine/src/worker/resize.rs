@@ -64,7 +64,7 @@ impl PodResize<'_> {
                         let before = self.actuated.get().pod.unwrap_or(*whole);
                         if let Err(error) = self.announce(&before).await {
                             let pod = &self.pod.reference;
-                            tracing::warn!(%pod, uid = %pod.uid, error = error_chain(&error), "cannot take back a resize that the runtime was told");
+                            tracing::warn!(%pod, uid = %pod.uid, error = error_chain(&error), "cannot revert a resize that the runtime was notified of");
                         }
                         return Err(error);
                     }

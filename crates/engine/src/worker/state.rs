@@ -17,7 +17,7 @@ use super::reporter::Reporter;
 use super::start_record::StartRecord;
 
 /// A worker's state.
-pub struct WorkerState {
+pub(crate) struct WorkerState {
     /// Publishes the pod's facts, activity and events.
     pub(super) reporter: Reporter,
     /// The starts of its containers.

@@ -17,7 +17,7 @@ use super::{Outcome, Retry, Work, WorkerState};
 
 /// Performs the work of pods. Shared by all pods; what is kept of a pod between two pieces of work is its [`WorkerState`].
 #[async_trait]
-pub trait PodSyncer: Send + Sync + 'static {
+pub(crate) trait PodSyncer: Send + Sync + 'static {
     /// The state for a pod seen for the first time.
     fn state(&self, pod: &PodRef) -> WorkerState;
 
@@ -36,8 +36,7 @@ pub trait PodSyncer: Send + Sync + 'static {
 
 /// Work and its cancellation token.
 #[derive(Debug)]
-pub struct Job {
-    /// The work.
+pub(crate) struct Job {
     pub work: Work,
     /// Cancelled when newer work makes this moot.
     pub cancel: CancellationToken,
@@ -45,7 +44,7 @@ pub struct Job {
 
 /// A worker's report to the pod table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Report {
+pub(crate) enum Report {
     /// Its work completed.
     Done(Outcome),
     /// Something that its last work lacked has become available: it should work again.
@@ -54,7 +53,7 @@ pub enum Report {
 
 /// Performs jobs until the inbox is closed, and reports. The pod's pulls go on beside the jobs and between them. `died` is when an
 /// earlier worker of the pod died, if one did: the first observation has to be newer.
-pub async fn run(
+pub(crate) async fn run(
     pod: PodRef,
     syncer: Arc<dyn PodSyncer>,
     inbox: mpsc::Receiver<Job>,
@@ -145,7 +144,7 @@ fn span(work: &Work) -> Span {
 }
 
 /// The message of a panic.
-pub fn panic_text(panic: &(dyn Any + Send)) -> String {
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "unknown".to_owned())
 }

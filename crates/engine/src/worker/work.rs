@@ -12,7 +12,7 @@ use crate::gate::Urgency;
 
 /// What becomes of a pod's dead containers, logs and directories once it is terminated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Content {
+pub(crate) enum Content {
     /// They stay: the pod is still desired, and its result may be read.
     Keep,
     /// They are removed: the pod was deleted, evicted, or is an orphan.
@@ -21,12 +21,11 @@ pub enum Content {
 
 /// Work for the worker of a pod.
 #[derive(Clone, Debug)]
-pub enum Work {
+pub(crate) enum Work {
     /// Make its containers match its spec.
     Sync(Arc<AdmittedPod>),
     /// Stop its containers.
     Terminate {
-        /// The pod.
         pod: Arc<AdmittedPod>,
         /// Grace period, seconds.
         grace_seconds: i64,
@@ -37,7 +36,6 @@ pub enum Work {
     },
     /// Release its resources.
     Finish {
-        /// The pod.
         pod: Arc<AdmittedPod>,
         /// Its final status.
         status: Option<StatusOverride>,
@@ -46,7 +44,6 @@ pub enum Work {
     },
     /// Stop and remove a pod known only from the runtime.
     Reap {
-        /// The pod.
         pod: PodRef,
         /// Grace period, seconds.
         grace_seconds: i64,
@@ -63,7 +60,7 @@ impl Work {
     }
 
     /// The pod it is about.
-    pub fn pod(&self) -> &PodRef {
+    pub(crate) fn pod(&self) -> &PodRef {
         match self {
             Self::Sync(pod) | Self::Terminate { pod, .. } | Self::Finish { pod, .. } => &pod.reference,
             Self::Reap { pod, .. } => pod,
@@ -73,7 +70,7 @@ impl Work {
 
 /// The outcome of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// It succeeded.
     Done {
         /// When the next sync is due at the latest, e.g. at the end of a back-off.
@@ -83,7 +80,6 @@ pub enum Outcome {
     PodEnded,
     /// The pod was active for longer than its `activeDeadlineSeconds`, whatever its containers do.
     DeadlineExceeded,
-    /// It failed.
     Failed(Retry),
     /// It was cancelled: newer work waits.
     Cancelled,
@@ -91,7 +87,7 @@ pub enum Outcome {
 
 /// When to retry failed work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Retry {
+pub(crate) enum Retry {
     /// In a second: the cause tends to pass, e.g. the network is not ready yet.
     Soon,
     /// After the ordinary back-off.

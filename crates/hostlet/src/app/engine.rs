@@ -1,4 +1,4 @@
-//! What the engine is told of the configuration and the host.
+//! Translates the configuration and the host into settings of the engine.
 
 use std::path::Path;
 use std::sync::Arc;

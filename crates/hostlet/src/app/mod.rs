@@ -2,6 +2,7 @@
 
 mod cluster;
 mod engine;
+mod error;
 mod guard;
 mod images;
 mod manifests;
@@ -22,5 +23,6 @@ mod stats;
 mod tasks;
 mod views;
 
+pub(crate) use error::AppError;
 pub(crate) use reload::Reload;
-pub(crate) use run::{AppError, run};
+pub(crate) use run::run;

@@ -11,10 +11,12 @@ use hostlet_cluster::api::{IssuedCertificate, ServingCertificateTask, ServingMet
 use hostlet_config::{CertificateFiles, Config, EffectiveConfig, NodeApi, ServingCertificate};
 use hostlet_host::checkpoints_dir;
 use hostlet_net::tls::{CertificateStore, ServerTls, TlsError, TlsVersion, self_signed_files};
-use hostlet_serve::node_api::auth::{ApiReviews, Authenticator, Authorizer, Reviews, StreamingVerbs};
-use hostlet_serve::node_api::streams::{StreamMetrics, StreamParts};
+use hostlet_serve::node_api::auth::{
+    ApiReviews, Authenticator, AuthenticatorSettings, Authorizer, Reviews, StreamingVerbs,
+};
+use hostlet_serve::node_api::streams::{StreamDeps, StreamMetrics};
 use hostlet_serve::node_api::{
-    ApiListeners, ApiTlsError, Checkpoints, ContainerLogParts, DebugHandlers, EndpointParts, Guard, Healthz,
+    ApiListeners, ApiTlsError, Checkpoints, ContainerLogDeps, DebugHandlers, EndpointDeps, Guard, Healthz,
     IdentityFiles, ListenError, NodeApiServer, NodePages, PodLists, RequestMetrics, Scraped, SystemLogs,
     TlsSettings, TlsTask, ZPages,
 };
@@ -79,7 +81,7 @@ pub(super) struct ApiClients {
 }
 
 impl ApiClients {
-    /// Those of a cluster.
+    /// The clients of a joined node.
     pub(super) fn of(cluster: &Cluster) -> Self {
         Self { reviews: cluster.reviews(), node: cluster.node_client() }
     }
@@ -108,7 +110,6 @@ impl NodeApiSide {
         }))
     }
 
-    /// Starts it.
     pub(super) fn start(
         self,
         config: &Config,
@@ -135,13 +136,11 @@ impl NodeApiSide {
         }
         let reviews =
             clients.map(|clients| -> Arc<dyn Reviews> { Arc::new(ApiReviews::new(clients.reviews)) });
-        let mut authenticator = Authenticator::new(tls.authorities());
-        if let (Some(reviews), Some(ttl)) = (&reviews, settings.tokens) {
-            authenticator = authenticator.with_tokens(reviews.clone(), ttl);
-        }
-        if settings.is_anonymous_permitted {
-            authenticator = authenticator.with_anonymous();
-        }
+        let authenticator = Authenticator::new(AuthenticatorSettings {
+            authorities: tls.authorities(),
+            tokens: reviews.clone().zip(settings.tokens),
+            is_anonymous_permitted: settings.is_anonymous_permitted,
+        });
         let authorizer = match (reviews, settings.authorization) {
             (Some(reviews), Some((allowed, denied))) => {
                 Authorizer::webhook(reviews, config.node_name.clone(), allowed, denied)
@@ -156,8 +155,8 @@ impl NodeApiSide {
         let guard = Guard { authenticator, authorizer, streaming };
         let (has_debugging, server) = (settings.has_debugging, tls.config());
         let metrics = RequestMetrics::new(&parts.metrics);
-        let tls = tls.with_rescan(tasks.rescan().subscribe());
-        tasks.spawn(Stage::State, "node API certificate", |cancel| tls.run(cancel));
+        let rescan = tasks.rescan().subscribe();
+        tasks.spawn(Stage::State, "node API certificate", |cancel| tls.run(rescan, cancel));
         tasks.spawn(Stage::State, "node API", |cancel| {
             let endpoints = endpoints(config, parts, about, health, cancel.clone());
             let api = NodeApiServer { endpoints, guard, has_debugging, tls: server, metrics };
@@ -173,21 +172,21 @@ fn endpoints(
     about: AboutProcess,
     healthz: Healthz,
     cancel: CancellationToken,
-) -> EndpointParts {
+) -> EndpointDeps {
     let (clock, wanted) = (WallClock::system(), config.node_api.endpoints);
     let observed = parts.runtime.pleg.cache().clone();
     let stream_metrics = StreamMetrics::default();
     stream_metrics.register(&parts.metrics);
-    EndpointParts {
+    EndpointDeps {
         healthz,
-        streams: StreamParts {
+        streams: StreamDeps {
             pods: parts.handles.pods.clone(),
             pleg: parts.runtime.pleg.clone(),
             runtime: parts.runtime.runtime.clone(),
             idle: config.node_api.streaming_idle,
             metrics: stream_metrics,
         },
-        logs: ContainerLogParts {
+        logs: ContainerLogDeps {
             pods: parts.handles.pods.clone(),
             logs: parts.logs(),
             split_streams: config.pods.split_log_streams,

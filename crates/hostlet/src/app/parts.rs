@@ -287,7 +287,6 @@ impl Parts {
         }
     }
 
-    /// The runtime.
     pub(super) fn runtime(&self) -> &dyn RuntimeService {
         &*self.runtime.runtime
     }

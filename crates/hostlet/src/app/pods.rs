@@ -10,10 +10,10 @@ use hostlet_host::cgroup::{CgroupVersion, Cgroups, systemd_is_init};
 use hostlet_host::tmpfs_can_avoid_swap;
 
 use super::engine::{host_settings, log_layout, running_host};
+use super::error::AppError;
 use super::node_events::{cgroup_v1_event, resolv_conf_event, swap_event};
 use super::parts::Parts;
 use super::paths::{CGROUP_MOUNT, PROC};
-use super::run::AppError;
 use super::runtime::RuntimeInfo;
 use super::startup::{StartupError, open_cgroups};
 use super::tasks::{Stage, Tasks};

@@ -5,9 +5,9 @@ use hostlet_config::Config;
 use hostlet_serve::node_api::Healthz;
 use tokio::net::TcpListener;
 
+use super::error::AppError;
 use super::node_api::{AboutProcess, ApiClients, NodeApiSide};
 use super::parts::Parts;
-use super::run::AppError;
 use super::tasks::{Stage, Tasks};
 
 /// The ports before they are open.

@@ -24,7 +24,6 @@ pub(crate) struct Reload {
     pub hostname: String,
     /// The configuration that the daemon started with.
     pub started_with: EffectiveConfig,
-    /// Its warnings.
     pub warnings: Vec<ConfigWarning>,
     /// The log, whose format and verbosity may change.
     pub logs: LogControl,

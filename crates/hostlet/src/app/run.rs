@@ -3,15 +3,13 @@
 
 use std::path::Path;
 
-use hostlet_cluster::api::ConnectError;
 use hostlet_cluster::node::NO_RELIEF;
 use hostlet_config::Config;
 use hostlet_engine::housekeeping::trim_heap_regularly;
-use hostlet_engine::ownership::{OwnPods, StartRejection};
+use hostlet_engine::ownership::OwnPods;
 use hostlet_host::HostDirs;
 use hostlet_net::http::tcp_dialer;
-use hostlet_serve::node_api::ListenError;
-use hostlet_serve::server::{ControlError, ControlServer};
+use hostlet_serve::server::ControlServer;
 use hostlet_serve::supervisor::{ConfigState, Notifier, Supervisor};
 use hostlet_store::Store;
 use hostlet_telemetry::{Metrics, TraceExporter};
@@ -19,45 +17,17 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::cluster::Cluster;
+use super::error::AppError;
 use super::guard::Guard;
-use super::node_api::{AboutProcess, ApiClients, NodeApiError};
+use super::node_api::{AboutProcess, ApiClients};
 use super::node_side::NodeSide;
 use super::parts::{Parts, Records};
 use super::paths::{CONTAINER_LOGS, ROOT};
 use super::ports::Ports;
 use super::reload::Reload;
 use super::runtime::{RuntimeSide, wait_for_runtime};
-use super::startup::{StartupError, adjust_host, prepare};
-use super::tasks::{Stage, TaskEnded, Tasks};
-
-/// Why the daemon could not start or stopped.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum AppError {
-    /// The host does not meet a requirement.
-    #[error(transparent)]
-    Startup(#[from] StartupError),
-    /// This is the first start here, and the runtime is in use.
-    #[error(transparent)]
-    Refused(#[from] StartRejection),
-    /// A client of the API server could not be created.
-    #[error(transparent)]
-    Cluster(#[from] ConnectError),
-    /// The control socket could not be opened.
-    #[error(transparent)]
-    Control(#[from] ControlError),
-    /// The port of the health endpoint could not be opened.
-    #[error(transparent)]
-    Healthz(#[from] ListenError),
-    /// The node's API could not be started.
-    #[error(transparent)]
-    NodeApi(#[from] NodeApiError),
-    /// A task ended unexpectedly.
-    #[error(transparent)]
-    Task(#[from] TaskEnded),
-    /// A start-up step panicked.
-    #[error("a start-up step ended early")]
-    Step(#[from] tokio::task::JoinError),
-}
+use super::startup::{adjust_host, prepare};
+use super::tasks::{Stage, Tasks};
 
 /// Runs the daemon until cancelled.
 pub(crate) async fn run(config: Config, reload: Reload, cancel: CancellationToken) -> Result<(), AppError> {

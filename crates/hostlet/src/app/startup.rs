@@ -55,7 +55,6 @@ pub(crate) enum StartupError {
 pub(super) struct Started {
     /// Held while the daemon runs.
     pub(super) lock: Option<LockFile>,
-    /// The machine.
     pub(super) machine: Machine,
 }
 

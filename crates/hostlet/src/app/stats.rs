@@ -10,7 +10,7 @@ use hostlet_host::cgroup::Cgroups;
 use hostlet_host::{CpuTopology, Host};
 use hostlet_observe::log::LogLayout;
 use hostlet_observe::stats::{DiskSettings, DiskStats, SystemPaths, UsageSettings, UsageStats};
-use hostlet_serve::node_api::stats::StatsParts;
+use hostlet_serve::node_api::stats::StatsDeps;
 
 use super::parts::Parts;
 use super::paths::{PROC, SYS};
@@ -59,7 +59,7 @@ impl Parts {
             clock: clock.clone(),
         });
         tasks.spawn(Stage::Support, "disk use", |cancel| task.run(cancel));
-        self.stats.set(StatsParts {
+        self.stats.set(StatsDeps {
             usage,
             disks,
             storage: self.handles.usage.clone(),

@@ -13,7 +13,7 @@ use super::ObjectIdentity;
 pub struct AccountDescription {
     /// Which service account it is.
     pub identity: ObjectIdentity,
-    /// Its annotations.
+    /// The annotations, of which credential providers receive those that they ask for.
     pub annotations: BTreeMap<String, String>,
 }
 

@@ -50,7 +50,7 @@ pub enum ArchiveError {
     WrongDigest {
         /// The file in the archive.
         name: String,
-        /// The expected digest.
+        /// The digest by which the archive refers to it.
         expected: Digest,
     },
     /// The file changed while it was read.
@@ -126,7 +126,7 @@ pub enum StoreError {
     /// The call failed.
     #[error("containerd: {operation}: {message}")]
     Failed {
-        /// The operation.
+        /// What containerd was asked for, in words.
         operation: &'static str,
         /// The runtime's error.
         message: String,
@@ -134,7 +134,7 @@ pub enum StoreError {
     /// The call timed out.
     #[error("containerd: {operation}: no answer in time")]
     TimedOut {
-        /// The operation.
+        /// What containerd was asked for, in words.
         operation: &'static str,
     },
 }

@@ -20,7 +20,7 @@ pub struct LeasedBlob<'a> {
     pub digest: &'a Digest,
     /// Its length in bytes.
     pub size: u64,
-    /// Its labels.
+    /// Labels that keep what it refers to from garbage collection.
     pub labels: &'a BTreeMap<String, String>,
 }
 

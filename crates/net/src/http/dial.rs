@@ -21,7 +21,7 @@ pub enum ConnectError {
     /// The address does not take it.
     #[error("dial tcp {address}: {text}")]
     Dial {
-        /// The address.
+        /// The address and port that the name resolved to.
         address: SocketAddr,
         /// Go's text of the system's error.
         text: String,

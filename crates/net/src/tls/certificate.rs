@@ -70,7 +70,7 @@ impl CertificateInfo {
         self.not_after.duration_since(self.not_before)
     }
 
-    /// Whether it is expired.
+    /// Whether `now` is after the last second of its validity.
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.not_after < now
     }

@@ -69,7 +69,7 @@ pub enum TlsError {
     /// A file operation failed.
     #[error("cannot {operation} {}", path.display())]
     File {
-        /// The operation.
+        /// The failed step, in words that follow "cannot".
         operation: &'static str,
         /// The file.
         path: PathBuf,

@@ -23,7 +23,7 @@ const EC_PUBLIC_KEY: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10
 const PRIME256V1: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.3.1.7");
 const ECDSA_WITH_SHA256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.4.3.2");
 
-/// A private key.
+/// A private key on P-256, which never appears in logs: its `Debug` has nothing of it.
 pub struct PrivateKey {
     pair: EcdsaKeyPair,
     /// PKCS #8 as PEM.

@@ -55,7 +55,7 @@ impl Health {
     }
 }
 
-/// The handle to the PLEG.
+/// Requests relists and inspections of the PLEG, and reads its cache. Clones share one PLEG.
 #[derive(Clone)]
 pub struct PlegHandle {
     hints: Hints,

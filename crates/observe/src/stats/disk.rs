@@ -29,7 +29,7 @@ pub struct DiskSettings {
     pub logs: LogLayout,
     /// The daemon's directory.
     pub root_dir: PathBuf,
-    /// The wall clock.
+    /// For times that others see; deadlines use tokio's clock.
     pub clock: WallClock,
 }
 

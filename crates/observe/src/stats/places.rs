@@ -18,7 +18,7 @@ const LEASE: Duration = Duration::from_secs(10 * 60);
 /// The storage of a pod that is measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodPlaces {
-    /// The pod.
+    /// The pod whose storage it is.
     pub pod: PodRef,
     /// Its volumes whose files are measured, by name.
     pub volumes: BTreeMap<String, VolumePlace>,

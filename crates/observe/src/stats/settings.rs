@@ -33,7 +33,7 @@ pub struct UsageSettings {
     pub booted_at: Timestamp,
     /// The cgroups of the host's own processes, as far as they are configured.
     pub system: SystemPaths,
-    /// The wall clock.
+    /// For times that others see; deadlines use tokio's clock.
     pub clock: WallClock,
 }
 
@@ -61,6 +61,6 @@ pub struct StorageSettings {
     pub external: watch::Receiver<ExternalVolumes>,
     /// How often (`volumeStatsAggPeriod`); `None` if never.
     pub external_pace: Option<Duration>,
-    /// The wall clock.
+    /// For times that others see; deadlines use tokio's clock.
     pub clock: WallClock,
 }

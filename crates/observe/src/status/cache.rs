@@ -21,7 +21,7 @@ pub struct PodStatusEntry {
     pub status: Arc<PodStatus>,
     /// When it began to terminate; `None` if it is not terminating.
     pub terminating_since: Option<Timestamp>,
-    /// Its lifecycle.
+    /// How far its lifecycle is, as its worker last reported it.
     pub lifecycle: LifecycleSummary,
     /// It has terminated and released its resources on the host: its volumes and cgroup. Remains in the runtime do not
     /// matter.

@@ -62,11 +62,11 @@ fn resizes_are_shown_while_they_are_pending_or_in_progress() {
     let resizes = |status: ApiPodStatus| -> Vec<_> {
         let conditions = status.conditions.unwrap().into_iter();
         let resizes = conditions.filter(|c| RESIZE.contains(&c.type_.as_str()));
-        let told = resizes.map(|c| {
+        let reported = resizes.map(|c| {
             let since = c.last_transition_time.unwrap().0.as_second();
             (c.reason.unwrap_or_default(), c.message.unwrap_or_default(), c.observed_generation, since)
         });
-        told.collect()
+        reported.collect()
     };
     let deferred = ("Deferred".to_owned(), "later".to_owned(), Some(3), 9_000);
     let at = |second, error: &str| {

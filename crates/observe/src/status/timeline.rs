@@ -144,7 +144,7 @@ pub struct PodTimeline {
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Its UID.
+    /// The UID, which tells it from an earlier pod of that name.
     pub uid: String,
     /// Whether the pod was deleted.
     #[serde(rename = "gone")]

@@ -19,7 +19,7 @@ pub const GROUP: &str = "pv.beta.kubernetes.io/gid";
 pub struct ClaimRef {
     /// Its namespace: the pod's.
     pub namespace: String,
-    /// Its name.
+    /// Name of the PersistentVolumeClaim.
     pub name: String,
 }
 

@@ -27,11 +27,11 @@ impl fmt::Display for ObjectKind {
 /// A reference to an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectRef {
-    /// Its kind.
+    /// Whether it is a ConfigMap or a Secret.
     pub kind: ObjectKind,
     /// Its namespace: the pod's.
     pub namespace: String,
-    /// Its name.
+    /// `metadata.name` of the object.
     pub name: String,
 }
 

@@ -23,7 +23,7 @@ pub enum RuntimeClassError {
     Unread(String),
 }
 
-/// The known classes.
+/// The runtime classes that are known, from the API server or from an earlier daemon.
 #[derive(Debug, Default)]
 pub struct KnownClasses {
     /// Handlers by the name of their class.

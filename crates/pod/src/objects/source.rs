@@ -25,7 +25,7 @@ pub struct TokenRequest {
     pub expiration_seconds: i64,
     /// Name of the pod.
     pub pod_name: String,
-    /// UID of the pod.
+    /// UID of the pod: the token is invalid once this pod is deleted.
     pub pod_uid: String,
 }
 
@@ -34,7 +34,7 @@ pub struct TokenRequest {
 pub struct ServiceAccountInfo {
     /// Its UID.
     pub uid: String,
-    /// Its annotations.
+    /// Its annotations, for credential providers.
     pub annotations: BTreeMap<String, String>,
 }
 

@@ -119,7 +119,7 @@ pub struct Actuated {
     /// For the pod as a whole: its cgroup.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod: Option<Enforced>,
-    /// The resize under way.
+    /// A resize that began and is not complete; `None` without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resize: Option<ResizeUnderWay>,
 }

@@ -170,7 +170,7 @@ pub trait ImageService: Send + Sync + 'static {
         sandbox: Option<PodSandboxConfig>,
     ) -> Result<String, CriError>;
 
-    /// All images.
+    /// All images of the runtime, also those that no pod uses.
     async fn list_images(&self) -> Result<Vec<ImageInfo>, CriError>;
 
     /// What images take on each filesystem that the runtime stores them on.

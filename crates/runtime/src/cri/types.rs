@@ -80,7 +80,7 @@ pub struct Sandbox {
     pub pod: PodRef,
     /// Number of earlier sandboxes of this pod.
     pub attempt: u32,
-    /// Its state.
+    /// Whether it is ready, as of the runtime's answer.
     pub state: SandboxState,
     /// Creation time.
     pub created_at: Timestamp,
@@ -93,7 +93,7 @@ pub struct SandboxStatus {
     pub id: SandboxId,
     /// Number of earlier sandboxes of this pod.
     pub attempt: u32,
-    /// Its state.
+    /// Whether it is ready, as of the runtime's answer.
     pub state: SandboxState,
     /// Creation time.
     pub created_at: Timestamp,
@@ -143,7 +143,7 @@ pub struct Container {
     pub name: Arc<str>,
     /// Number of earlier containers of this name in the pod.
     pub attempt: u32,
-    /// Its state.
+    /// Where it is between creation and exit, as of the runtime's answer.
     pub state: ContainerState,
     /// Creation time.
     pub created_at: Timestamp,
@@ -199,7 +199,7 @@ pub struct ContainerStatus {
     pub attempt: u32,
     /// Its sandbox, which the CRI reports only in lists; `None` without one.
     pub sandbox: Option<SandboxId>,
-    /// Its state.
+    /// Where it is between creation and exit, as of the runtime's answer.
     pub state: ContainerState,
     /// Creation time.
     pub created_at: Timestamp,

@@ -15,7 +15,7 @@ use hostlet_pod::{ContainerKind, FailingProbe, ManifestOrigin, ManifestProblem, 
 
 /// This node's decision about a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Disposition {
+pub(crate) enum Disposition {
     /// It was not decided yet whether it may run.
     Undecided,
     /// It should run.
@@ -30,7 +30,7 @@ pub enum Disposition {
 
 /// A runtime call for this pod that takes too long.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HungCall {
+pub(crate) struct HungCall {
     /// The CRI method.
     pub call: String,
     /// The subject of the call.
@@ -43,7 +43,7 @@ pub struct HungCall {
 
 /// What prevents the whole node from running pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NodeProblem {
+pub(crate) enum NodeProblem {
     /// The runtime does not respond or reports that it is not ready.
     Runtime(String),
     /// The runtime reports that the pod network is not ready.
@@ -73,8 +73,7 @@ pub struct PullSoFar {
 
 /// The input of an explanation.
 #[derive(Clone, Debug)]
-pub struct ExplainInput<'a> {
-    /// The pod.
+pub(crate) struct ExplainInput<'a> {
     pub pod: &'a Pod,
     /// The node's decision about it.
     pub disposition: Disposition,
@@ -86,7 +85,6 @@ pub struct ExplainInput<'a> {
     pub doing: Option<&'a WorkerActivity>,
     /// Its running containers, as last observed in the runtime.
     pub running: Vec<String>,
-    /// A hung call for it.
     pub hung: Option<HungCall>,
     /// The pull it waits for.
     pub pull: Option<PullSoFar>,
@@ -98,7 +96,6 @@ pub struct ExplainInput<'a> {
     pub node_problem: Option<NodeProblem>,
     /// When the node began to shut down, if it does.
     pub shutdown: Option<Timestamp>,
-    /// Its failing probes.
     pub failing_probes: Vec<FailingProbe>,
     /// The last log line of failed containers, by name.
     pub log_ends: BTreeMap<String, String>,

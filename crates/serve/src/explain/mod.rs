@@ -20,7 +20,8 @@ mod waits_tests;
 #[cfg(test)]
 mod walk_tests;
 
-pub use case::{Disposition, ExplainInput, HungCall, NodeProblem, PullSoFar};
+pub(crate) use case::{Disposition, ExplainInput, HungCall, NodeProblem, PullSoFar};
 pub use explanation::{Explanation, Verdict};
-pub use names::{PodName, matches_pod_name, nearest_names, not_read_yet, unknown};
-pub use pod::explain;
+pub use names::{PodName, matches_pod_name};
+pub(crate) use names::{nearest_names, not_read_yet, unknown};
+pub(crate) use pod::explain;

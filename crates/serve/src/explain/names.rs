@@ -34,7 +34,7 @@ pub fn matches_pod_name(query: &str, pod: PodName<'_>, node: &str) -> bool {
 }
 
 /// The known names most similar to `query`, most similar first.
-pub fn nearest_names(query: &str, known: &[PodName<'_>], node: &str) -> Vec<String> {
+pub(crate) fn nearest_names(query: &str, known: &[PodName<'_>], node: &str) -> Vec<String> {
     let query = query.rsplit('/').next().unwrap_or(query).to_lowercase();
     let similarity = |pod: &PodName<'_>| {
         let short = pod.name.strip_suffix(node).and_then(|start| start.strip_suffix('-'));
@@ -56,7 +56,7 @@ pub fn nearest_names(query: &str, known: &[PodName<'_>], node: &str) -> Vec<Stri
 }
 
 /// Explains a name that matches no pod while the manifests have not been read: nobody knows whether there is such a pod.
-pub fn not_read_yet(query: &str, problem: Option<&NodeProblem>) -> Explanation {
+pub(crate) fn not_read_yet(query: &str, problem: Option<&NodeProblem>) -> Explanation {
     const UNREAD: &str = "hostlet has not read the manifests yet";
     let explanation = match problem {
         Some(NodeProblem::Runtime(what)) => {
@@ -71,7 +71,7 @@ pub fn not_read_yet(query: &str, problem: Option<&NodeProblem>) -> Explanation {
 
 /// Explains a name that matches no pod, possibly because of a broken manifest. `existed` says whether a pod of that name was
 /// removed.
-pub fn unknown(
+pub(crate) fn unknown(
     query: &str,
     known: &[PodName<'_>],
     problems: &[ManifestProblem],

@@ -17,7 +17,7 @@ use super::steps::{failed_step, starting, step};
 const RUNTIME_LOG: &str = "check the container runtime's log (journalctl -u containerd)";
 
 /// Explains a pod.
-pub fn explain(case: &ExplainInput<'_>) -> Explanation {
+pub(crate) fn explain(case: &ExplainInput<'_>) -> Explanation {
     let cause = rejected(case)
         .or_else(|| hung(case))
         .or_else(|| terminating(case))

@@ -28,12 +28,12 @@ use tokio::sync::watch;
 use tower::ServiceExt;
 
 use super::auth::testing::FakeReviews;
-use super::auth::{Authenticator, Authorizer, Reviews, StreamingVerbs};
+use super::auth::{Authenticator, AuthenticatorSettings, Authorizer, Reviews, StreamingVerbs};
 use super::connection_use::Refused;
 use super::connections::LetIn;
 use super::endpoints::{ENDPOINTS, WithoutDebugging, find};
 use super::listen::{Client, ClientCertificates};
-use super::routes::{EndpointParts, read_only, secured};
+use super::routes::{EndpointDeps, read_only, secured};
 use super::stats::Stats;
 use super::{
     Checkpoints, DebugHandlers, Guard, Healthz, NodePages, PodLists, RequestMetrics, Scraped, SystemLogs,
@@ -117,11 +117,14 @@ impl Api {
         let reviews = Arc::<FakeReviews>::default();
         let asked: Arc<dyn Reviews> = reviews.clone();
         // Nothing is kept, so that each right counts alone.
-        let authenticator = Authenticator::new(watch::channel(Some(Arc::new(authorities))).1);
-        let authenticator = authenticator.with_tokens(asked.clone(), Duration::ZERO);
+        let authenticator = Authenticator::new(AuthenticatorSettings {
+            authorities: watch::channel(Some(Arc::new(authorities))).1,
+            tokens: Some((asked.clone(), Duration::ZERO)),
+            is_anonymous_permitted: false,
+        });
         let authorizer = Authorizer::webhook(asked, "host1".to_owned(), Duration::ZERO, Duration::ZERO);
         let guard = Guard { authenticator, authorizer, streaming };
-        let app = secured(&parts(), guard, true, RequestMetrics::new(&Metrics::default()));
+        let app = secured(&deps(), guard, true, RequestMetrics::new(&Metrics::default()));
         Self { app, authority, reviews }
     }
 
@@ -139,7 +142,7 @@ impl Api {
     }
 }
 
-fn parts() -> EndpointParts {
+fn deps() -> EndpointDeps {
     let (_, pleg) = Pleg::new(Arc::new(FakeRuntime::new()), StdRng::seed_from_u64(1));
     let logs = SystemLogs {
         is_enabled: true,
@@ -148,9 +151,9 @@ fn parts() -> EndpointParts {
         journalctl: "/nonexistent".into(),
     };
     let clock = WallClock::system();
-    EndpointParts {
+    EndpointDeps {
         healthz: Healthz::new(Heartbeats::default(), clock.now()),
-        logs: container_logs::testing::parts(),
+        logs: container_logs::testing::deps(),
         streams: streams::testing::of_empty_node(),
         pods: PodLists {
             pods: PodDirectory::of(StatusCache::default()),
@@ -295,7 +298,7 @@ async fn a_slash_at_the_end_of_a_path_changes_nothing_where_the_stock_kubelet_ig
 async fn a_path_of_a_directory_leads_to_it() {
     let api = Api::new(StreamingVerbs::Create);
     api.reviews.permit(&["robot get host1/log", "robot get host1/proxy"]);
-    let read_only = read_only(&parts(), RequestMetrics::new(&Metrics::default()));
+    let read_only = read_only(&deps(), RequestMetrics::new(&Metrics::default()));
     for (app, path, location) in [
         (&api.app, "/logs?query=kubelet", "/logs/?query=kubelet"),
         (&api.app, "/debug/pprof", "/debug/pprof/"),
@@ -332,11 +335,14 @@ async fn a_certificate_of_the_authority_is_authorized_by_its_name() {
 #[tokio::test]
 async fn a_connection_is_somebodys_once_their_credentials_are_accepted() {
     let reviews: Arc<dyn Reviews> = Arc::<FakeReviews>::default();
-    let authenticator = Authenticator::new(watch::channel(None).1).with_tokens(reviews, Duration::ZERO);
-    let authenticator = authenticator.with_anonymous();
+    let authenticator = Authenticator::new(AuthenticatorSettings {
+        authorities: watch::channel(None).1,
+        tokens: Some((reviews, Duration::ZERO)),
+        is_anonymous_permitted: true,
+    });
     let guard =
         Guard { authenticator, authorizer: Authorizer::AlwaysAllow, streaming: StreamingVerbs::Create };
-    let app = secured(&parts(), guard, true, RequestMetrics::new(&Metrics::default()));
+    let app = secured(&deps(), guard, true, RequestMetrics::new(&Metrics::default()));
     for (authorization, status, expected) in
         [(None, 200, false), (Some("Bearer bad"), 401, false), (Some("Bearer good"), 200, true)]
     {
@@ -377,7 +383,7 @@ async fn an_api_server_without_an_answer_is_an_error_of_the_node() {
 
 #[tokio::test]
 async fn without_credentials_only_the_open_paths_are_read() {
-    let app = read_only(&parts(), RequestMetrics::new(&Metrics::default()));
+    let app = read_only(&deps(), RequestMetrics::new(&Metrics::default()));
     let get = async |path| ask(&app, "GET", path, Credentials::default()).await;
     assert_eq!(get("/healthz").await, (StatusCode::OK, "ok".to_owned()));
     let disabled = (StatusCode::METHOD_NOT_ALLOWED, "Debug endpoints are disabled.\n".to_owned());
@@ -396,14 +402,18 @@ async fn without_credentials_only_the_open_paths_are_read() {
 async fn every_endpoint_is_served_and_counted_as_the_table_says() {
     let registry = Metrics::default();
     let metrics = RequestMetrics::new(&registry);
-    let (parts, guard) = (parts(), || Guard {
-        authenticator: Authenticator::new(watch::channel(None).1).with_anonymous(),
+    let (deps, guard) = (deps(), || Guard {
+        authenticator: Authenticator::new(AuthenticatorSettings {
+            authorities: watch::channel(None).1,
+            tokens: None,
+            is_anonymous_permitted: true,
+        }),
         authorizer: Authorizer::AlwaysAllow,
         streaming: StreamingVerbs::Create,
     });
-    let served = secured(&parts, guard(), true, metrics.clone());
-    let disabled = secured(&parts, guard(), false, metrics.clone());
-    let open = read_only(&parts, metrics);
+    let served = secured(&deps, guard(), true, metrics.clone());
+    let disabled = secured(&deps, guard(), false, metrics.clone());
+    let open = read_only(&deps, metrics);
     let not_found = (StatusCode::NOT_FOUND, "404 page not found\n".to_owned());
     for endpoint in ENDPOINTS {
         let request = PATHS.iter().find(|(_, path, ..)| find(path) == endpoint);
@@ -436,7 +446,7 @@ async fn every_endpoint_is_served_and_counted_as_the_table_says() {
     }
 }
 
-/// go-restful's routes answer no other method than theirs, not even HEAD. Those of Go's HTTP library answer every one.
+/// go-restful's routes answer no other method than theirs, not even HEAD. Routes of Go's HTTP library answer every method.
 #[tokio::test]
 async fn other_methods_are_answered_where_the_stock_kubelet_does() {
     let (api, robot) = (Api::new(StreamingVerbs::Create), "robot  host1/");

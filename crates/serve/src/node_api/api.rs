@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::guard::Guard;
 use super::listen::{self, ListenError, Transport};
 use super::metrics::RequestMetrics;
-use super::routes::{EndpointParts, read_only, secured};
+use super::routes::{EndpointDeps, read_only, secured};
 
 /// The open ports, before anything is served on them.
 #[derive(Debug)]
@@ -39,14 +39,14 @@ impl ApiListeners {
 /// The node's API.
 pub struct NodeApiServer {
     /// What the endpoints need.
-    pub endpoints: EndpointParts,
+    pub endpoints: EndpointDeps,
     /// Who may use them.
     pub guard: Guard,
     /// Whether there are those of `enableDebuggingHandlers`.
     pub has_debugging: bool,
     /// The current TLS configuration.
     pub tls: watch::Receiver<Arc<ServerConfig>>,
-    /// Metrics of requests.
+    /// Counts and times requests, by endpoint.
     pub metrics: RequestMetrics,
 }
 

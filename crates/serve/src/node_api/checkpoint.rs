@@ -43,7 +43,7 @@ pub struct Checkpoints {
     pub pods: PodDirectory,
     /// What the runtime has.
     pub observed: Cache,
-    /// The runtime.
+    /// The runtime, which writes the checkpoint.
     pub runtime: Arc<dyn RuntimeService>,
     /// Their directory, which is created with the first one.
     pub dir: PathBuf,

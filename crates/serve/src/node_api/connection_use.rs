@@ -57,7 +57,7 @@ impl Requests {
 }
 
 impl ConnectionUse {
-    /// That of a new connection.
+    /// A new connection, without requests.
     pub(super) fn new() -> Self {
         Self(Arc::new(Mutex::new(Requests { answering: 0, unread: 0, last: Instant::now() })))
     }

@@ -6,7 +6,6 @@ use self::WithoutDebugging::{Disabled, NotFound, Served};
 /// A path with everything below it. If it ends in a slash, only what is below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Endpoint {
-    /// The path.
     pub(super) path: &'static str,
     /// The verb that a request needs.
     pub(super) verb: EndpointVerb,
@@ -23,9 +22,9 @@ pub(super) struct Endpoint {
 /// The verb that a request needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EndpointVerb {
-    /// That of its HTTP method.
+    /// The verb of its HTTP method.
     OfMethod,
-    /// That of a stream or command, whose effect does not depend on its HTTP method.
+    /// The verb of a stream or command, whose effect does not depend on its HTTP method.
     OfStream,
 }
 
@@ -34,7 +33,6 @@ pub(super) enum EndpointVerb {
 pub(super) enum WithoutDebugging {
     /// The same: it is no debugging handler.
     Served,
-    /// That it is disabled.
     Disabled,
     /// The same as a path without an endpoint.
     NotFound,
@@ -77,7 +75,7 @@ pub(super) const ENDPOINTS: [Endpoint; 23] = [
 /// Every other path.
 const UNKNOWN: Endpoint = endpoint("/", PROXY, NotFound, OTHER);
 
-/// The metrics' label of paths that are not told apart.
+/// The metrics' label of all paths that have no label of their own.
 const OTHER: &str = "other";
 
 /// The endpoint of a path, as it is in the URL: a path with an encoded letter or a doubled slash is not that of an endpoint.

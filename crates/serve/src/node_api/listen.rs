@@ -77,7 +77,7 @@ pub enum ListenError {
     InUse {
         /// The field with the port.
         field: &'static str,
-        /// The address.
+        /// The configured address and port.
         address: SocketAddr,
         /// What else helps.
         remedy: &'static str,
@@ -87,9 +87,9 @@ pub enum ListenError {
     Listen {
         /// The field with the port.
         field: &'static str,
-        /// The address.
+        /// The configured address and port.
         address: SocketAddr,
-        /// The error.
+        /// The operating system's error, e.g. that the port is in use.
         source: io::Error,
     },
 }

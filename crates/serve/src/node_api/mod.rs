@@ -33,7 +33,7 @@ pub mod zpages;
 
 pub use api::{ApiListeners, NodeApiServer};
 pub use checkpoint::Checkpoints;
-pub use container_logs::ContainerLogParts;
+pub use container_logs::ContainerLogDeps;
 pub use debug::DebugHandlers;
 pub use guard::Guard;
 pub use healthz::Healthz;
@@ -41,7 +41,7 @@ pub use listen::ListenError;
 pub use metrics::RequestMetrics;
 pub use pages::NodePages;
 pub use pods::PodLists;
-pub use routes::EndpointParts;
+pub use routes::EndpointDeps;
 pub use scrape::Scraped;
 pub use system_logs::SystemLogs;
 pub use tls::{ApiTlsError, IdentityFiles, TlsSettings, TlsTask};

@@ -9,7 +9,7 @@ use axum::routing::any;
 use http::StatusCode;
 
 use super::answers::{Slashes, line};
-use super::container_logs::{self, ContainerLogParts};
+use super::container_logs::{self, ContainerLogDeps};
 use super::endpoints::{ENDPOINTS, Endpoint, WithoutDebugging};
 use super::guard::{Guard, check};
 use super::gzip::compress;
@@ -19,15 +19,15 @@ use super::pages::NodePages;
 use super::pods::PodLists;
 use super::scrape::Scraped;
 use super::stats::{self, Stats};
-use super::streams::{self, StreamParts};
+use super::streams::{self, StreamDeps};
 
 /// What the endpoints need, by family.
 #[derive(Clone)]
-pub struct EndpointParts {
+pub struct EndpointDeps {
     /// `/healthz` and `/metrics/slis`.
     pub healthz: Healthz,
     /// `/containerLogs`.
-    pub logs: ContainerLogParts,
+    pub logs: ContainerLogDeps,
     /// `/pods` and the other lists of pods.
     pub pods: PodLists,
     /// `/metrics` and `/metrics/probes`.
@@ -37,10 +37,10 @@ pub struct EndpointParts {
     /// `/stats/summary`, `/metrics/resource` and `/metrics/cadvisor`.
     pub stats: Stats,
     /// `/exec`, `/attach`, `/portForward`, `/run`.
-    pub streams: StreamParts,
+    pub streams: StreamDeps,
 }
 
-impl EndpointParts {
+impl EndpointDeps {
     /// The endpoints that only read, which are also on the port without credentials. Upstream adds no new ones.
     fn open(&self) -> Router {
         let scraped = Router::new()
@@ -66,20 +66,20 @@ impl EndpointParts {
 
 /// The API with credentials.
 pub(super) fn secured(
-    parts: &EndpointParts,
+    deps: &EndpointDeps,
     guard: Guard,
     has_debugging: bool,
     metrics: RequestMetrics,
 ) -> Router {
-    let debugging = if has_debugging { parts.debugging() } else { disabled() };
-    let endpoints = parts.open().merge(debugging).fallback(not_found);
+    let debugging = if has_debugging { deps.debugging() } else { disabled() };
+    let endpoints = deps.open().merge(debugging).fallback(not_found);
     let guarded = endpoints.layer(from_fn_with_state(Arc::new(guard), check));
     guarded.layer(from_fn_with_state((metrics, ServerType::ReadWrite), measure))
 }
 
 /// What everybody may read (`readOnlyPort`).
-pub(super) fn read_only(parts: &EndpointParts, metrics: RequestMetrics) -> Router {
-    let endpoints = parts.open().merge(disabled()).fallback(not_found);
+pub(super) fn read_only(deps: &EndpointDeps, metrics: RequestMetrics) -> Router {
+    let endpoints = deps.open().merge(disabled()).fallback(not_found);
     endpoints.layer(from_fn_with_state((metrics, ServerType::ReadOnly), measure))
 }
 

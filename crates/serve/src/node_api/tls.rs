@@ -26,7 +26,7 @@ const REFRESH: Duration = Duration::from_secs(60);
 pub struct IdentityFiles {
     /// The certificate with its intermediates.
     pub certificate: PathBuf,
-    /// The key.
+    /// File of the private key, as PEM.
     pub key: PathBuf,
 }
 
@@ -139,7 +139,6 @@ pub struct TlsTask {
     served: Served,
     config: watch::Sender<Arc<ServerConfig>>,
     authorities: watch::Sender<Option<Arc<ClientAuthorities>>>,
-    rescan: Rescan,
 }
 
 struct Served {
@@ -162,13 +161,7 @@ impl TlsTask {
         let authorities = settings.authorities(served.client_ca.as_deref())?;
         let config = settings.config(&served.issued, served.identity.as_ref(), authorities.as_deref())?;
         let (config, authorities) = (watch::Sender::new(config), watch::Sender::new(authorities));
-        Ok(Self { settings, issued, served, config, authorities, rescan: Rescan::default() })
-    }
-
-    /// The same, which also reads the files on request.
-    #[must_use]
-    pub fn with_rescan(self, rescan: Rescan) -> Self {
-        Self { rescan, ..self }
+        Ok(Self { settings, issued, served, config, authorities })
     }
 
     /// The current configuration.
@@ -181,8 +174,8 @@ impl TlsTask {
         self.authorities.subscribe()
     }
 
-    /// Runs until cancelled.
-    pub async fn run(mut self, cancel: CancellationToken) {
+    /// Runs until cancelled. Also reads the files at each `rescan`.
+    pub async fn run(mut self, mut rescan: Rescan, cancel: CancellationToken) {
         let (mut identity_trouble, mut authorities_trouble) = (Changed::new(), Changed::new());
         let changed = Arc::new(Changes::default());
         let mut watches = self.watches(&changed);
@@ -213,7 +206,7 @@ impl TlsTask {
                 // Cancel-safe, all: they take nothing but a mark that something changed, and everything is read.
                 () = changed.next() => {}
                 () = watching::changed(&mut self.issued) => {}
-                () = self.rescan.requested() => {}
+                () = rescan.requested() => {}
                 () = sleep(REFRESH), if has_files => {}
             }
         }

@@ -56,7 +56,7 @@ impl Files {
 fn run(task: TlsTask) -> DropGuard {
     let stop = CancellationToken::new();
     #[expect(clippy::disallowed_methods, reason = "a task of a test")]
-    tokio::spawn(task.run(stop.clone()));
+    tokio::spawn(task.run(Rescan::default(), stop.clone()));
     stop.drop_guard()
 }
 

@@ -23,7 +23,6 @@ pub(super) enum RequestError {
     /// The pod no longer runs.
     #[error("pod {pod} {how}")]
     Ended {
-        /// The pod.
         pod: String,
         /// What it does or did.
         how: &'static str,
@@ -32,18 +31,10 @@ pub(super) enum RequestError {
     #[error(
         "pod {pod} has restartPolicy Never: its containers are meant to run once; --force restarts them all the same"
     )]
-    NeverRestarts {
-        /// The pod.
-        pod: String,
-    },
+    NeverRestarts { pod: String },
     /// Only main containers and sidecars can be restarted.
     #[error("container {container} of pod {pod} is not one of its main containers or sidecars")]
-    NotLasting {
-        /// The pod.
-        pod: String,
-        /// The container.
-        container: String,
-    },
+    NotLasting { pod: String, container: String },
     /// There is nothing to run.
     #[error("the command is empty")]
     NoCommand,

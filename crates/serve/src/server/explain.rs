@@ -45,7 +45,7 @@ pub(super) struct PodQuery {
 pub struct ExplainEndpoint {
     /// The pods of this node.
     pub finder: PodFinder,
-    /// State of the manifests.
+    /// The static pods and the manifests that cannot be read.
     pub manifests: watch::Receiver<SourceState>,
     /// State of the API server's pods.
     pub api: watch::Receiver<ApiState>,
@@ -53,7 +53,7 @@ pub struct ExplainEndpoint {
     pub desired_pods: watch::Receiver<DesiredPods>,
     /// State of the container runtime.
     pub runtime: RuntimeHealth,
-    /// Problems of the host.
+    /// What is wrong with the host that may hold up a pod.
     pub host: HostProblems,
     /// The pulls in progress.
     pub pulls: ImagePulls,

@@ -12,7 +12,7 @@ use hostlet_telemetry::{Metrics, PROMETHEUS_TEXT};
 pub struct MetricsEndpoints {
     /// All metrics but those of probes.
     pub metrics: Metrics,
-    /// The metrics of probes.
+    /// The metrics of `/metrics/probes`, which the kubelet serves apart.
     pub probes: Metrics,
 }
 

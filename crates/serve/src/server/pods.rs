@@ -36,13 +36,13 @@ const WATCH_PAUSE: Duration = Duration::from_millis(200);
 pub struct PodsEndpoint {
     /// The pods of this node.
     pub finder: PodFinder,
-    /// State of the manifests.
+    /// The static pods and the manifests that cannot be read.
     pub manifests: watch::Receiver<SourceState>,
     /// State of the API server's pods.
     pub api: watch::Receiver<ApiState>,
     /// State of the container runtime.
     pub runtime: RuntimeHealth,
-    /// Problems of the host.
+    /// What is wrong with the host, shown above the pods.
     pub host: HostProblems,
     /// The directory of image archives, if configured.
     pub archives: Option<ImageArchives>,

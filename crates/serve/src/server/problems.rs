@@ -69,7 +69,7 @@ pub struct HostProblems {
 /// The directory of image archives.
 #[derive(Clone)]
 pub struct ImageArchives {
-    /// Its path.
+    /// Where the archives are (`imagePreloadDir`), shown with each problem.
     pub dir: PathBuf,
     /// The unusable archives.
     pub problems: watch::Receiver<Vec<PreloadProblem>>,

@@ -20,7 +20,7 @@ pub enum ControlError {
     MakeDir {
         /// The directory.
         path: PathBuf,
-        /// The error.
+        /// The operating system's error.
         source: io::Error,
     },
     /// Another daemon listens on it.
@@ -40,7 +40,7 @@ pub enum ControlError {
     Listen {
         /// The socket.
         path: PathBuf,
-        /// The error.
+        /// The operating system's error.
         source: io::Error,
     },
 }

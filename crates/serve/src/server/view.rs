@@ -71,7 +71,7 @@ pub struct CertificateView {
 pub struct HungCallView {
     /// The call's upstream name, e.g. `stop_container`.
     pub call: String,
-    /// Its subject.
+    /// What the call is about: a container, a sandbox or an image.
     pub subject: String,
     /// The blocked pod, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -84,7 +84,7 @@ pub struct HungCallView {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {
-    /// The file.
+    /// Path of the file, or the URL of a manifest.
     pub file: String,
     /// Its pod, if known.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -42,7 +42,7 @@ pub struct SupervisorInputs {
     pub status_cache: StatusCache,
     /// The health of the relist.
     pub pleg: watch::Receiver<pleg::Health>,
-    /// The manifests.
+    /// State of the static pods' manifests.
     pub manifests: watch::Receiver<SourceState>,
     /// The pods of the API server; ready on a standalone node.
     pub api: watch::Receiver<ApiState>,
@@ -50,7 +50,7 @@ pub struct SupervisorInputs {
     pub config: watch::Receiver<ConfigState>,
     /// The decision about this start.
     pub start: StartDecision,
-    /// The wall clock.
+    /// For times that others see; deadlines use tokio's clock.
     pub clock: WallClock,
 }
 

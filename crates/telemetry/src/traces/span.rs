@@ -57,7 +57,7 @@ impl Span {
         Self(Some(context))
     }
 
-    /// Whether it is recorded.
+    /// Whether it is sampled, and so exported when it ends.
     pub fn is_recorded(&self) -> bool {
         self.0.is_some()
     }

@@ -13,7 +13,7 @@ use crate::model::{Content, Context, Desired, DesiredVolume, KindDirectory, Prov
 
 /// The medium of volumes in huge pages of the only size that the pod requests.
 const HUGE_PAGES_MEDIUM: &str = "HugePages";
-/// That of volumes in huge pages of a size, which follows.
+/// The medium of volumes in huge pages of one size; the size follows it.
 const HUGE_PAGES_OF_SIZE: &str = "HugePages-";
 
 pub(crate) const DIRECTORY: KindDirectory =

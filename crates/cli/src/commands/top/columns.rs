@@ -54,7 +54,6 @@ const DISPENSABLE: [Column; 9] = [
 pub(super) const GAP: usize = 2;
 
 impl Column {
-    /// The heading.
     pub(super) fn heading(self) -> &'static str {
         match self {
             Self::Namespace => "NAMESPACE",

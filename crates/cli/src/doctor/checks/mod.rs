@@ -15,7 +15,7 @@ use super::facts::Facts;
 use super::report::Finding;
 
 /// All findings, in the order in which a host is set up.
-pub fn check(facts: &Facts) -> Vec<Finding> {
+pub(crate) fn check(facts: &Facts) -> Vec<Finding> {
     let mut findings = configuration::check(facts);
     findings.extend(machine::check(facts));
     findings.extend(runtime::check(facts));

@@ -5,5 +5,5 @@ mod network;
 mod perform;
 mod plan;
 
-pub use perform::{FixError, Fixer};
-pub use plan::{Fix, plan};
+pub(crate) use perform::Fixer;
+pub(crate) use plan::plan;

@@ -26,15 +26,13 @@ const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Why a fix failed.
 #[derive(Debug, thiserror::Error)]
-pub enum FixError {
+pub(crate) enum FixError {
     /// A file could not be read or written.
     #[error("cannot {operation} {}", path.display())]
     File {
-        /// The operation.
         operation: &'static str,
         /// The file.
         path: PathBuf,
-        /// The error.
         source: io::Error,
     },
     /// The configuration of containerd is not TOML.
@@ -42,7 +40,6 @@ pub enum FixError {
     Toml {
         /// The file.
         path: PathBuf,
-        /// The error.
         source: toml_edit::TomlError,
     },
     /// Nothing here restarts a service.
@@ -68,7 +65,6 @@ pub enum FixError {
     Import {
         /// The archive.
         path: PathBuf,
-        /// The error.
         source: ImportError,
     },
     /// The archive has no image.
@@ -82,14 +78,13 @@ pub enum FixError {
     Name {
         /// The name.
         image: String,
-        /// The error.
         source: StoreError,
     },
 }
 
 /// Performs fixes on this host.
 #[derive(Clone, Debug)]
-pub struct Fixer {
+pub(crate) struct Fixer {
     /// The runtime's socket.
     pub socket: PathBuf,
     /// The program that restarts services, if systemd runs this host.
@@ -98,7 +93,7 @@ pub struct Fixer {
 
 impl Fixer {
     /// Performs one fix. Performed again, it changes nothing.
-    pub async fn perform(&self, fix: &Fix) -> Result<(), FixError> {
+    pub(crate) async fn perform(&self, fix: &Fix) -> Result<(), FixError> {
         match fix {
             Fix::EnableCri { file } => {
                 enable_cri(file)?;

@@ -20,7 +20,7 @@ use super::facts::{Facts, wanted_ports};
 
 /// Where facts are gathered.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub(crate) struct Place {
     /// The root of the host's files: `/` outside tests.
     pub root: PathBuf,
     /// The daemon's flags.
@@ -30,7 +30,7 @@ pub struct Place {
 }
 
 /// Gathers everything. Fails only if not even the defaults are a configuration.
-pub async fn gather(place: &Place) -> Result<Facts, ConfigErrors> {
+pub(crate) async fn gather(place: &Place) -> Result<Facts, ConfigErrors> {
     let (config, configuration) = configuration::configuration(place)?;
     let mut asked = runtime::ask(place, &config).await;
     let is_root = root_check().is_ok();

@@ -25,7 +25,7 @@ use super::Place;
 /// Deadline for the manifests and the API server: whoever waits sits before a terminal.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Those of the `running` pods. Pods of `staticPodURL` are not looked at.
+/// The `running` pods that hostlet could not run. Pods of `staticPodURL` are not looked at.
 pub(super) async fn takeover(place: &Place, config: &Config, running: &[PodRef]) -> Seen<Vec<Unrunnable>> {
     if running.is_empty() {
         return Ok(Vec::new());

@@ -31,7 +31,7 @@ pub struct ServingSettings {
     pub node: String,
     /// Where certificates are stored.
     pub store: CertificateStore,
-    /// The clock.
+    /// For times that others see; deadlines use tokio's clock.
     pub clock: WallClock,
 }
 

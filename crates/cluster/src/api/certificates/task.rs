@@ -48,7 +48,7 @@ pub struct CertificateSettings {
     pub rotates: bool,
     /// Where they are stored.
     pub store: CertificateStore,
-    /// The clock.
+    /// For times that others see; deadlines use tokio's clock.
     pub clock: WallClock,
 }
 

@@ -54,7 +54,6 @@ pub(super) enum PluginError {
 /// A plugin's credentials.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Issued {
-    /// The `Authorization` header.
     pub(super) authorization: Option<HeaderValue>,
     /// Certificate and key as base64-encoded PEM, as in a kubeconfig.
     pub(super) certificate: Option<(String, String)>,

@@ -22,7 +22,7 @@ const REFILL: Duration = Duration::from_secs(300);
 /// Maximum number of entries of each kind. Beyond it the oldest are dropped: their next event is a new object.
 const MAX_ENTRIES: usize = 4096;
 
-/// An event to record.
+/// An event before repetitions of it are counted in one object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventRecord {
     /// The involved object.

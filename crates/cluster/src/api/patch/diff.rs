@@ -14,9 +14,7 @@ use super::strategies::FIELDS;
 /// The kind of a patched object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A Node.
     Node,
-    /// The `status` of a Pod.
     PodStatus,
 }
 

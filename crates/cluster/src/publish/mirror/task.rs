@@ -35,7 +35,7 @@ const FAILED: &str = "FailedCreateMirrorPod";
 
 /// What mirror pods follow, and where failures are reported.
 pub struct MirrorDeps {
-    /// The desired pods.
+    /// The admitted pods, of which static ones get mirror pods.
     pub desired_pods: watch::Receiver<DesiredPods>,
     /// The pods on the API server.
     pub api: watch::Receiver<ApiState>,
@@ -47,7 +47,7 @@ pub struct MirrorDeps {
     pub timeline: Timeline,
     /// Recorder of pod events.
     pub events: PodEvents,
-    /// The wall clock.
+    /// For times that others see; deadlines use tokio's clock.
     pub clock: WallClock,
 }
 

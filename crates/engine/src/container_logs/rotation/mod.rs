@@ -11,4 +11,4 @@ mod task;
 #[cfg(test)]
 mod tests;
 
-pub use task::{LogRotation, LogRotationDeps};
+pub(crate) use task::{LogRotation, LogRotationDeps};

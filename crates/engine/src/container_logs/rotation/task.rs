@@ -32,7 +32,7 @@ const REPORTED: u32 = 2;
 const FAILED: &str = "FailedLogRotation";
 
 /// What rotation works with, and where it reports.
-pub struct LogRotationDeps {
+pub(crate) struct LogRotationDeps {
     /// Opens new logs.
     pub runtime: Arc<dyn RuntimeService>,
     /// The running containers and where their logs are.
@@ -44,7 +44,7 @@ pub struct LogRotationDeps {
 }
 
 /// The task, which the app runs.
-pub struct LogRotation {
+pub(crate) struct LogRotation {
     limits: LogLimits,
     deps: LogRotationDeps,
     metrics: RotationMetrics,
@@ -78,14 +78,14 @@ struct Rotator {
 
 impl LogRotation {
     /// The task with these limits.
-    pub fn new(limits: LogLimits, deps: LogRotationDeps, metrics: &Metrics) -> Self {
+    pub(crate) fn new(limits: LogLimits, deps: LogRotationDeps, metrics: &Metrics) -> Self {
         let rotation_metrics = RotationMetrics::default();
         rotation_metrics.register(metrics);
         Self { limits, deps, metrics: rotation_metrics, failing: HashMap::new() }
     }
 
     /// Runs until cancelled.
-    pub async fn run(mut self, cancel: CancellationToken) {
+    pub(crate) async fn run(mut self, cancel: CancellationToken) {
         let mut ticks = interval(self.limits.interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut waiting = VecDeque::new();

@@ -7,7 +7,7 @@ use hostlet_runtime::cri::wire::{
 use super::IdRange;
 
 /// Gives the sandbox a user namespace with this range.
-pub fn isolate_users(config: &mut PodSandboxConfig, range: IdRange) {
+pub(crate) fn isolate_users(config: &mut PodSandboxConfig, range: IdRange) {
     let linux = config.linux.get_or_insert_default();
     let context = linux.security_context.get_or_insert_default();
     let mappings = vec![IdMapping { host_id: range.first, container_id: 0, length: range.length }];

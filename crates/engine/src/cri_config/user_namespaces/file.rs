@@ -15,7 +15,7 @@ const MODE: u32 = 0o600;
 
 /// Why the file of a pod cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum MappingError {
+pub(crate) enum MappingError {
     /// The pod's UID is no name of a directory.
     #[error("the UID {0:?} is no name of a directory")]
     Uid(PodUid),
@@ -24,7 +24,6 @@ pub enum MappingError {
     Read {
         /// The file.
         path: PathBuf,
-        /// The error.
         source: io::Error,
     },
     /// It cannot be written.
@@ -32,7 +31,6 @@ pub enum MappingError {
     Write {
         /// The file.
         path: PathBuf,
-        /// The error.
         source: io::Error,
     },
     /// It is no JSON of mappings.
@@ -40,7 +38,6 @@ pub enum MappingError {
     Parse {
         /// The file.
         path: PathBuf,
-        /// The error.
         source: serde_json::Error,
     },
     /// Its mappings are not what a kubelet writes: one for users and the same for groups, from ID 0.

@@ -9,11 +9,10 @@ mod subordinate;
 #[cfg(test)]
 mod tests;
 
-pub use configs::isolate_users;
+pub(crate) use configs::isolate_users;
 pub(super) use configs::share_users;
-pub use file::MappingError;
 #[cfg(test)]
 pub(super) use file::remove_mappings;
-pub use namespaces::{UserNamespaceError, UserNamespaces};
-pub use ranges::{IdRange, RangeError};
-pub use subordinate::{SubordinateIds, SubordinateIdsError};
+pub(crate) use namespaces::{UserNamespaceError, UserNamespaces};
+pub(crate) use ranges::IdRange;
+pub use subordinate::SubordinateIds;

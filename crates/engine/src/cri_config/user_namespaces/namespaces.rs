@@ -15,7 +15,7 @@ use crate::cri_config::dirs::{PodDirError, pod_dirs};
 
 /// Why a pod has no ID range.
 #[derive(Debug, thiserror::Error)]
-pub enum UserNamespaceError {
+pub(crate) enum UserNamespaceError {
     /// The runtime's handler has no user namespaces. The text is upstream's.
     #[error("can't set `spec.hostUsers: false`, {}", unsupported(.0))]
     Unsupported(String),
@@ -45,7 +45,7 @@ fn unsupported(handler: &str) -> String {
 
 /// The ID ranges of this host's pods. Reads nothing before the first pod needs one.
 #[derive(Debug)]
-pub struct UserNamespaces {
+pub(crate) struct UserNamespaces {
     root: PathBuf,
     ids_per_pod: u32,
     max_pods: usize,
@@ -56,12 +56,12 @@ pub struct UserNamespaces {
 impl UserNamespaces {
     /// The ranges below the daemon's directory `root`. Each has `ids_per_pod` IDs (`userNamespaces.idsPerPod`), and there are
     /// enough of them for `max_pods` pods.
-    pub fn new(root: PathBuf, ids_per_pod: u32, max_pods: usize, ids: SubordinateIds) -> Self {
+    pub(crate) fn new(root: PathBuf, ids_per_pod: u32, max_pods: usize, ids: SubordinateIds) -> Self {
         Self { root, ids_per_pod, max_pods, ids, ranges: OnceCell::new() }
     }
 
     /// The range of a pod, which has a directory: the one it has, or a new one, which is on the disk when this returns.
-    pub async fn of_pod(&self, uid: &PodUid) -> Result<IdRange, UserNamespaceError> {
+    pub(crate) async fn of_pod(&self, uid: &PodUid) -> Result<IdRange, UserNamespaceError> {
         let ranges = self.ranges.get_or_try_init(|| self.read()).await?.clone();
         let (root, uid) = (self.root.clone(), uid.clone());
         let work = move || {
@@ -79,7 +79,7 @@ impl UserNamespaces {
     }
 
     /// Frees the range of a pod of which nothing runs. Blocking. Idempotent.
-    pub fn release(&self, uid: &PodUid) -> Result<(), PodDirError> {
+    pub(crate) fn release(&self, uid: &PodUid) -> Result<(), PodDirError> {
         remove_mappings(&self.root, uid)?;
         if let Some(ranges) = self.ranges.get() {
             ranges.lock().release(uid);

@@ -6,7 +6,7 @@ use hostlet_base::PodUid;
 
 /// Consecutive IDs of the host. ID 0 of a pod is the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IdRange {
+pub(crate) struct IdRange {
     /// The first ID.
     pub first: u32,
     /// How many there are.
@@ -15,7 +15,7 @@ pub struct IdRange {
 
 /// Why a range cannot be used. The texts are upstream's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RangeError {
+pub(crate) enum RangeError {
     /// The IDs of the user `kubelet` do not begin at a multiple of the length of a range.
     #[error("kubelet user assigned ID {first} is not a multiple of {length}")]
     NotAligned {

@@ -16,11 +16,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why the IDs are not known.
 #[derive(Debug, thiserror::Error)]
-pub enum SubordinateIdsError {
+pub(crate) enum SubordinateIdsError {
     /// The user could not be looked up.
     #[error("cannot look up user {user}")]
     User {
-        /// The user.
         user: String,
         /// Why.
         source: io::Error,
@@ -28,7 +27,6 @@ pub enum SubordinateIdsError {
     /// `getsubids` could not be run.
     #[error("cannot run {}", program.display())]
     Run {
-        /// The program.
         program: PathBuf,
         /// Why.
         source: io::Error,
@@ -38,7 +36,6 @@ pub enum SubordinateIdsError {
     Failed {
         /// `uids` or `gids`.
         what: &'static str,
-        /// The user.
         user: String,
     },
     /// The user has other groups than users.

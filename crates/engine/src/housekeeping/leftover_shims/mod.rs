@@ -4,4 +4,4 @@
 mod sightings;
 mod task;
 
-pub use task::LeftoverShims;
+pub(crate) use task::LeftoverShims;

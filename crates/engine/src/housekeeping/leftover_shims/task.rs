@@ -18,7 +18,7 @@ use super::sightings::Sightings;
 const PERIOD: Duration = Duration::from_secs(60);
 
 /// Periodically finds leftover shims and kills them. The app runs it if the runtime is containerd.
-pub struct LeftoverShims {
+pub(crate) struct LeftoverShims {
     /// Client of containerd.
     pub client: CriClient,
     /// containerd's socket: shims of another containerd do not count.
@@ -33,7 +33,7 @@ pub struct LeftoverShims {
 
 impl LeftoverShims {
     /// Runs until cancelled.
-    pub async fn run(self, cancel: CancellationToken) {
+    pub(crate) async fn run(self, cancel: CancellationToken) {
         let mut sightings = Sightings::default();
         // Cleanup of these has begun: the process may have exited while mounts remain.
         let mut unfinished = Vec::new();

@@ -5,4 +5,4 @@
 mod suspects;
 mod task;
 
-pub use task::LeftoverTasks;
+pub(crate) use task::LeftoverTasks;

@@ -16,7 +16,7 @@ use crate::ownership::OwnPods;
 const PERIOD: Duration = Duration::from_secs(60);
 
 /// Periodically finds leftover tasks and deletes them. The app runs it if the runtime is containerd.
-pub struct LeftoverTasks {
+pub(crate) struct LeftoverTasks {
     /// Client of containerd.
     pub client: CriClient,
     /// What the runtime has.
@@ -27,7 +27,7 @@ pub struct LeftoverTasks {
 
 impl LeftoverTasks {
     /// Runs until cancelled.
-    pub async fn run(self, cancel: CancellationToken) {
+    pub(crate) async fn run(self, cancel: CancellationToken) {
         let mut suspects = Suspects::default();
         loop {
             let check = async {

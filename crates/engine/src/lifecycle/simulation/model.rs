@@ -21,7 +21,6 @@ pub(super) struct Instance {
     pub(super) sandbox: SandboxId,
     pub(super) started: Instant,
     pub(super) ended: Option<Instant>,
-    /// Whether it was stopped.
     pub(super) was_stopped: bool,
     /// Whether the daemon that started it was killed before it had stored how often the container had crashed.
     is_unstored: bool,

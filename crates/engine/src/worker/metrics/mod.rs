@@ -17,7 +17,7 @@ use hostlet_telemetry::Metrics;
 
 /// The metrics of all workers. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct WorkerMetrics {
+pub(crate) struct WorkerMetrics {
     pub(super) hooks: HookMetrics,
     pub(super) image_volumes: ImageVolumeMetrics,
     pub(super) resizes: ResizeTimes,
@@ -27,7 +27,7 @@ pub struct WorkerMetrics {
 
 impl WorkerMetrics {
     /// Registers them.
-    pub fn register(&self, metrics: &Metrics) {
+    pub(crate) fn register(&self, metrics: &Metrics) {
         self.hooks.register(metrics);
         self.image_volumes.register(metrics);
         self.resizes.register(metrics);

@@ -19,7 +19,6 @@ pub(in crate::worker) enum SandboxPlan {
     Keep(SandboxId),
     /// Stop everything of the pod, then create a new sandbox.
     Create {
-        /// Its attempt.
         attempt: u32,
         /// What is wrong with the present one.
         reason: Cow<'static, str>,
@@ -77,7 +76,6 @@ pub(in crate::worker) struct Reset {
 pub(in crate::worker) struct Plan {
     /// Instances to remove one after the other, before the pod starts again. If there are any, nothing else is to be done.
     pub(in crate::worker) reset: Vec<Reset>,
-    /// The sandbox.
     pub(in crate::worker) sandbox: SandboxPlan,
     /// Containers to stop in a sandbox that is kept.
     pub(in crate::worker) kill: Vec<Kill>,

@@ -121,7 +121,7 @@ impl PlanInput<'_> {
         }
     }
 
-    /// Starts a new instance after this one, once its back-off is over. That of another definition says nothing about this one.
+    /// Starts a new instance after this one, once its back-off is over. The back-off of another definition does not apply.
     pub(super) fn restart(&self, container: &Container, ended: &ContainerStatus) -> ContainerAction {
         match self.crash_loops.in_force(ended, self.now) {
             Some((pause, until)) if self.is_current(container, ended) => {

@@ -17,7 +17,6 @@ use hostlet_runtime::cri::ContainerStatus;
 pub(in crate::worker) struct PlanInput<'a> {
     /// The pod as desired.
     pub(in crate::worker) pod: &'a AdmittedPod,
-    /// The pod as observed.
     pub(in crate::worker) observed: &'a PodStatus,
     /// The restart back-offs of its containers.
     pub(in crate::worker) crash_loops: &'a CrashLoops,

@@ -55,7 +55,7 @@ fn resized(from: &[Size], to: &[Size], restarts: &[(bool, bool)]) -> Plan {
 }
 
 /// The steps in words: `pod` with its limit of memory in MiB and of CPU in cores, or a container with both.
-fn told(plan: &Plan) -> Vec<String> {
+fn steps(plan: &Plan) -> Vec<String> {
     let step = |step: &ResizeStep| match step {
         ResizeStep::Pod(to) => format!("pod {} {}", to.memory_limit / MIB, to.cpu_limit / 1000),
         ResizeStep::Container { container, to, .. } => {
@@ -68,14 +68,14 @@ fn told(plan: &Plan) -> Vec<String> {
 #[test]
 fn a_pod_that_grows_does_so_before_its_containers() {
     let plan = resized(&[(1, 10), (1, 10)], &[(2, 20), (1, 10)], &[]);
-    assert_eq!(told(&plan), ["pod 30 2", "c0 20 1", "pod 30 3", "c0 20 2"]);
+    assert_eq!(steps(&plan), ["pod 30 2", "c0 20 1", "pod 30 3", "c0 20 2"]);
     assert!(plan.kill.is_empty() && plan.resize.lower.is_empty() && plan.resize.is_under_way);
 }
 
 #[test]
 fn a_pod_that_shrinks_does_so_after_its_containers() {
     let plan = resized(&[(2, 20), (1, 10)], &[(1, 10), (1, 10)], &[]);
-    assert_eq!(told(&plan), ["c0 10 2", "pod 20 3", "c0 10 1", "pod 20 2"]);
+    assert_eq!(steps(&plan), ["c0 10 2", "pod 20 3", "c0 10 1", "pod 20 2"]);
     let id = running(1).containers[0].id.clone();
     let expected = [
         LowerLimit { container: None, bytes: 20 * MIB },
@@ -87,7 +87,7 @@ fn a_pod_that_shrinks_does_so_after_its_containers() {
 #[test]
 fn containers_that_shrink_make_room_for_those_that_grow() {
     let plan = resized(&[(1, 10), (3, 30)], &[(3, 30), (1, 10)], &[]);
-    assert_eq!(told(&plan), ["c1 10 3", "c0 30 1", "c1 10 1", "c0 30 3"]);
+    assert_eq!(steps(&plan), ["c1 10 3", "c0 30 1", "c1 10 1", "c0 30 3"]);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn what_does_not_run_is_started_with_the_new_resources() {
         Scene { actuated: enforced(&sized(&from, &[])), ..Scene::of(&sized(&[(1, 10), (2, 10)], &[])) };
     let seen = observed(vec![ready()], vec![container("c0", 0, ContainerState::Running), exited("c1", 0, 0)]);
     let plan = scene.plan(&seen);
-    assert_eq!((told(&plan), names_of(&plan.start)), (vec!["pod 20 3".to_owned()], vec!["c1"]));
+    assert_eq!((steps(&plan), names_of(&plan.start)), (vec!["pod 20 3".to_owned()], vec!["c1"]));
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn a_limit_that_is_no_longer_set_stays() {
     let scene =
         Scene { actuated: enforced(&sized(&[(1, 10)], &[])), ..Scene::of(&AdmittedPod::new(unlimited)) };
     let plan = scene.plan(&running(1));
-    assert_eq!(told(&plan), ["c0 0 1"]);
+    assert_eq!(steps(&plan), ["c0 0 1"]);
 }
 
 /// What is enforced after the first `count` steps.

@@ -31,7 +31,7 @@ pub(super) enum Scheme {
     Socks5,
 }
 
-/// A proxy.
+/// A proxy for HTTP clients. Shown without its credentials.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Proxy {
     pub(super) scheme: Scheme,

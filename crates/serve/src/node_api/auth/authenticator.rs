@@ -39,34 +39,28 @@ pub enum AuthenticationError {
 /// A token's user, by the token's digest, so that no token stays in memory.
 type Tokens = AnswerCache<[u8; 32], Option<User>>;
 
+/// Which credentials are accepted.
+pub struct AuthenticatorSettings {
+    /// Client certificates of these authorities (`authentication.x509.clientCAFile`).
+    pub authorities: watch::Receiver<Option<Arc<ClientAuthorities>>>,
+    /// Bearer tokens that the API server knows, and how long its answers are cached (`authentication.webhook`); `None` for no tokens.
+    pub tokens: Option<(Arc<dyn Reviews>, Duration)>,
+    /// Whether requests without credentials are accepted, too (`authentication.anonymous.enabled`).
+    pub is_anonymous_permitted: bool,
+}
+
 /// Authenticates requests.
 pub struct Authenticator {
-    authorities: watch::Receiver<Option<Arc<ClientAuthorities>>>,
-    reviews: Option<(Arc<dyn Reviews>, Duration)>,
+    settings: AuthenticatorSettings,
     tokens: Tokens,
     /// For questions about tokens, by who sends them: whoever makes up tokens waits for the answers alone.
     questions: Places,
-    is_anonymous_permitted: bool,
 }
 
 impl Authenticator {
-    /// Accepts client certificates of these authorities (`authentication.x509.clientCAFile`), and nobody else.
-    pub fn new(authorities: watch::Receiver<Option<Arc<ClientAuthorities>>>) -> Self {
-        let tokens = Tokens::new(Option::is_some);
-        let questions = Places::default();
-        Self { authorities, reviews: None, tokens, questions, is_anonymous_permitted: false }
-    }
-
-    /// Also accepts bearer tokens that the API server knows. Its answers are cached for `ttl` (`authentication.webhook`).
-    #[must_use]
-    pub fn with_tokens(self, reviews: Arc<dyn Reviews>, ttl: Duration) -> Self {
-        Self { reviews: Some((reviews, ttl)), ..self }
-    }
-
-    /// Also accepts requests without credentials (`authentication.anonymous.enabled`).
-    #[must_use]
-    pub fn with_anonymous(self) -> Self {
-        Self { is_anonymous_permitted: true, ..self }
+    /// Has asked about no token yet.
+    pub fn new(settings: AuthenticatorSettings) -> Self {
+        Self { settings, tokens: Tokens::new(Option::is_some), questions: Places::default() }
     }
 
     /// Who sent a request with these headers from `source` over a connection with this client certificate and its intermediates.
@@ -77,7 +71,7 @@ impl Authenticator {
         certificates: &[CertificateDer<'static>],
         headers: &HeaderMap,
     ) -> Result<User, AuthenticationError> {
-        let authorities = self.authorities.borrow().clone();
+        let authorities = self.settings.authorities.borrow().clone();
         let mut problem = None;
         if let (Some(authorities), [certificate, intermediates @ ..]) = (authorities, certificates) {
             match authorities.verify(certificate, intermediates) {
@@ -99,7 +93,7 @@ impl Authenticator {
                 Err(error) => problem = Some(AuthenticationError::Certificate(error)),
             }
         }
-        if let Some((reviews, ttl)) = &self.reviews {
+        if let Some((reviews, ttl)) = &self.settings.tokens {
             let header = bearer_token(headers).map(|token| Ok(token.to_owned()));
             for token in [header, websocket_token(headers).transpose()].into_iter().flatten() {
                 let user = match token {
@@ -114,7 +108,7 @@ impl Authenticator {
         }
         match problem {
             Some(problem) => Err(problem),
-            None if self.is_anonymous_permitted => Ok(User::anonymous()),
+            None if self.settings.is_anonymous_permitted => Ok(User::anonymous()),
             None => Err(AuthenticationError::None),
         }
     }

@@ -15,7 +15,7 @@ pub enum AuthorizationError {
     Forbidden {
         /// The user's name.
         user: String,
-        /// The verb.
+        /// The verb of the access review, e.g. `get`.
         verb: &'static str,
         /// The subresources, between blanks.
         subresources: String,
@@ -25,9 +25,9 @@ pub enum AuthorizationError {
     Review {
         /// The user's name.
         user: String,
-        /// The verb.
+        /// The verb of the access review, e.g. `get`.
         verb: &'static str,
-        /// The subresource.
+        /// The subresource of `nodes` whose review failed, e.g. `proxy`.
         subresource: &'static str,
         /// Why.
         source: Arc<ReviewError>,

@@ -16,7 +16,7 @@ mod websocket_token;
 use attributes::Attributes;
 pub use attributes::StreamingVerbs;
 pub(super) use attributes::attributes;
-pub use authenticator::{AuthenticationError, Authenticator};
+pub use authenticator::{AuthenticationError, Authenticator, AuthenticatorSettings};
 pub use authorizer::{AuthorizationError, Authorizer};
 pub use reviews::{ApiReviews, ReviewError, Reviews};
 pub use user::User;

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use super::{ReviewError, Reviews, User};
 
-/// Knows the token `good`, permits what it is told to, and writes down what it is asked.
+/// Knows the token `good`, grants the permissions it was given, and records every review.
 #[derive(Default)]
 pub(in crate::node_api) struct FakeReviews {
     asked: Mutex<Vec<String>>,

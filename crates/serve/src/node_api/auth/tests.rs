@@ -17,8 +17,8 @@ use tokio::sync::watch;
 
 use super::testing::{FakeReviews, user};
 use super::{
-    AuthenticationError, Authenticator, AuthorizationError, Authorizer, ReviewError, Reviews, StreamingVerbs,
-    User, attributes,
+    AuthenticationError, Authenticator, AuthenticatorSettings, AuthorizationError, Authorizer, ReviewError,
+    Reviews, StreamingVerbs, User, attributes,
 };
 
 const TTL: Duration = Duration::from_secs(120);
@@ -36,9 +36,23 @@ fn certificate(authority: &FakeAuthority, start: Timestamp) -> CertificateDer<'s
     CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()
 }
 
-fn authenticator(authority: &FakeAuthority, reviews: &Arc<FakeReviews>) -> Authenticator {
+fn settings(authority: &FakeAuthority, reviews: &Arc<FakeReviews>) -> AuthenticatorSettings {
     let authorities = ClientAuthorities::from_pem(authority.certificate().unwrap().as_bytes()).unwrap();
-    Authenticator::new(watch::channel(Some(Arc::new(authorities))).1).with_tokens(reviews.clone(), TTL)
+    let asked: Arc<dyn Reviews> = reviews.clone();
+    AuthenticatorSettings {
+        authorities: watch::channel(Some(Arc::new(authorities))).1,
+        tokens: Some((asked, TTL)),
+        is_anonymous_permitted: false,
+    }
+}
+
+fn authenticator(authority: &FakeAuthority, reviews: &Arc<FakeReviews>) -> Authenticator {
+    Authenticator::new(settings(authority, reviews))
+}
+
+/// Also accepts requests without credentials.
+fn open_authenticator(authority: &FakeAuthority, reviews: &Arc<FakeReviews>) -> Authenticator {
+    Authenticator::new(AuthenticatorSettings { is_anonymous_permitted: true, ..settings(authority, reviews) })
 }
 
 #[tokio::test]
@@ -82,7 +96,7 @@ const USER_ID: &str = "1.3.6.1.4.1.57683.2";
 async fn a_certificate_without_a_common_name_is_of_nobody() {
     let (authority, reviews) = (FakeAuthority::new(), Arc::default());
     let strict = authenticator(&authority, &reviews);
-    let open = authenticator(&authority, &reviews).with_anonymous();
+    let open = open_authenticator(&authority, &reviews);
     for subject in
         [&[(ORGANIZATION, "system:masters")][..], &[(ORGANIZATION, "system:masters"), (COMMON_NAME, "")]]
     {
@@ -156,7 +170,12 @@ impl Reviews for SlowReviews {
 #[tokio::test(start_paused = true)]
 async fn who_makes_up_tokens_is_asked_about_a_few_at_a_time() {
     let reviews = Arc::new(SlowReviews::default());
-    let authenticator = Authenticator::new(watch::channel(None).1).with_tokens(reviews.clone(), TTL);
+    let asked: Arc<dyn Reviews> = reviews.clone();
+    let authenticator = Authenticator::new(AuthenticatorSettings {
+        authorities: watch::channel(None).1,
+        tokens: Some((asked, TTL)),
+        is_anonymous_permitted: false,
+    });
     let made_up = (0..100).map(|number| {
         let value = HeaderValue::from_str(&format!("Bearer {number}")).unwrap();
         let headers = HeaderMap::from_iter([(AUTHORIZATION, value)]);
@@ -221,7 +240,7 @@ async fn nobody_is_anonymous_unless_that_is_permitted() {
     let (authority, reviews) = (FakeAuthority::new(), Arc::default());
     let strict = authenticator(&authority, &reviews);
     assert!(matches!(strict.user("", &[], &HeaderMap::new()).await, Err(AuthenticationError::None)));
-    let open = authenticator(&authority, &reviews).with_anonymous();
+    let open = open_authenticator(&authority, &reviews);
     let user = open.user("", &[], &HeaderMap::new()).await.unwrap();
     assert_eq!(
         (user.name.as_str(), &user.groups[..]),

@@ -10,11 +10,11 @@ const AUTHENTICATED: &str = "system:authenticated";
 /// A user, as the API server knows them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct User {
-    /// The name.
+    /// The name that RBAC binds rights to.
     pub name: String,
     /// The UID, if the authority gave one.
     pub uid: String,
-    /// The groups.
+    /// The groups, as the authority reported them; a certificate has them as its organizations.
     pub groups: Vec<String>,
     /// What else the authority said.
     pub extra: BTreeMap<String, Vec<String>>,

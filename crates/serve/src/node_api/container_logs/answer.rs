@@ -17,14 +17,14 @@ use super::query::{LogQuery, QueryError};
 
 /// What logs are answered from.
 #[derive(Clone)]
-pub struct ContainerLogParts {
+pub struct ContainerLogDeps {
     /// The pods of this node, whose statuses name the containers.
     pub pods: PodDirectory,
     /// The logs.
     pub logs: ContainerLogs,
     /// Whether one stream may be asked for (the feature gate `PodLogsQuerySplitStreams`).
     pub split_streams: bool,
-    /// The wall clock.
+    /// For times that others see; deadlines use tokio's clock.
     pub clock: WallClock,
     /// Aborts followed logs at shutdown.
     pub cancel: CancellationToken,
@@ -67,22 +67,22 @@ impl IntoResponse for AnswerError {
 }
 
 /// The route.
-pub(in crate::node_api) fn routes(parts: ContainerLogParts) -> Router {
-    Router::new().restful("/containerLogs/{namespace}/{pod}/{container}", only_get(answer)).with_state(parts)
+pub(in crate::node_api) fn routes(deps: ContainerLogDeps) -> Router {
+    Router::new().restful("/containerLogs/{namespace}/{pod}/{container}", only_get(answer)).with_state(deps)
 }
 
 async fn answer(
-    State(parts): State<ContainerLogParts>,
+    State(deps): State<ContainerLogDeps>,
     Path((namespace, name, container)): Path<(String, String, String)>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, AnswerError> {
-    let query = LogQuery::parse(query.as_deref().unwrap_or_default(), parts.clock.now())?;
-    let found = parts.pods.find(&namespace, &name).ok_or_else(|| AnswerError::NoPod(name.clone()))?;
+    let query = LogQuery::parse(query.as_deref().unwrap_or_default(), deps.clock.now())?;
+    let found = deps.pods.find(&namespace, &name).ok_or_else(|| AnswerError::NoPod(name.clone()))?;
     if !found.has_container(&container) {
         return Err(AnswerError::NoContainer { container, pod: name });
     }
     match query.options.stream {
-        Some(stream) if !parts.split_streams => {
+        Some(stream) if !deps.split_streams => {
             return Err(AnswerError::OneStream(match stream {
                 LogStream::Stdout => "Stdout",
                 LogStream::Stderr => "Stderr",
@@ -92,9 +92,9 @@ async fn answer(
     }
     let pod = found.with_status();
     let id = find_instance(&pod, &container, query.previous)?;
-    let log = parts.logs.open(&found.reference(), &bare_id(id), query.options, query.follow).await?;
+    let log = deps.logs.open(&found.reference(), &bare_id(id), query.options, query.follow).await?;
     // The stock kubelet puts this into the log.
     let log = log.ok_or_else(|| AnswerError::NotInRuntime(id.to_owned()))?;
-    let body = Body::from_stream(until_cancelled(log, parts.cancel));
+    let body = Body::from_stream(until_cancelled(log, deps.cancel));
     Ok(([(CONTENT_TYPE, PLAIN)], body).into_response())
 }

@@ -7,5 +7,5 @@ pub(super) mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use answer::ContainerLogParts;
+pub use answer::ContainerLogDeps;
 pub(super) use answer::routes;

@@ -12,13 +12,13 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tokio_util::sync::CancellationToken;
 
-use super::ContainerLogParts;
+use super::ContainerLogDeps;
 
-/// The parts of a node without pods.
-pub(in crate::node_api) fn parts() -> ContainerLogParts {
+/// What the endpoint needs, of a node without pods.
+pub(in crate::node_api) fn deps() -> ContainerLogDeps {
     let (_, pleg) = Pleg::new(Arc::new(FakeRuntime::new()), StdRng::seed_from_u64(1));
     let status_cache = StatusCache::default();
-    ContainerLogParts {
+    ContainerLogDeps {
         pods: PodDirectory::of(status_cache.clone()),
         logs: ContainerLogs { pleg, status_cache, watches: LogWatches::default() },
         split_streams: false,

@@ -17,13 +17,13 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use super::{ContainerLogParts, routes};
+use super::{ContainerLogDeps, routes};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Bench {
     running: Running,
-    parts: ContainerLogParts,
+    deps: ContainerLogDeps,
 }
 
 impl Bench {
@@ -34,19 +34,19 @@ impl Bench {
             status_cache: running.status_cache.clone(),
             watches: LogWatches::default(),
         };
-        let parts = ContainerLogParts {
+        let deps = ContainerLogDeps {
             pods: PodDirectory::of(running.status_cache.clone()),
             logs,
             split_streams: false,
             clock: WallClock::system(),
             cancel: CancellationToken::new(),
         };
-        Self { running, parts }
+        Self { running, deps }
     }
 
     async fn start(&self, path: &str) -> Response {
         let request = Request::get(format!("/containerLogs/{path}")).body(Body::empty()).unwrap();
-        routes(self.parts.clone()).oneshot(request).await.unwrap()
+        routes(self.deps.clone()).oneshot(request).await.unwrap()
     }
 
     async fn get(&self, path: &str) -> (StatusCode, String) {
@@ -82,7 +82,7 @@ async fn only_get_is_answered() {
     for method in ["HEAD", "POST", "DELETE"] {
         let request = Request::builder().method(method).uri("/containerLogs/default/web/c");
         let request = request.body(Body::empty()).unwrap();
-        let response = routes(bench.parts.clone()).oneshot(request).await.unwrap();
+        let response = routes(bench.deps.clone()).oneshot(request).await.unwrap();
         assert_eq!(
             (response.status(), &response.headers()["allow"]),
             (StatusCode::METHOD_NOT_ALLOWED, &"GET".parse().unwrap())
@@ -99,7 +99,7 @@ async fn one_stream_needs_the_feature_gate() {
     let expected = "unable to return the given log stream: \"Stderr\". \
                     Please enable PodLogsQuerySplitStreams feature gate in kubelet";
     assert_eq!((status, text.as_str()), (StatusCode::BAD_REQUEST, expected));
-    bench.parts.split_streams = true;
+    bench.deps.split_streams = true;
     assert_eq!(
         (bench.log("stream=Stderr").await, bench.log("stream=Stdout").await),
         ("err\n".into(), "out\n".into())

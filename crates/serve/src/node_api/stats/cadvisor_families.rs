@@ -57,7 +57,6 @@ fn with_quota(usage: &CgroupUsage, value: f64) -> Option<f64> {
     usage.limits.cpu_quota.map(|_| value)
 }
 
-/// All families.
 pub(super) const FAMILIES: [FamilyOf<Source>; 77] = [
     of("container_blkio_device_usage_total", Counter, "Blkio Device bytes usage", Source::Operations),
     of(

@@ -15,4 +15,4 @@ mod tests;
 mod volumes;
 
 pub(super) use routes::routes;
-pub use routes::{Stats, StatsParts};
+pub use routes::{Stats, StatsDeps};

@@ -31,7 +31,7 @@ use super::{cadvisor, cadvisor_units, machine, resource, volumes};
 
 /// What the paths need.
 #[derive(Clone)]
-pub struct StatsParts {
+pub struct StatsDeps {
     /// What everything uses.
     pub usage: UsageStats,
     /// What the disks have.
@@ -46,15 +46,15 @@ pub struct StatsParts {
     pub node: String,
     /// The daemon's directory.
     pub root_dir: PathBuf,
-    /// The machine.
+    /// The machine, for `machine_*` metrics and huge pages.
     pub machine: Machine,
-    /// Its CPUs.
+    /// The machine's sockets and cores, for `machine_*` metrics.
     pub topology: CpuTopology,
     /// How often volumes are measured (`volumeStatsAggPeriod`); `None` if never.
     pub volume_pace: Option<Duration>,
     /// When the daemon started.
     pub started_at: Timestamp,
-    /// The wall clock.
+    /// For times that others see; deadlines use tokio's clock.
     pub clock: WallClock,
 }
 
@@ -64,15 +64,15 @@ pub struct Stats(Arc<OnceLock<Server>>);
 
 impl Stats {
     /// Gives them what they need. A second time has no effect.
-    pub fn set(&self, parts: StatsParts) {
+    pub fn set(&self, deps: StatsDeps) {
         let facts = NodeFacts {
-            name: parts.node.clone(),
-            huge_pages: parts.machine.huge_pages.values().fold(0, |sum, bytes| sum.saturating_add(*bytes)),
-            started_at: parts.started_at,
+            name: deps.node.clone(),
+            huge_pages: deps.machine.huge_pages.values().fold(0, |sum, bytes| sum.saturating_add(*bytes)),
+            started_at: deps.started_at,
         };
-        let images = SandboxImages::new(parts.runtime.clone());
+        let images = SandboxImages::new(deps.runtime.clone());
         // Whoever was first has set the same.
-        let _ = self.0.set(Server { parts, facts, images });
+        let _ = self.0.set(Server { deps, facts, images });
     }
 
     fn server(&self) -> Result<&Server, (StatusCode, &'static str)> {
@@ -81,7 +81,7 @@ impl Stats {
 }
 
 struct Server {
-    parts: StatsParts,
+    deps: StatsDeps,
     facts: NodeFacts,
     images: SandboxImages,
 }
@@ -127,22 +127,22 @@ enum SummaryError {
 
 impl Server {
     async fn brief_summary(&self) -> Result<Response, SummaryError> {
-        let usage = self.parts.usage.usage(Detail::CpuAndMemory).await;
+        let usage = self.deps.usage.usage(Detail::CpuAndMemory).await;
         let usage = usage.map_err(SummaryError::Usage)?;
         Ok(Json(summary(&self.facts, &usage, None)).into_response())
     }
 
     async fn summary(&self) -> Result<Response, SummaryError> {
-        let parts = &self.parts;
-        if let Some(pace) = parts.volume_pace {
-            let places = volumes::places(&parts.desired_pods.borrow(), &parts.root_dir, pace);
-            parts.storage.ask(places);
+        let deps = &self.deps;
+        if let Some(pace) = deps.volume_pace {
+            let places = volumes::places(&deps.desired_pods.borrow(), &deps.root_dir, pace);
+            deps.storage.ask(places);
         }
-        let (usage, disks) = tokio::join!(parts.usage.usage(Detail::Summary), parts.disks.usage());
+        let (usage, disks) = tokio::join!(deps.usage.usage(Detail::Summary), deps.disks.usage());
         let usage = usage.map_err(SummaryError::Usage)?;
         let disks = disks.map_err(SummaryError::Disks)?;
-        let facts = volumes::facts(&parts.desired_pods.borrow());
-        let storage = parts.storage.storage();
+        let facts = volumes::facts(&deps.desired_pods.borrow());
+        let storage = deps.storage.storage();
         let storage = storage.borrow();
         let disks = Disks { usage: &disks, volumes: &storage, facts: &facts };
         Ok(Json(summary(&self.facts, &usage, Some(&disks))).into_response())
@@ -151,7 +151,7 @@ impl Server {
 
 async fn metrics_resource(State(stats): State<Stats>) -> Result<Response, Refused> {
     let server = stats.server()?;
-    let usage = server.parts.usage.usage(Detail::CpuAndMemory).await;
+    let usage = server.deps.usage.usage(Detail::CpuAndMemory).await;
     if let Err(error) = &usage {
         tracing::warn!(error = error_chain(&**error), "cannot answer /metrics/resource");
     }
@@ -161,9 +161,9 @@ async fn metrics_resource(State(stats): State<Stats>) -> Result<Response, Refuse
 
 async fn metrics_cadvisor(State(stats): State<Stats>) -> Result<Response, Refused> {
     let server = stats.server()?;
-    let parts = &server.parts;
-    let machine = machine::render(&parts.machine, parts.topology);
-    let usage = match parts.usage.usage(Detail::All).await {
+    let deps = &server.deps;
+    let machine = machine::render(&deps.machine, deps.topology);
+    let usage = match deps.usage.usage(Detail::All).await {
         Ok(usage) => usage,
         Err(error) => {
             tracing::warn!(error = error_chain(&*error), "cannot answer /metrics/cadvisor");
@@ -172,7 +172,7 @@ async fn metrics_cadvisor(State(stats): State<Stats>) -> Result<Response, Refuse
         }
     };
     let units = cadvisor_units::units(&usage, &server.images.of(&usage).await);
-    let now = parts.clock.now();
+    let now = deps.clock.now();
     let facts = machine + &cadvisor::scrape_error(false);
     // One family at a time is in memory: with many pods all of them are megabytes.
     let families =

@@ -24,7 +24,6 @@ const DEFAULT_DEVICE: &str = "eth0";
 /// Facts about the node.
 #[derive(Clone, Debug)]
 pub(super) struct NodeFacts {
-    /// Its name.
     pub(super) name: String,
     /// Memory reserved for huge pages, bytes, which is not available to others (`HugepageAwareEviction`).
     pub(super) huge_pages: u64,

@@ -31,7 +31,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use super::{Stats, StatsParts, routes};
+use super::{Stats, StatsDeps, routes};
 
 const SUMMARY: &str = include_str!("testdata/summary.json");
 const CADVISOR: &str = include_str!("testdata/cadvisor-types.txt");
@@ -118,7 +118,7 @@ impl Bench {
             clock: clock.clone(),
         });
         tasks.spawn(disk_task.run(CancellationToken::new()));
-        let parts = StatsParts {
+        let deps = StatsDeps {
             usage: UsageStats::new(UsageSettings {
                 cgroups: host.cgroups.clone(),
                 observed,
@@ -154,7 +154,7 @@ impl Bench {
         sleep(Duration::from_secs(3)).await;
         let stats = Stats::default();
         let router = routes(stats.clone());
-        stats.set(parts);
+        stats.set(deps);
         Self { host, fake, router, pod, paths, _desired: desired, _tasks: tasks }
     }
 

@@ -49,7 +49,6 @@ pub(super) enum RequestError {
     Exited {
         /// Its words.
         command: String,
-        /// The code.
         code: i32,
         /// What it said.
         stderr: String,

@@ -33,16 +33,16 @@ use super::websocket::{HandshakeError, accept, socket};
 
 /// What the streams need of the daemon.
 #[derive(Clone)]
-pub struct StreamParts {
+pub struct StreamDeps {
     /// The pods of this node.
     pub pods: PodDirectory,
     /// What runs.
     pub pleg: PlegHandle,
-    /// The runtime.
+    /// The runtime, whose streaming server carries out the sessions.
     pub runtime: Arc<dyn RuntimeService>,
     /// How long nothing may pass through a session (`streamingConnectionIdleTimeout`).
     pub idle: Duration,
-    /// Their metric.
+    /// Counts WebSocket requests, by subresource.
     pub metrics: StreamMetrics,
 }
 
@@ -75,8 +75,8 @@ struct Streams {
 }
 
 /// The routes. Sessions end when the router and all of its clones are dropped.
-pub fn routes(parts: StreamParts) -> Router {
-    let StreamParts { pods, pleg, runtime, idle, metrics } = parts;
+pub(crate) fn routes(deps: StreamDeps) -> Router {
+    let StreamDeps { pods, pleg, runtime, idle, metrics } = deps;
     let targets = Targets { pods, pleg };
     let streams = Streams { targets, runtime, idle, sessions: Sessions::default(), metrics };
     Router::new()

@@ -20,6 +20,7 @@ mod translate;
 mod tunnel;
 mod websocket;
 
-pub use handlers::{StreamMetrics, StreamParts, routes};
+pub(crate) use handlers::routes;
+pub use handlers::{StreamDeps, StreamMetrics};
 pub use query::{Parameters, QueryError};
 pub use translate::ClientMessage;

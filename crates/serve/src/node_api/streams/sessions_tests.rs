@@ -242,7 +242,7 @@ async fn nothing_of_thousands_of_sessions_remains() {
     const ROUNDS: usize = 500;
     let mut bench = Bench::new().await;
     let streaming = format!("http://{}", bench.streaming.local_addr().unwrap());
-    // Those of tests beside this one are few.
+    // Other tests of this process open few descriptors.
     let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
     let (tasks, before) = (alive_tasks(), descriptors());
     let streams = StdStreams { stdin: true, stdout: true, ..StdStreams::default() };

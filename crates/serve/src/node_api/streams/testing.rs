@@ -9,12 +9,12 @@ use hostlet_runtime::cri::fake::FakeRuntime;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
-use super::{StreamMetrics, StreamParts};
+use super::{StreamDeps, StreamMetrics};
 
 /// What the streams of such a node need.
-pub(in crate::node_api) fn of_empty_node() -> StreamParts {
+pub(in crate::node_api) fn of_empty_node() -> StreamDeps {
     let runtime = Arc::new(FakeRuntime::new());
-    StreamParts {
+    StreamDeps {
         pods: PodDirectory::of(StatusCache::default()),
         pleg: Pleg::new(runtime.clone(), StdRng::seed_from_u64(1)).1,
         runtime,

@@ -36,7 +36,7 @@ use tokio_tungstenite::tungstenite::protocol::Role;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use super::{StreamMetrics, StreamParts, routes};
+use super::{StreamDeps, StreamMetrics, routes};
 
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -85,7 +85,7 @@ impl Bench {
         pleg.cache().newer_than(&pod_ref(&pod), None).await.unwrap();
         let (metrics, counts) = (Metrics::default(), StreamMetrics::default());
         counts.register(&metrics);
-        let router = routes(StreamParts {
+        let router = routes(StreamDeps {
             pods: PodDirectory::of(pods),
             pleg,
             runtime: Arc::new(fake.clone()),

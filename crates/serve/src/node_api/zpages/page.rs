@@ -26,7 +26,6 @@ pub(super) struct Page<'a> {
     pub(super) kind: &'static str,
     /// The last segment of its path.
     pub(super) name: &'static str,
-    /// The text.
     pub(super) text: &'a dyn Fn() -> String,
     /// The fields of the object besides its kind and name.
     pub(super) fields: &'a dyn Fn() -> Value,
