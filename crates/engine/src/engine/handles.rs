@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use hostlet_base::PodUid;
+use hostlet_image::gc::ImageGc;
 use hostlet_image::preload::PreloadProblem;
 use hostlet_observe::stats::StorageStats;
 use hostlet_observe::status::timeline::Timeline;
@@ -36,6 +37,8 @@ pub struct EngineHandles {
     pub restarts: RestartRequests,
     /// What the volumes of pods take.
     pub usage: StorageStats,
+    /// The garbage collection of images.
+    pub image_gc: ImageGc,
     /// The probes.
     pub probes: ProbeHandles,
     /// Shutdowns of the host.
