@@ -18,6 +18,7 @@ use super::pod_images::pod_images;
 use super::settings::EngineSettings;
 use super::task::{EngineTask, TaskStage};
 use crate::admission::{Admission, AdmissionInputs, AdmissionOutputs, AdmittedPods, AdoptedPod};
+use crate::housekeeping::DeadContainers;
 use crate::probe::ProbeMetrics;
 use crate::shutdown::Shutdown;
 use crate::worker::RestartRequests;
@@ -72,6 +73,13 @@ impl Engine {
         }
         let (image_gc, gc_task) =
             image_gc(&settings, &deps, &preload, &desired_pods, &adopted, &status_cache);
+        let dead_containers = DeadContainers {
+            runtime: deps.runtime.service.clone(),
+            observed: deps.runtime.pleg.cache().clone(),
+            status_cache: status_cache.clone(),
+            own: deps.own.clone(),
+            logs: settings.logs.clone(),
+        };
         let handles = EngineHandles {
             pods: PodDirectory::new(status_cache.clone(), rejected, deps.sources.api.clone()),
             desired_pods,
@@ -83,6 +91,7 @@ impl Engine {
             restarts: RestartRequests::new(deps.store.clone()),
             usage,
             image_gc,
+            dead_containers,
             probes: ProbeHandles {
                 results: ProbeResults::default(),
                 failing: FailingProbes::default(),

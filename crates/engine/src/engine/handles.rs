@@ -13,6 +13,7 @@ use hostlet_telemetry::Metrics;
 use tokio::sync::watch;
 
 use crate::admission::AdoptedPod;
+use crate::housekeeping::DeadContainers;
 use crate::shutdown::ShutdownOutputs;
 use crate::worker::RestartRequests;
 
@@ -39,6 +40,8 @@ pub struct EngineHandles {
     pub usage: StorageStats,
     /// The garbage collection of images.
     pub image_gc: ImageGc,
+    /// The containers of terminated pods.
+    pub dead_containers: DeadContainers,
     /// The probes.
     pub probes: ProbeHandles,
     /// Shutdowns of the host.
