@@ -55,7 +55,7 @@ enableServer: false
 healthzPort: 0
 failCgroupV1: false
 failSwapOn: false
-{chains}{extra}
+{chains}{image_gc}{extra}
 ---
 apiVersion: hostlet.dev/v1alpha1
 kind: HostletConfiguration
@@ -71,6 +71,11 @@ imagePreloadDir: {state}/archives
             chains = match self.extra.contains("makeIPTablesUtilChains") {
                 true => "",
                 false => "makeIPTablesUtilChains: false\n",
+            },
+            // How full the disk of the machine is must not decide what a test has.
+            image_gc = match self.extra.contains("imageGC") {
+                true => "",
+                false => "imageGCHighThresholdPercent: 100\nimageGCLowThresholdPercent: 99\n",
             },
             extra = self.extra,
             socket = self.socket.display(),

@@ -19,6 +19,8 @@ mod explain;
 mod hanging_filesystem;
 #[path = "containerd/harness.rs"]
 mod harness;
+#[path = "containerd/image_gc.rs"]
+mod image_gc;
 #[path = "containerd/image_volumes.rs"]
 mod image_volumes;
 #[path = "containerd/kept_tasks.rs"]

@@ -15,7 +15,6 @@ pub(super) enum Support {
 use Support::{Ignored, Rejected, Served};
 
 const NO_EVICTION: Support = Ignored("hostlet does not evict pods yet, so thresholds have no effect");
-const NO_IMAGE_GC: Support = Ignored("hostlet does not remove unused images yet, so this has no effect");
 const NO_METRICS: Support = Ignored("hostlet has no hidden metrics, so this has no effect");
 const NO_EFFECT: Support = Ignored("this has no effect with container runtimes that are reached over CRI");
 const NO_PINNING: Support =
@@ -91,10 +90,10 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("maxParallelImagePulls", Served),
     ("imagePullCredentialsVerificationPolicy", Served),
     ("preloadedImagesVerificationAllowlist", Served),
-    ("imageMinimumGCAge", NO_IMAGE_GC),
-    ("imageMaximumGCAge", NO_IMAGE_GC),
-    ("imageGCHighThresholdPercent", NO_IMAGE_GC),
-    ("imageGCLowThresholdPercent", NO_IMAGE_GC),
+    ("imageMinimumGCAge", Served),
+    ("imageMaximumGCAge", Served),
+    ("imageGCHighThresholdPercent", Served),
+    ("imageGCLowThresholdPercent", Served),
     ("crashLoopBackOff.maxContainerRestartPeriod", Served),
     // The network of pods.
     ("clusterDomain", Served),

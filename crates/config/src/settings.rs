@@ -6,7 +6,9 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hostlet_base::settings::{CredentialProviders, GracefulShutdown, ImageVerification, LogLimits};
+use hostlet_base::settings::{
+    CredentialProviders, GracefulShutdown, ImageGcPolicy, ImageVerification, LogLimits,
+};
 use hostlet_base::{CgroupDriver, MemoryQos};
 use hostlet_telemetry::{Collector, LogFormat, TraceSettings};
 
@@ -57,6 +59,8 @@ pub struct Config {
     pub runtime: Runtime,
     /// How images are pulled.
     pub pulls: ImagePulls,
+    /// When unused images are removed.
+    pub image_gc: ImageGcPolicy,
     /// Settings of cgroups.
     pub cgroups: Cgroups,
     /// DNS settings of pods.
@@ -301,6 +305,7 @@ impl Config {
             },
             runtime: runtime(kubelet, flags),
             pulls: pulls(kubelet, providers),
+            image_gc: image_gc(kubelet),
             cgroups: cgroups(kubelet),
             dns: Dns {
                 cluster_domain: kubelet.cluster_domain.clone().unwrap_or_default(),
@@ -401,6 +406,16 @@ fn pulls(kubelet: &KubeletConfiguration, providers: Option<CredentialProviders>)
         },
         verification: verification(kubelet),
         credential_providers: providers,
+    }
+}
+
+fn image_gc(kubelet: &KubeletConfiguration) -> ImageGcPolicy {
+    let percent = |field: Option<i32>| u8::try_from(field.unwrap_or_default()).unwrap_or(100);
+    ImageGcPolicy {
+        high_percent: percent(kubelet.image_gc_high_threshold_percent),
+        low_percent: percent(kubelet.image_gc_low_threshold_percent),
+        minimum_age: time(kubelet.image_minimum_gc_age),
+        maximum_age: Some(time(kubelet.image_maximum_gc_age)).filter(|age| !age.is_zero()),
     }
 }
 

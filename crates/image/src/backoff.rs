@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::ImageError;
+use super::now::Now;
 
 /// Upstream's values: 10 s, doubling up to 5 min, forgotten after twice the cap.
 const POLICY: BackoffPolicy = BackoffPolicy {
@@ -26,13 +27,6 @@ struct Entry {
     backoff: Backoff<Instant>,
     /// The runtime's error.
     message: String,
-}
-
-/// The current time on both clocks.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Now {
-    pub(super) tokio: Instant,
-    pub(super) wall: Timestamp,
 }
 
 /// A failed pull in its stored form.

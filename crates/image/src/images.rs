@@ -17,9 +17,10 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::access::{PullRecords, RecordUpkeep, StockRecords, Verdict};
-use super::backoff::{Now, PullBackoffs};
+use super::backoff::PullBackoffs;
 use super::credentials::{ProviderFailure, PullSecrets, RegistryCredentials, SourcedLogin};
 use super::metrics::PullMetrics;
+use super::now::Now;
 use super::puller::{PullError, Puller};
 use super::{ImageError, PullLimits, PullPolicy, PullUnderWay};
 

@@ -1,12 +1,15 @@
-//! Images: pull policies, credentials, parallel pulls with a limit, back-off, who may use an image that is present, and preloading
-//! from archives. Never removes an image; the only state on disk is the back-offs and records in the store.
+//! Images: pull policies, credentials, parallel pulls with a limit, back-off, who may use an image that is present, preloading from
+//! archives, and the removal of images that nothing uses. The only state on disk is the back-offs and records in the store.
 
 mod access;
 mod backoff;
 pub mod credentials;
 mod error;
+pub mod gc;
 mod images;
 mod metrics;
+mod names;
+mod now;
 mod policy;
 pub mod preload;
 mod progress;

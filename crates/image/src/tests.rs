@@ -110,6 +110,10 @@ impl ImageService for Registry {
         }
     }
 
+    async fn remove_image(&self, id: &str) -> Result<(), CriError> {
+        Err(failed(Operation::RemoveImage, &format!("{id}: not removed by pulls")))
+    }
+
     async fn list_images(&self) -> Result<Vec<ImageInfo>, CriError> {
         Ok(Vec::new())
     }

@@ -26,6 +26,8 @@ pub enum Table {
     PullIntents,
     /// Who may use an image that was pulled, by the runtime's ID of the image.
     PulledImages,
+    /// When an image was first detected and last used, by the runtime's ID of the image.
+    ImageUses,
     /// Pods of the API server that a shutdown of the host ended.
     EndedByShutdown,
     /// What the probes of a pod's containers found.
@@ -53,7 +55,7 @@ pub(super) enum Pace {
 
 impl Table {
     /// Every table, in the order of the enum.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::AdmittedPods,
         Self::FormerDevices,
         Self::RequestedStarts,
@@ -65,6 +67,7 @@ impl Table {
         Self::ImagePulls,
         Self::PullIntents,
         Self::PulledImages,
+        Self::ImageUses,
         Self::EndedByShutdown,
         Self::ProbeResults,
         Self::Services,
@@ -86,6 +89,7 @@ impl Table {
             Self::ImagePulls => "image-pulls/1",
             Self::PullIntents => "pull-intents/1",
             Self::PulledImages => "pulled-images/1",
+            Self::ImageUses => "image-uses/1",
             Self::EndedByShutdown => "ended-by-shutdown/1",
             Self::ProbeResults => "probe-results/1",
             Self::Services => "services/1",
@@ -111,6 +115,8 @@ impl Table {
             Self::CrashLoops | Self::ImagePulls => Pace::Seldom,
             // Losing the latest change matters only to a container that is removed from the runtime in the same moment.
             Self::FinalEnds => Pace::Seldom,
+            // Losing the latest change makes an image be removed a little earlier or later than another.
+            Self::ImageUses => Pace::Seldom,
             // Losing the latest change gives older variables to a container that starts while the API server is away.
             Self::Services => Pace::Seldom,
             // Without its row, a pod cannot start while the API server is away. They rarely change.

@@ -54,6 +54,14 @@ impl ImageService for Images {
         })
     }
 
+    async fn remove_image(
+        &self,
+        request: Request<wire::RemoveImageRequest>,
+    ) -> Outcome<wire::RemoveImageResponse> {
+        let image = request.into_inner().image.ok_or_else(|| missing("image"))?.image;
+        answer(self.fake.remove_image(&image).await, |()| wire::RemoveImageResponse {})
+    }
+
     async fn image_fs_info(
         &self,
         _: Request<wire::ImageFsInfoRequest>,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use hostlet_integration::fake_cri::FakeHost;
+use hostlet_integration::{Look, wait_for};
 use hostlet_runtime::cri::Operation;
 use hostlet_runtime::cri::fake::Pull;
 use serde_json::json;
@@ -85,6 +86,45 @@ async fn a_hanging_pull_blocks_only_its_pod() {
         host.remove_manifest(&format!("{pod}.json")).unwrap();
         wait_until_gone(&host, pod).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn unused_images_are_shown_and_removed_on_request() {
+    let host = FakeHost::start().unwrap();
+    let image = |name: &str| format!("registry.local/{name}:1");
+    for name in ["used", "unused", "pinned"] {
+        host.runtime().add_image(&image(name));
+    }
+    host.runtime().pin_image(&image("pinned"));
+    let daemon = host.start_hostlet("imageMinimumGCAge: 1ms").await.unwrap();
+    write(&host, "used", &image("used"), "IfNotPresent").unwrap();
+    wait_until_ready(&daemon, &["used"]).await.unwrap();
+
+    let shown = daemon.cli(&["images", "--unused"]).unwrap();
+    assert!(shown.contains("registry.local/unused:1") && shown.contains("on request"), "{shown}");
+    assert!(shown.contains("never: the runtime has pinned it"), "{shown}");
+    assert!(!shown.contains("registry.local/used:1"), "{shown}");
+    let shown = daemon.cli(&["images", "prune", "--dry-run"]).unwrap();
+    assert!(shown.contains("would remove registry.local/unused:1"), "{shown}");
+    assert!(host.runtime().calls_of(Operation::RemoveImage).is_empty());
+
+    let shown = daemon.cli(&["images", "prune"]).unwrap();
+    assert!(shown.contains("removed registry.local/unused:1"), "{shown}");
+    let present = || -> Vec<String> {
+        let images = host.runtime().wire_images().into_iter();
+        images.flat_map(|image| image.repo_tags).filter(|name| name.starts_with("registry.local/")).collect()
+    };
+    assert_eq!(present(), [image("pinned"), image("used")]);
+
+    // Once its pod is gone, nothing uses the other one.
+    host.remove_manifest("used.json").unwrap();
+    wait_until_gone(&host, "used").await.unwrap();
+    wait_for("the removal of the image", LATER, async || {
+        let shown = daemon.cli(&["images", "prune"])?;
+        Ok(if present() == [image("pinned")] { Look::Done(()) } else { Look::NotYet(shown) })
+    })
+    .await
+    .unwrap();
 }
 
 #[tokio::test]

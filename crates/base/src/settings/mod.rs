@@ -2,12 +2,14 @@
 
 mod credential_providers;
 mod graceful_shutdown;
+mod image_gc;
 mod image_verification;
 mod log_limits;
 mod reserved;
 
 pub use credential_providers::{CredentialProvider, CredentialProviders, TokenAttributes};
 pub use graceful_shutdown::GracefulShutdown;
+pub use image_gc::ImageGcPolicy;
 pub use image_verification::ImageVerification;
 pub use log_limits::LogLimits;
 pub use reserved::Reserved;

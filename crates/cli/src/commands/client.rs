@@ -10,7 +10,9 @@ use hostlet_base::json;
 use hostlet_cluster::api::LaneCounts;
 use hostlet_config::control_socket;
 use hostlet_plugins::PluginView;
-use hostlet_serve::server::{ImageView, LogsQuery, NodeReport, PodsView, PullsView, UsageView};
+use hostlet_serve::server::{
+    ImageView, LogsQuery, NodeReport, PodsView, PruneView, PullsView, UnusedImagesView, UsageView,
+};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HOST};
@@ -124,6 +126,16 @@ pub(super) async fn about_pod<T: DeserializeOwned>(
 /// The runtime's images.
 pub(super) async fn images(socket: &Path) -> Result<Vec<ImageView>, ClientError> {
     json(socket, "/v1/images").await
+}
+
+/// The images that nothing uses.
+pub(super) async fn unused_images(socket: &Path) -> Result<UnusedImagesView, ClientError> {
+    json(socket, "/v1/images/unused").await
+}
+
+/// Has the images that nothing uses removed.
+pub(super) async fn prune_images(socket: &Path) -> Result<PruneView, ClientError> {
+    post(socket, "/v1/images/prune", &(), &()).await
 }
 
 /// The plugins of this host.

@@ -1,8 +1,8 @@
-//! `hostlet images`: the runtime's images as a table, JSON or YAML.
+//! `hostlet images`: the runtime's images as a table, JSON or YAML. Those that nothing uses are `unused_images`'s.
 
 use std::io::{self, Write};
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use comfy_table::{ContentArrangement, Table};
 use hostlet_base::human_size;
 use hostlet_serve::server::ImageView;
@@ -14,14 +14,20 @@ use super::exit::Exit;
 use super::objects::{ObjectFormat, write_object};
 use super::pods::archive_problems;
 use super::pulls::pull_lines;
+use super::unused_images::{PruneArgs, prune, short_id, show_unused};
 
-/// Length of an abbreviated ID, as in `crictl`.
-const SHORT_ID: usize = 13;
 const NONE: &str = "<none>";
 
 /// Arguments of `hostlet images`.
 #[derive(Clone, Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct ImagesArgs {
+    /// What to do instead of listing images.
+    #[command(subcommand)]
+    pub command: Option<ImagesCommand>,
+    /// Only those that nothing uses, with when and why they are removed
+    #[arg(long)]
+    pub unused: bool,
     /// Print whole objects, with sizes in bytes
     #[arg(short, long, value_enum)]
     pub output: Option<ObjectFormat>,
@@ -30,9 +36,22 @@ pub struct ImagesArgs {
     pub daemon: DaemonArgs,
 }
 
+/// The subcommands.
+#[derive(Clone, Debug, Subcommand)]
+pub enum ImagesCommand {
+    /// Remove the images that nothing uses
+    Prune(PruneArgs),
+}
+
 /// Runs `hostlet images`.
 pub async fn images(args: ImagesArgs) -> Result<Exit, CommandError> {
+    if let Some(ImagesCommand::Prune(args)) = args.command {
+        return prune(args).await;
+    }
     let socket = args.daemon.socket();
+    if args.unused {
+        return show_unused(&socket, args.output).await;
+    }
     let images = list_images(&socket).await?;
     let pulls = pulls(&socket).await?;
     let mut out = io::stdout().lock();
@@ -54,8 +73,7 @@ fn images_table(images: &[ImageView]) -> String {
     table.load_preset(comfy_table::presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(["IMAGE", "TAG", "IMAGE ID", "SIZE"]);
     for image in images {
-        let id = image.id.rsplit(':').next().unwrap_or_default();
-        let id: String = id.chars().take(SHORT_ID).collect();
+        let id = short_id(&image.id);
         for (name, tag) in names(image) {
             table.add_row([name, tag, &id, &human_size(image.size)]);
         }

@@ -28,6 +28,7 @@ mod table;
 mod terminal;
 mod timeline;
 mod top;
+mod unused_images;
 mod version;
 
 pub use client::{ClientError, DaemonArgs};

@@ -1,20 +1,24 @@
 //! The engine before the runtime has answered: what decides about pods, and what others see of them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use hostlet_image::preload::PreloadProblem;
+use hostlet_image::gc::{ImageGc, ImageGcDeps, ImageGcTask};
+use hostlet_image::preload::PreloadOutputs;
 use hostlet_observe::stats::{StorageSettings, StorageStats};
 use hostlet_observe::status::timeline::Timeline;
 use hostlet_observe::status::{PodActivities, PodDirectory, StatusCache, register_resizes};
-use hostlet_pod::{DesiredPods, FailingProbes, ProbeResults, RejectedPod};
+use hostlet_pod::{AdmittedPod, DesiredPods, FailingProbes, ProbeResults, RejectedPod};
 use hostlet_volume::{VolumeSettings, Volumes};
 use tokio::sync::watch;
 
 use super::deps::EngineDeps;
 use super::handles::{EngineHandles, ProbeHandles, ProblemHandles};
+use super::pod_images::pod_images;
 use super::settings::EngineSettings;
 use super::task::{EngineTask, TaskStage};
-use crate::admission::{Admission, AdmissionInputs, AdmissionOutputs, AdmittedPods};
+use crate::admission::{Admission, AdmissionInputs, AdmissionOutputs, AdmittedPods, AdoptedPod};
+use crate::housekeeping::DeadContainers;
 use crate::probe::ProbeMetrics;
 use crate::shutdown::Shutdown;
 use crate::worker::RestartRequests;
@@ -29,6 +33,8 @@ pub struct Engine {
     pub(super) shutdown: Shutdown,
     pub(super) probe_metrics: ProbeMetrics,
     pub(super) problems: Problems,
+    /// Where the preloading of images publishes.
+    pub(super) preload: PreloadOutputs,
     /// Those that need no answer of the runtime.
     first: Vec<EngineTask>,
     /// The others that exist already.
@@ -38,7 +44,6 @@ pub struct Engine {
 /// Where tasks publish what does not work.
 #[derive(Default)]
 pub(super) struct Problems {
-    pub(super) preload: watch::Sender<Vec<PreloadProblem>>,
     pub(super) foreign: watch::Sender<Option<String>>,
     pub(super) shims: watch::Sender<Option<String>>,
 }
@@ -62,7 +67,19 @@ impl Engine {
         let (rejected_in, rejected) = watch::channel(Vec::new());
         let (volumes, volume_task) = volumes(&settings, &deps);
         let (usage, usage_task) = usage(&settings, &deps, &volumes, &desired_pods);
-        let problems = Problems::default();
+        let (problems, preload) = (Problems::default(), PreloadOutputs::default());
+        if deps.preload.is_none() {
+            preload.images.send_replace(Some(BTreeSet::new()));
+        }
+        let (image_gc, gc_task) =
+            image_gc(&settings, &deps, &preload, &desired_pods, &adopted, &status_cache);
+        let dead_containers = DeadContainers {
+            runtime: deps.runtime.service.clone(),
+            observed: deps.runtime.pleg.cache().clone(),
+            status_cache: status_cache.clone(),
+            own: deps.own.clone(),
+            logs: settings.logs.clone(),
+        };
         let handles = EngineHandles {
             pods: PodDirectory::new(status_cache.clone(), rejected, deps.sources.api.clone()),
             desired_pods,
@@ -73,6 +90,8 @@ impl Engine {
             kills: watch::Sender::default(),
             restarts: RestartRequests::new(deps.store.clone()),
             usage,
+            image_gc,
+            dead_containers,
             probes: ProbeHandles {
                 results: ProbeResults::default(),
                 failing: FailingProbes::default(),
@@ -80,14 +99,14 @@ impl Engine {
             },
             shutdown: shutdown.outputs(),
             problems: ProblemHandles {
-                preload: problems.preload.subscribe(),
+                preload: preload.problems.subscribe(),
                 foreign: problems.foreign.subscribe(),
                 shims: problems.shims.subscribe(),
             },
         };
         let decisions = Decisions { desired_pods: desired_in, rejected: rejected_in };
         let first = vec![admission(&settings, &deps, &handles, admitted.clone(), decisions)];
-        let later = vec![volume_task, usage_task];
+        let later = vec![volume_task, usage_task, gc_task];
         let engine = Self {
             settings,
             deps,
@@ -97,6 +116,7 @@ impl Engine {
             shutdown,
             probe_metrics,
             problems,
+            preload,
             first,
             later,
         };
@@ -176,6 +196,30 @@ fn volumes(settings: &EngineSettings, deps: &EngineDeps) -> (Volumes, EngineTask
     });
     volumes.register(&deps.metrics);
     (volumes, EngineTask::new(TaskStage::Support, "volumes", |cancel| task.run(cancel)))
+}
+
+/// What removes images that nothing uses.
+fn image_gc(
+    settings: &EngineSettings,
+    deps: &EngineDeps,
+    preload: &PreloadOutputs,
+    desired_pods: &watch::Receiver<DesiredPods>,
+    adopted: &[AdoptedPod],
+    status_cache: &StatusCache,
+) -> (ImageGc, EngineTask) {
+    let adopted = adopted.iter().map(|adopted| AdmittedPod::new(adopted.pod.clone()));
+    let sources = ImageGcDeps {
+        runtime: deps.runtime.service.clone(),
+        images: deps.runtime.images.clone(),
+        pods: pod_images(desired_pods.clone(), adopted.collect(), status_cache.clone()),
+        archives: preload.images.subscribe(),
+        measure: deps.host.measure.clone(),
+        store: deps.store.clone(),
+        events: deps.events.node.clone(),
+        clock: deps.clock.clone(),
+    };
+    let (task, image_gc) = ImageGcTask::new(settings.image_gc, sources, &deps.metrics);
+    (image_gc, EngineTask::new(TaskStage::Pods, "image GC", |cancel| task.run(cancel)))
 }
 
 /// What measures volumes.

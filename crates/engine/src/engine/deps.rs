@@ -6,12 +6,13 @@ use hostlet_base::node::{CrossedSignals, NodeAddresses, NodeEvents, NodeReader, 
 use hostlet_base::{QuietPeriod, WallClock};
 use hostlet_host::Mounts;
 use hostlet_image::Images;
+use hostlet_image::gc::MeasureFilesystem;
 use hostlet_image::preload::{ImageStore, PreloadConfig};
 use hostlet_observe::pleg::PlegHandle;
 use hostlet_pod::objects::services::ServiceEnv;
 use hostlet_pod::objects::{ObjectSource, RuntimeClasses};
 use hostlet_pod::{ApiState, PodEvents};
-use hostlet_runtime::cri::{RuntimeService, RuntimeStatus};
+use hostlet_runtime::cri::{ImageService, RuntimeService, RuntimeStatus};
 use hostlet_store::Store;
 use hostlet_telemetry::Metrics;
 use k8s_openapi::api::core::v1::Node;
@@ -63,6 +64,8 @@ pub struct EngineDeps {
 pub struct RuntimeDeps {
     /// Starts and stops sandboxes and containers.
     pub service: Arc<dyn RuntimeService>,
+    /// Its images.
+    pub images: Arc<dyn ImageService>,
     /// Its last status; `None` before its first answer.
     pub status: watch::Receiver<Option<RuntimeStatus>>,
     /// Observes what it runs.
@@ -117,6 +120,8 @@ pub struct HostDeps {
     pub mounts: Arc<dyn Mounts>,
     /// systemd-logind.
     pub logind: Arc<dyn Logind>,
+    /// Measures the filesystem of a path.
+    pub measure: MeasureFilesystem,
 }
 
 /// Where events go.

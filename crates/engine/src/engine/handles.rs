@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use hostlet_base::PodUid;
+use hostlet_image::gc::ImageGc;
 use hostlet_image::preload::PreloadProblem;
 use hostlet_observe::stats::StorageStats;
 use hostlet_observe::status::timeline::Timeline;
@@ -12,6 +13,7 @@ use hostlet_telemetry::Metrics;
 use tokio::sync::watch;
 
 use crate::admission::AdoptedPod;
+use crate::housekeeping::DeadContainers;
 use crate::shutdown::ShutdownOutputs;
 use crate::worker::RestartRequests;
 
@@ -36,6 +38,10 @@ pub struct EngineHandles {
     pub restarts: RestartRequests,
     /// What the volumes of pods take.
     pub usage: StorageStats,
+    /// The garbage collection of images.
+    pub image_gc: ImageGc,
+    /// The containers of terminated pods.
+    pub dead_containers: DeadContainers,
     /// What probes found, and their metrics.
     pub probes: ProbeHandles,
     /// Shutdowns of the host.

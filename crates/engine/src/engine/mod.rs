@@ -6,6 +6,7 @@ mod build;
 mod deps;
 mod first_pods;
 mod handles;
+mod pod_images;
 mod pods;
 mod running;
 mod settings;

@@ -117,9 +117,8 @@ impl Engine {
     }
 
     fn preload(&mut self) -> Option<EngineTask> {
-        let (ImagePreload { config, store }, problems) =
-            (self.deps.preload.take()?, self.problems.preload.clone());
-        let run = |cancel| preload::run(config, store, problems, cancel);
+        let (ImagePreload { config, store }, outputs) = (self.deps.preload.take()?, self.preload.clone());
+        let run = |cancel| preload::run(config, store, outputs, cancel);
         Some(EngineTask::new(TaskStage::Pods, "image preload", run))
     }
 

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hostlet_base::settings::LogLimits;
+use hostlet_base::settings::{ImageGcPolicy, LogLimits};
 use hostlet_observe::log::LogLayout;
 use hostlet_observe::status::StatusGates;
 use hostlet_volume::NodeAmounts;
@@ -21,6 +21,8 @@ pub struct EngineSettings {
     pub logs: LogLayout,
     /// When the logs of containers are rotated; `None` if the runtime does that.
     pub log_limits: Option<LogLimits>,
+    /// When unused images are removed.
+    pub image_gc: ImageGcPolicy,
     /// The properties of this node that do not change at run time.
     pub node: NodeView,
     /// The node's allocatable resources as pods see them.

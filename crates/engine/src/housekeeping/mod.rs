@@ -1,7 +1,8 @@
-//! Housekeeping on the host: leftovers of removed pods, the limit of all pods together, leftover shims and tasks, iptables chains,
+//! Housekeeping on the host: leftovers of removed pods, dead containers of terminated ones, the limit of all pods together, leftover shims and tasks, iptables chains,
 //! other kubelets on the same runtime, the cgroups of processes that are no pod's, and the daemon's heap. Never touches a running
 //! pod.
 
+mod dead_containers;
 mod heap_trim;
 mod iptables;
 mod janitor;
@@ -12,6 +13,7 @@ mod pods_limit;
 mod protected_memory;
 mod system_cgroups;
 
+pub use dead_containers::{DeadContainers, DeadRemoved};
 pub use heap_trim::trim_heap_regularly;
 pub use iptables::{
     Family, IPTABLES, IptablesChains, IptablesError, has_iptables_chains, remove_iptables_chains,

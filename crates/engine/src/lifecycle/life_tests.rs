@@ -176,6 +176,34 @@ async fn a_finished_container_that_was_removed_from_the_runtime_does_not_run_aga
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_containers_of_a_terminated_pod_can_be_removed_and_no_others() {
+    let mut node = Node::new();
+    node.runtime.script("done", Script::exits(SECOND, 3));
+    node.runtime.script("crash", Script::exits(SECOND, 1));
+    let ended = pod_with("p", "u", "Never", &["done"]);
+    node.want([ended, pod("q", "v", &["on"]), pod_with("r", "w", "OnFailure", &["crash"])]);
+    let code = |node: &Node| status_of(node, "done").and_then(|it| Some(it.state?.terminated?.exit_code));
+    node.until("it has ended", SOON, |node| node.phase("u").as_deref() == Some("Failed")).await;
+    let others = |node: &Node| {
+        let all = node.containers();
+        let has = |name: &str, runs: bool| all.iter().any(|it| it.name == name && it.runs == runs);
+        has("on", true) && has("crash", false)
+    };
+    node.until("the others ran", SOON, others).await;
+    sleep(SOON).await;
+    let dead = node.dead_containers();
+    let removed = dead.delete_all().await;
+    assert_eq!((removed.containers, removed.failed), (1, 0), "{removed:?}");
+    assert!(others(&node));
+    sleep(SOON).await;
+    assert_eq!((node.phase("u").as_deref(), code(&node)), (Some("Failed"), Some(3)));
+    let of_ended = node.runtime.history_after(0).into_iter().filter(|happened| happened.pod.as_str() == "u");
+    let instances: std::collections::BTreeSet<_> = of_ended.map(|happened| happened.id).collect();
+    assert_eq!(instances.len(), 1, "it does not run again");
+    assert_eq!(dead.delete_all().await.containers, 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn changed_definitions_are_no_crashes() {
     let mut node = Node::new();
     node.want([pod("p", "u", &["a"])]);

@@ -27,7 +27,7 @@ use tokio::time::{Instant, sleep};
 use self::daemon::{Daemon, Directed};
 use super::Janitor;
 use crate::admission::{AdmittedPods, AdoptedPod};
-use crate::housekeeping::HostJanitor;
+use crate::housekeeping::{DeadContainers, HostJanitor};
 use crate::ownership::OwnPods;
 use crate::source::SourceState;
 use crate::worker::{PodSyncer, WorkerContext};
@@ -273,6 +273,11 @@ impl Node {
     /// What the daemon reports of the pods of others.
     pub(super) fn foreign(&self) -> Option<String> {
         self.daemon.as_ref()?.handles.problems.foreign.borrow().clone()
+    }
+
+    /// What removes the containers of terminated pods.
+    pub(super) fn dead_containers(&self) -> DeadContainers {
+        self.daemon.as_ref().unwrap().handles.dead_containers.clone()
     }
 
     /// Writes the daemon's store to disk.

@@ -29,6 +29,7 @@ pub(super) fn engine_settings(config: &Config, node: &NodeSide) -> EngineSetting
         root_dir: config.root_dir.clone(),
         logs: log_layout(config),
         log_limits: config.pods.log_limits,
+        image_gc: config.image_gc,
         node: node.view.clone(),
         amounts: node.amounts,
         allowed_unsafe_sysctls: config.pods.allowed_unsafe_sysctls.clone(),

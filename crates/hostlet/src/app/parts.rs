@@ -20,7 +20,7 @@ use hostlet_engine::housekeeping::{IPTABLES, IptablesChains, OtherKubelets};
 use hostlet_engine::ownership::OwnPods;
 use hostlet_engine::shutdown::{Reports, SystemBus};
 use hostlet_engine::source::SourceState;
-use hostlet_host::KernelMounts;
+use hostlet_host::{KernelMounts, filesystem_usage};
 use hostlet_image::Images;
 use hostlet_observe::log::LogWatches;
 use hostlet_observe::stats::UsageStats;
@@ -168,6 +168,7 @@ impl Parts {
         let deps = EngineDeps {
             runtime: RuntimeDeps {
                 service: runtime.runtime.clone(),
+                images: runtime.images.clone(),
                 status: runtime.status.clone(),
                 pleg: runtime.pleg.clone(),
                 quiet_period: runtime.calls.quiet_period(),
@@ -190,6 +191,7 @@ impl Parts {
             host: HostDeps {
                 mounts: Arc::new(KernelMounts { mountinfo: MOUNTINFO.into() }),
                 logind: Arc::new(SystemBus),
+                measure: Arc::new(filesystem_usage),
             },
             events,
             clock: WallClock::system(),

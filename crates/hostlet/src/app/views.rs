@@ -100,7 +100,11 @@ impl Parts {
                 observed: self.runtime.pleg.cache().clone(),
                 restarts: self.handles.restarts.clone(),
             },
-            images: ImageEndpoints { runtime: self.runtime.images.clone(), pulls },
+            images: ImageEndpoints {
+                runtime: self.runtime.images.clone(),
+                pulls,
+                gc: self.handles.image_gc.clone(),
+            },
             node: NodeEndpoints {
                 describer: self.describer.clone(),
                 runtime: self.runtime.runtime.clone(),

@@ -19,6 +19,7 @@ use super::policy::needs_check;
 use super::record::{Access, Admission, ImageRecord};
 use super::stock::StockRecords;
 use crate::credentials::SourcedLogin;
+use crate::names::qualified;
 
 /// How long a pull that was cut short is remembered while its image is absent: a runtime may complete it by itself.
 const CUT_SHORT_FOR: Duration = Duration::from_secs(3600);
@@ -303,15 +304,6 @@ impl Drop for PullIntent {
         if let Some(intent) = self.records.inner.state.lock().intents.get_mut(&self.name) {
             intent.running = intent.running.saturating_sub(1);
         }
-    }
-}
-
-/// The fully qualified name with its digest, or else its tag, as runtimes list it. Empty for what is no reference.
-fn qualified(image: &str) -> String {
-    match ImageReference::parse(image) {
-        Ok(ImageReference { name, digest: Some(digest), .. }) => format!("{name}@{digest}"),
-        Ok(ImageReference { name, tag, digest: None }) => format!("{name}:{}", tag.unwrap_or("latest")),
-        Err(_) => String::new(),
     }
 }
 

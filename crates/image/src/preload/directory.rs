@@ -1,7 +1,7 @@
 //! The preload directory: which files are archives, which are no longer being written, and which are due for import. Listing
 //! blocks its thread; the decisions are pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -106,6 +106,8 @@ struct KnownArchive {
     since: Instant,
     /// `None` before the first attempt.
     outcome: Option<Outcome>,
+    /// The names of its images, once it was imported; also while that is repeated.
+    names: BTreeSet<String>,
     /// The problem reported last, and its start.
     reported: Option<(String, Timestamp)>,
 }
@@ -129,7 +131,13 @@ impl Archives {
         self.0.retain(|path, _| listed.contains_key(path));
         let mut due = Due { now: Vec::new(), next: None };
         for (path, seen) in listed {
-            let fresh = |reported| KnownArchive { stamp: seen.stamp, since: now, outcome: None, reported };
+            let fresh = |reported| KnownArchive {
+                stamp: seen.stamp,
+                since: now,
+                outcome: None,
+                names: BTreeSet::new(),
+                reported,
+            };
             let known = self.0.entry(path.clone()).or_insert_with(|| fresh(None));
             if known.stamp != seen.stamp {
                 *known = fresh(known.reported.take());
@@ -173,6 +181,9 @@ impl Archives {
         if report == Some(Report::Imported) {
             known.reported = None;
         }
+        if let Outcome::Imported(records) = &outcome {
+            known.names.extend(records.keys().cloned());
+        }
         known.outcome = Some(outcome);
         report
     }
@@ -191,6 +202,11 @@ impl Archives {
             Some(Outcome::Imported(records)) => Some((path, records)),
             Some(Outcome::Broken(_) | Outcome::Failed(..)) | None => None,
         })
+    }
+
+    /// The names and IDs of the images that the archives of the directory bring.
+    pub(super) fn names(&self) -> BTreeSet<String> {
+        self.0.values().flat_map(|known| &known.names).cloned().collect()
     }
 
     /// Makes an archive due again.

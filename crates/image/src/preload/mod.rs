@@ -25,4 +25,4 @@ pub use error::{ArchiveError, PlanError, StoreError};
 pub use file::{ImportError, import_file};
 pub use import::{BlobWriter, ImageStore, LeasedBlob};
 pub use target::Target;
-pub use task::{PreloadConfig, run};
+pub use task::{PreloadConfig, PreloadOutputs, run};

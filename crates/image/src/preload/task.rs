@@ -1,7 +1,7 @@
 //! Imports the directory's archives: each one once it stops changing. Publishes problems, and checks periodically that the
 //! images are still there. Thin: the decisions are in [`Archives`] and the plan.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,13 +36,21 @@ pub struct PreloadConfig {
     pub architecture: &'static str,
 }
 
+/// Where the task publishes what it finds.
+#[derive(Clone, Debug, Default)]
+pub struct PreloadOutputs {
+    /// The archives that cannot be imported.
+    pub problems: watch::Sender<Vec<PreloadProblem>>,
+    /// The names and IDs of the images that the archives bring; `None` before they were all looked at once.
+    pub images: watch::Sender<Option<BTreeSet<String>>>,
+}
+
 /// Imports the directory's archives, and new ones as they appear, until `cancel`. If two archives have the same image name,
 /// the one imported last wins; at start-up that is the last by file name.
-/// The current problems are published in `reported`.
 pub async fn run(
     config: PreloadConfig,
     store: Arc<dyn ImageStore>,
-    reported: watch::Sender<Vec<PreloadProblem>>,
+    outputs: PreloadOutputs,
     cancel: CancellationToken,
 ) {
     let work = Preload {
@@ -52,7 +60,7 @@ pub async fn run(
         cancel: cancel.clone(),
         archives: Archives::default(),
         listing_problem: None,
-        reported: reported.clone(),
+        outputs: outputs.clone(),
     };
     tokio::select! {
         biased;
@@ -61,7 +69,9 @@ pub async fn run(
         unsupported = work.reconcile() => {
             let reason = error_chain(&unsupported);
             let message = format!("is not read: {reason}");
-            reported.send_replace(vec![PreloadProblem { path: config.directory.clone(), message, since: Timestamp::now() }]);
+            // Nothing restores their images.
+            outputs.images.send_replace(Some(BTreeSet::new()));
+            outputs.problems.send_replace(vec![PreloadProblem { path: config.directory.clone(), message, since: Timestamp::now() }]);
             tracing::warn!(directory = %config.directory.display(), reason,
                 "images are not preloaded: that needs containerd; imagePreloadDir has no effect");
             cancel.cancelled().await;
@@ -86,7 +96,7 @@ struct Preload {
     archives: Archives,
     /// The reported listing error, and its start.
     listing_problem: Option<(String, Timestamp)>,
-    reported: watch::Sender<Vec<PreloadProblem>>,
+    outputs: PreloadOutputs,
 }
 
 impl Preload {
@@ -111,7 +121,10 @@ impl Preload {
             let listing = self.process_listing(listed);
             let next = match listing {
                 Some(listed) => match self.round(&listed, &mut poll).await {
-                    Ok(next) => next,
+                    Ok(next) => {
+                        self.publish_images();
+                        next
+                    }
                     Err(unsupported) => return unsupported,
                 },
                 None => {
@@ -158,9 +171,19 @@ impl Preload {
             since: *since,
         });
         let problems: Vec<PreloadProblem> = listing.chain(self.archives.problems()).collect();
-        self.reported.send_if_modified(|reported| {
+        self.outputs.problems.send_if_modified(|reported| {
             let is_changed = *reported != problems;
             *reported = problems;
+            is_changed
+        });
+    }
+
+    /// Publishes what the archives bring, if it changed.
+    fn publish_images(&self) {
+        let names = Some(self.archives.names());
+        self.outputs.images.send_if_modified(|published| {
+            let is_changed = *published != names;
+            *published = names;
             is_changed
         });
     }

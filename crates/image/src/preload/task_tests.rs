@@ -5,14 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use serde_json::json;
 
 use super::super::StoreError;
 use super::super::samples::{MemoryStore, Sample, gzip, oci};
-use super::{PreloadConfig, PreloadProblem, run};
+use super::{PreloadConfig, PreloadOutputs, run};
 
 /// Writes a file whose last change is long ago.
 fn put(path: &Path, bytes: &[u8]) {
@@ -39,17 +38,17 @@ fn has(store: &MemoryStore, name: &str) -> bool {
 }
 
 fn start(directory: &Path, store: &MemoryStore) -> (CancellationToken, impl Future<Output = ()>) {
-    start_reporting(directory, store, watch::Sender::new(Vec::new()))
+    start_reporting(directory, store, PreloadOutputs::default())
 }
 
 fn start_reporting(
     directory: &Path,
     store: &MemoryStore,
-    reported: watch::Sender<Vec<PreloadProblem>>,
+    outputs: PreloadOutputs,
 ) -> (CancellationToken, impl Future<Output = ()>) {
     let cancel = CancellationToken::new();
     let config = PreloadConfig { directory: directory.to_owned(), architecture: "amd64" };
-    (cancel.clone(), run(config, Arc::new(store.clone()), reported, cancel))
+    (cancel.clone(), run(config, Arc::new(store.clone()), outputs, cancel))
 }
 
 #[tokio::test]
@@ -93,9 +92,9 @@ async fn a_problem_is_reported_until_the_archive_is_fixed() {
     put(&directory.path().join("b.tar.zst"), b"\x28\xb5\x2f\xfd....");
     put(&directory.path().join("c.tar"), &foreign.layout(&[root]).end());
     put(&directory.path().join("d.tar"), &oci("r.example/d:1", b"layer")[..2000]);
-    let reported = watch::Sender::new(Vec::new());
-    let mut problems = reported.subscribe();
-    let (cancel, task) = start_reporting(directory.path(), &store, reported);
+    let outputs = PreloadOutputs::default();
+    let mut problems = outputs.problems.subscribe();
+    let (cancel, task) = start_reporting(directory.path(), &store, outputs);
     let test = async {
         let shown = problems.wait_for(|problems| problems.len() == 4).await.unwrap().clone();
         for (problem, (name, message)) in shown.iter().zip([
@@ -110,6 +109,31 @@ async fn a_problem_is_reported_until_the_archive_is_fixed() {
         fs::remove_file(directory.path().join("a.tar")).unwrap();
         problems.wait_for(|problems| problems.len() == 2).await.unwrap();
         assert!(has(&store, "r.example/d:1"));
+        cancel.cancel();
+    };
+    tokio::join!(task, test);
+}
+
+#[tokio::test]
+async fn the_images_of_archives_are_published_while_the_archives_are_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = MemoryStore::default();
+    put(&directory.path().join("a.tar"), &oci("r.example/a:1", b"layer a"));
+    put(&directory.path().join("b.tar"), &oci("r.example/b:1", b"layer b"));
+    let outputs = PreloadOutputs::default();
+    let mut images = outputs.images.subscribe();
+    let (cancel, task) = start_reporting(directory.path(), &store, outputs);
+    let test = async {
+        let published = images.wait_for(Option::is_some).await.unwrap().clone().unwrap();
+        let tagged: Vec<&String> = published.iter().filter(|name| name.ends_with(":1")).collect();
+        assert_eq!(tagged, ["r.example/a:1", "r.example/b:1"]);
+        assert!(published.iter().any(|name| name.starts_with("sha256:")), "{published:?}");
+        fs::remove_file(directory.path().join("a.tar")).unwrap();
+        let is_without = |names: &Option<std::collections::BTreeSet<String>>| {
+            names.as_ref().is_some_and(|names| !names.contains("r.example/a:1"))
+        };
+        images.wait_for(is_without).await.unwrap();
+        assert!(has(&store, "r.example/a:1"), "removing an archive removes no image");
         cancel.cancel();
     };
     tokio::join!(task, test);

@@ -83,7 +83,7 @@ impl Cache {
     }
 
     /// What is known of each pod that the runtime has something of: its last status, or its listing if it cannot be inspected.
-    pub(crate) fn last_known(&self) -> Vec<Arc<PodStatus>> {
+    pub fn last_known(&self) -> Vec<Arc<PodStatus>> {
         let state = self.lock();
         let known = |entry: &Entry| match &entry.observed {
             Ok(status) => Some(status.clone()),

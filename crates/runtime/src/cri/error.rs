@@ -36,6 +36,7 @@ pub enum Operation {
     ImageStatus,
     ImageFsInfo,
     PullImage,
+    RemoveImage,
     /// Hostlet's own name for the substitute of lists that are too large.
     ListPods,
     /// Hostlet's own name for the lookup of an ID in containerd.
@@ -89,6 +90,7 @@ impl Operation {
             Self::ImageStatus => "image_status",
             Self::ImageFsInfo => "image_fs_info",
             Self::PullImage => "pull_image",
+            Self::RemoveImage => "remove_image",
             Self::ListPods => "list_pods",
             Self::StoredContainer => "stored_container",
             Self::StoredTask => "stored_task",

@@ -9,8 +9,8 @@ use futures::stream::BoxStream;
 use hostlet_base::{CgroupDriver, ContainerId, PodRef, PodUid, SandboxId};
 
 use super::types::{
-    Container, ContainerStats, ContainerStatus, ExecOutput, ImageFilesystem, ImageInfo, RuntimeStatus,
-    Sandbox, SandboxStatus, StdStreams, Version,
+    Container, ContainerImage, ContainerStats, ContainerStatus, ExecOutput, ImageFilesystem, ImageInfo,
+    RuntimeStatus, Sandbox, SandboxStatus, StdStreams, Version,
 };
 use super::wire::{AuthConfig, ContainerConfig, LinuxContainerResources, PodSandboxConfig};
 use super::{CriError, Operation};
@@ -138,8 +138,14 @@ pub trait RuntimeService: Send + Sync + 'static {
     /// All containers with a pod's labels, in any state; of one pod if given. The order is the runtime's.
     async fn list_containers(&self, pod: Option<&PodUid>) -> Result<Vec<Container>, CriError>;
 
+    /// The images of all containers in any state, also of those that no kubelet created.
+    async fn container_images(&self) -> Result<Vec<ContainerImage>, CriError>;
+
     /// The use of resources of all containers; of one pod's if given. Those that do not run may be among them.
     async fn container_stats(&self, pod: Option<&PodUid>) -> Result<Vec<ContainerStats>, CriError>;
+
+    /// The image that sandboxes will be made from, as far as containerd's settings say (before version 2; since then it is pinned).
+    async fn sandbox_image_setting(&self) -> Result<Option<String>, CriError>;
 
     /// The image that a sandbox was made from, which runtimes other than containerd may not report.
     async fn sandbox_image(&self, id: &SandboxId) -> Result<Option<String>, CriError>;
@@ -169,6 +175,9 @@ pub trait ImageService: Send + Sync + 'static {
         auth: Option<AuthConfig>,
         sandbox: Option<PodSandboxConfig>,
     ) -> Result<String, CriError>;
+
+    /// Removes an image with all its names, by its ID. Idempotent; an unknown image is success. The containers that use it go on.
+    async fn remove_image(&self, id: &str) -> Result<(), CriError>;
 
     /// All images of the runtime, also those that no pod uses.
     async fn list_images(&self) -> Result<Vec<ImageInfo>, CriError>;

@@ -188,6 +188,17 @@ pub struct ImageFilesystem {
     pub path: PathBuf,
 }
 
+/// The image of a container, which need not be a pod's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerImage {
+    /// The runtime's ID of the container.
+    pub container: ContainerId,
+    /// The pod it belongs to, from its labels; `None` for a container that no kubelet created.
+    pub pod: Option<PodRef>,
+    /// What the runtime says of its image: an ID, a name, or both; never empty texts.
+    pub references: Vec<String>,
+}
+
 /// A container as inspected.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContainerStatus {
@@ -326,4 +337,6 @@ pub struct ImageInfo {
     pub uid: Option<i64>,
     /// User name in the image's configuration, if not numeric; empty otherwise.
     pub username: String,
+    /// Whether the runtime says that it must not be removed, as of the image of sandboxes.
+    pub pinned: bool,
 }

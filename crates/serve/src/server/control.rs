@@ -1,4 +1,5 @@
-//! The endpoints of the control socket, each with what it needs. Everything but `exec` and `restart` only reads.
+//! The endpoints of the control socket, each with what it needs. Everything but `exec`, `restart` and the removal of
+//! unused images only reads.
 
 use std::time::Duration;
 
@@ -38,7 +39,7 @@ pub struct ControlServer {
     pub exec: ExecEndpoint,
     /// `/v1/restart`.
     pub restart: RestartEndpoint,
-    /// `/v1/images` and `/v1/pulls`.
+    /// `/v1/images`, what is below it, and `/v1/pulls`.
     pub images: ImageEndpoints,
     /// `/v1/node`, `/v1/plugins` and `/v1/connections`.
     pub node: NodeEndpoints,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use hostlet_base::error_chain;
+use hostlet_image::gc::GcError;
 use hostlet_observe::log::LogError;
 use hostlet_observe::stats::MeasureError;
 use hostlet_runtime::cri::CriError;
@@ -47,6 +48,9 @@ pub(super) enum RequestError {
     /// What the pods use cannot be measured.
     #[error("measuring what the pods use")]
     Measure(#[source] Arc<MeasureError>),
+    /// Unused images could not be looked for or removed.
+    #[error("looking for unused images")]
+    ImageGc(#[source] GcError),
     /// The runtime returned an error.
     #[error("the request to the container runtime failed")]
     Runtime(#[from] CriError),
@@ -63,7 +67,7 @@ impl RequestError {
             Self::Exec(CriError::TimedOut { .. }) => StatusCode::GATEWAY_TIMEOUT,
             Self::Exec(_) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Log(_) | Self::Measure(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::NotMeasuredYet | Self::Runtime(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NotMeasuredYet | Self::ImageGc(_) | Self::Runtime(_) => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 }

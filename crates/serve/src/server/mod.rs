@@ -19,6 +19,7 @@ mod socket;
 #[cfg(test)]
 mod tests;
 mod timeline;
+mod unused_images;
 mod usage;
 mod view;
 
@@ -37,5 +38,9 @@ pub use pulls::ImagePulls;
 pub use restart::{RestartEndpoint, RestartQuery, RestartView};
 pub use socket::ControlError;
 pub use timeline::{TimelineEndpoint, TimelineView};
+pub use unused_images::{
+    FailedRemovalView, ImageFilesystemView, KeptView, PruneView, RemovedImageView, UnusedImageView,
+    UnusedImagesView,
+};
 pub use usage::{PodUsedView, UsageEndpoint, UsageView, UsedView};
 pub use view::{CertificateView, HungCallView, ImageView, PodsView, Problem, PullView, PullsView};

@@ -1,5 +1,6 @@
 //! The control socket from a client's view: requests over a real Unix socket, real log files, an in-memory runtime.
 
+use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hostlet_base::node::{CrossedSignals, NodeAddresses};
-use hostlet_base::settings::ImageVerification;
+use hostlet_base::settings::{ImageGcPolicy, ImageVerification};
 use hostlet_base::{
     CONTAINER_NAME_LABEL, ContainerId, POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL, PodEvent, PodRef,
     WallClock,
@@ -20,7 +21,9 @@ use hostlet_engine::container_logs::ContainerLogs;
 use hostlet_engine::shutdown::ShutdownView;
 use hostlet_engine::source::{SourceState, StaticPod};
 use hostlet_engine::worker::RestartRequests;
+use hostlet_host::FilesystemUsage;
 use hostlet_image::credentials::{NoSecrets, RegistryCredentials};
+use hostlet_image::gc::{ImageGcDeps, ImageGcTask};
 use hostlet_image::{Arrivals, ImageRequest, Images, PullLimits, PullPolicy};
 use hostlet_observe::log::LogWatches;
 use hostlet_observe::pleg::{Pleg, PlegHandle};
@@ -58,6 +61,14 @@ use super::{
     ControlServer, EventsEndpoint, ExecEndpoint, ExplainEndpoint, HostProblems, ImageEndpoints, ImagePulls,
     LogsEndpoint, MetricsEndpoints, NodeEndpoints, PodFinder, PodsEndpoint, RestartEndpoint, RuntimeHealth,
     TimelineEndpoint, UsageEndpoint,
+};
+
+/// Unused images may be removed at once.
+const IMAGE_GC: ImageGcPolicy = ImageGcPolicy {
+    high_percent: 85,
+    low_percent: 80,
+    minimum_age: Duration::ZERO,
+    maximum_age: Some(Duration::from_secs(3600)),
 };
 
 /// Timeout of expected events.
@@ -166,6 +177,22 @@ impl Bench {
             },
             latest: watch::channel(None).1,
         };
+        let (image_gc, gc) = ImageGcTask::new(
+            IMAGE_GC,
+            ImageGcDeps {
+                runtime: runtime.clone(),
+                images: runtime.clone(),
+                pods: Arc::new(Vec::new),
+                archives: watch::channel(Some(BTreeSet::new())).1,
+                measure: Arc::new(|_| {
+                    Ok(FilesystemUsage { capacity: 1000, available: 600, ..FilesystemUsage::default() })
+                }),
+                store: Store::default(),
+                events: Arc::new(|_| {}),
+                clock: WallClock::system(),
+            },
+            &Metrics::default(),
+        );
         let server = ControlServer {
             pods: PodsEndpoint {
                 finder: finder.clone(),
@@ -196,7 +223,7 @@ impl Bench {
             logs: LogsEndpoint { finder: finder.clone(), logs },
             exec: ExecEndpoint { finder: finder.clone(), runtime: runtime.clone() },
             restart: RestartEndpoint { finder, observed: pleg.cache().clone(), restarts: restarts.clone() },
-            images: ImageEndpoints { runtime: runtime.clone(), pulls },
+            images: ImageEndpoints { runtime: runtime.clone(), pulls, gc },
             node: NodeEndpoints {
                 describer: describer.clone(),
                 runtime,
@@ -212,6 +239,7 @@ impl Bench {
         let (mut tasks, cancel) = (JoinSet::new(), CancellationToken::new());
         tasks.spawn(relister.run(cancel.clone()));
         tasks.spawn(server.run(listener, cancel.clone()));
+        tasks.spawn(image_gc.run(cancel.clone()));
         pleg.cache().newer_than(&pod_ref(&pod), None).await.unwrap();
         Self {
             dir,
@@ -514,6 +542,32 @@ async fn the_runtimes_images_are_listed() {
     let (status, text) = bench.get("/v1/images").await;
     assert_eq!(status, 200, "{text}");
     assert!(text.contains(r#""tags":["docker.io/library/img:1"]"#), "{text}");
+}
+
+#[tokio::test]
+async fn unused_images_are_listed_and_removed_on_request() {
+    let bench = Bench::new().await;
+    bench.fake.add_image("r.example/unused:1");
+    bench.fake.add_image("r.example/pinned:1");
+    bench.fake.pin_image("r.example/pinned:1");
+    let (status, text) = bench.get("/v1/images/unused").await;
+    assert_eq!(status, 200, "{text}");
+    for part in [
+        r#""usedPercent":40"#,
+        r#""highThresholdPercent":85"#,
+        r#""names":["r.example/unused:1""#,
+        r#""kept":"pinned""#,
+        r#""expires":"#,
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains("library/img"), "a container uses it: {text}");
+    assert_eq!(bench.get("/v1/images/prune").await.0, 405);
+    let (status, text) = bench.post("/v1/images/prune", "null").await;
+    assert_eq!(status, 200, "{text}");
+    assert!(text.contains("r.example/unused:1") && text.contains(r#""freed":1048576"#), "{text}");
+    let names: Vec<String> = bench.fake.wire_images().into_iter().flat_map(|image| image.repo_tags).collect();
+    assert_eq!(names, ["docker.io/library/img:1", "r.example/pinned:1"]);
 }
 
 #[tokio::test]

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use hostlet_base::node::{CrossedSignals, OwnNode};
 use hostlet_base::resources::PODS;
-use hostlet_base::settings::{ImageVerification, LogLimits};
+use hostlet_base::settings::{ImageGcPolicy, ImageVerification, LogLimits};
 use hostlet_base::testing::resource_list;
 use hostlet_base::{Quantity, QuietPeriod, ResourceList};
-use hostlet_host::KernelMounts;
+use hostlet_host::{FilesystemUsage, KernelMounts};
 use hostlet_image::Images;
 use hostlet_image::credentials::RegistryCredentials;
 use hostlet_observe::pleg::{Pleg, PlegHandle};
@@ -127,6 +127,12 @@ fn settings(node: &Node) -> EngineSettings {
         root_dir: root.clone(),
         logs: node.logs(),
         log_limits: (!node.is_directed).then_some(LOG_LIMITS),
+        image_gc: ImageGcPolicy {
+            high_percent: 85,
+            low_percent: 80,
+            minimum_age: Duration::from_secs(120),
+            maximum_age: None,
+        },
         node: NodeView {
             name: host().node_name,
             resources: NodeResources::new(allocatable()),
@@ -176,6 +182,7 @@ fn deps(
     EngineDeps {
         runtime: RuntimeDeps {
             service: runtime.clone(),
+            images: runtime.clone(),
             status: node.status.subscribe(),
             pleg,
             quiet_period: QuietPeriod::default(),
@@ -211,6 +218,10 @@ fn deps(
         host: HostDeps {
             mounts: Arc::new(KernelMounts { mountinfo: node.root().join("mountinfo") }),
             logind: Arc::new(FakeLogind::new(super::LOGIND_DELAY)),
+            // Never short of space.
+            measure: Arc::new(|_| {
+                Ok(FilesystemUsage { capacity: 100 << 30, available: 50 << 30, ..FilesystemUsage::default() })
+            }),
         },
         events: EventSinks { pods, node: Arc::new(|_| {}) },
         clock: node.clock.clone(),

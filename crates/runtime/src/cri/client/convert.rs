@@ -13,9 +13,9 @@ use hostlet_base::{
 use jiff::Timestamp;
 
 use super::super::types::{
-    Container, ContainerState, ContainerStats, ContainerStatus, ImageFilesystem, ImageInfo, LinuxUser,
-    RuntimeFeatures, RuntimeHandler, RuntimeStatus, Sandbox, SandboxState, SandboxStatus, StoredPreStop,
-    WritableLayer,
+    Container, ContainerImage, ContainerState, ContainerStats, ContainerStatus, ImageFilesystem, ImageInfo,
+    LinuxUser, RuntimeFeatures, RuntimeHandler, RuntimeStatus, Sandbox, SandboxState, SandboxStatus,
+    StoredPreStop, WritableLayer,
 };
 use super::super::{CriError, Operation, RuntimeCondition, wire};
 
@@ -140,6 +140,12 @@ pub(in crate::cri) fn container(wire: wire::Container) -> Option<Container> {
     })
 }
 
+pub(in crate::cri) fn container_image(wire: wire::Container) -> ContainerImage {
+    let name = wire.image.map(|spec| spec.image).unwrap_or_default();
+    let references = [wire.image_id, wire.image_ref, name].into_iter().filter(|text| !text.is_empty());
+    ContainerImage { pod: pod_of(&wire.labels), references: references.collect(), container: wire.id.into() }
+}
+
 pub(in crate::cri) fn container_status(wire: wire::ContainerStatus) -> Result<ContainerStatus, CriError> {
     let metadata = wire.metadata.unwrap_or_default();
     let name = wire.labels.get(CONTAINER_NAME_LABEL).map_or(metadata.name.as_str(), String::as_str);
@@ -231,6 +237,7 @@ pub(in crate::cri) fn image(wire: wire::Image) -> ImageInfo {
         size: wire.size,
         uid: wire.uid.map(|u| u.value),
         username: wire.username,
+        pinned: wire.pinned,
     }
 }
 

@@ -57,6 +57,16 @@ impl ImageService for CriClient {
         }
     }
 
+    async fn remove_image(&self, id: &str) -> Result<(), CriError> {
+        let request = wire::RemoveImageRequest { image: Some(spec(id, HashMap::new())) };
+        let call = async { self.image().remove_image(request).await };
+        match self.call(Operation::RemoveImage, CallSubject::Image(id.to_owned()), call).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     async fn list_images(&self) -> Result<Vec<ImageInfo>, CriError> {
         let stream = async { self.image().stream_images(wire::StreamImagesRequest { filter: None }).await };
         let batches = Batches { stream, items: |batch: wire::StreamImagesResponse| batch.images };

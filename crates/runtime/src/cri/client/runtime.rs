@@ -10,8 +10,8 @@ use hostlet_base::{CgroupDriver, ContainerId, POD_UID_LABEL, PodRef, PodUid, San
 
 use super::super::calls::CallSubject;
 use super::super::types::{
-    Container, ContainerStats, ContainerStatus, ExecOutput, RuntimeStatus, Sandbox, SandboxStatus,
-    StdStreams, Version,
+    Container, ContainerImage, ContainerStats, ContainerStatus, ExecOutput, RuntimeStatus, Sandbox,
+    SandboxStatus, StdStreams, Version,
 };
 use super::super::wire;
 use super::super::{CriError, EventStream, Operation, RuntimeService};
@@ -57,6 +57,17 @@ impl CriClient {
         let request = wire::StatusRequest { verbose: true };
         let call = async { self.runtime().status(request).await };
         Ok(self.call(Operation::Status, CallSubject::Node, call).await?.info)
+    }
+
+    /// The containers of everybody, in any state.
+    async fn every_container(&self) -> Result<Vec<wire::Container>, CriError> {
+        let filter = wire::ContainerFilter::default();
+        let streamed = wire::StreamContainersRequest { filter: Some(filter.clone()) };
+        let request = wire::ListContainersRequest { filter: Some(filter) };
+        let call = async { self.runtime().list_containers(request).await };
+        let stream = async { self.runtime().stream_containers(streamed).await };
+        let batches = Batches { stream, items: |batch: wire::StreamContainersResponse| batch.containers };
+        streams::list(self, Operation::ListContainers, batches, call, |answer| answer.containers).await
     }
 }
 
@@ -332,22 +343,23 @@ impl RuntimeService for CriClient {
     }
 
     async fn list_containers(&self, pod: Option<&PodUid>) -> Result<Vec<Container>, CriError> {
-        let filter =
-            wire::ContainerFilter { label_selector: pod_selector(pod), ..wire::ContainerFilter::default() };
-        let streamed = wire::StreamContainersRequest { filter: Some(filter.clone()) };
-        let request = wire::ListContainersRequest { filter: Some(filter) };
-        let call = async { self.runtime().list_containers(request).await };
         let containers = match pod {
-            None => {
-                let stream = async { self.runtime().stream_containers(streamed).await };
-                let batches =
-                    Batches { stream, items: |batch: wire::StreamContainersResponse| batch.containers };
-                streams::list(self, Operation::ListContainers, batches, call, |answer| answer.containers)
-                    .await?
+            None => self.every_container().await?,
+            Some(_) => {
+                let filter = wire::ContainerFilter {
+                    label_selector: pod_selector(pod),
+                    ..wire::ContainerFilter::default()
+                };
+                let request = wire::ListContainersRequest { filter: Some(filter) };
+                let call = async { self.runtime().list_containers(request).await };
+                self.call(Operation::ListContainers, CallSubject::Node, call).await?.containers
             }
-            Some(_) => self.call(Operation::ListContainers, CallSubject::Node, call).await?.containers,
         };
         Ok(containers.into_iter().filter_map(convert::container).collect())
+    }
+
+    async fn container_images(&self) -> Result<Vec<ContainerImage>, CriError> {
+        Ok(self.every_container().await?.into_iter().map(convert::container_image).collect())
     }
 
     async fn container_stats(&self, pod: Option<&PodUid>) -> Result<Vec<ContainerStats>, CriError> {
@@ -359,6 +371,10 @@ impl RuntimeService for CriClient {
         let call = async { self.runtime().list_container_stats(request).await };
         let answer = self.call(Operation::ListContainerStats, CallSubject::Node, call).await?;
         Ok(answer.stats.into_iter().filter_map(convert::container_stats).collect())
+    }
+
+    async fn sandbox_image_setting(&self) -> Result<Option<String>, CriError> {
+        Ok(settings::sandbox_image(&containerd_settings(&self.verbose_status().await?)))
     }
 
     async fn sandbox_image(&self, id: &SandboxId) -> Result<Option<String>, CriError> {

@@ -20,6 +20,11 @@ pub(super) fn cgroup_driver(settings: &Value) -> Option<CgroupDriver> {
     Some(if is_systemd.unwrap_or(false) { CgroupDriver::Systemd } else { CgroupDriver::Cgroupfs })
 }
 
+/// The image of sandboxes, which containerd has among its CRI plugin's settings before version 2.
+pub(super) fn sandbox_image(settings: &Value) -> Option<String> {
+    settings["sandboxImage"].as_str().filter(|image| !image.is_empty()).map(str::to_owned)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -131,8 +131,23 @@ impl FakeRuntime {
         self.with(|world, _| world.images.add(image))
     }
 
-    /// Removes an image.
-    pub fn remove_image(&self, image: &str) {
+    /// Sets the size of an image, bytes.
+    pub fn set_image_size(&self, image: &str, bytes: u64) {
+        self.with(|world, _| world.images.change(image, |image| image.size = bytes));
+    }
+
+    /// Pins an image.
+    pub fn pin_image(&self, image: &str) {
+        self.with(|world, _| world.images.change(image, |image| image.pinned = true));
+    }
+
+    /// Sets the image of sandboxes that the runtime's settings show; initially none.
+    pub fn set_sandbox_image(&self, image: &str) {
+        self.with(|world, _| world.sandbox_image = Some(image.to_owned()));
+    }
+
+    /// Removes an image without a call.
+    pub fn lose_image(&self, image: &str) {
         self.with(|world, _| world.images.remove(image));
     }
 

@@ -41,6 +41,13 @@ impl Images {
         digest
     }
 
+    /// Changes an image as the runtime lists it, under all its names.
+    pub(super) fn change(&mut self, name: &str, change: impl Fn(&mut wire::Image)) {
+        if let Some(id) = self.find(name).map(|image| image.id.clone()) {
+            self.present.values_mut().filter(|image| image.id == id).for_each(change);
+        }
+    }
+
     pub(super) fn remove(&mut self, name: &str) {
         if let Some(id) = self.find(name).map(|image| image.id.clone()) {
             self.present.retain(|_, image| image.id != id);

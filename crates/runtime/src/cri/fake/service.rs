@@ -14,9 +14,9 @@ use super::super::wire::{
     PodSandboxConfig, PodSandboxFilter,
 };
 use super::super::{
-    Container, ContainerStats, ContainerStatus, CriError, EventStream, ExecOutput, ImageFilesystem,
-    ImageInfo, ImageService, Operation, RuntimeService, RuntimeStatus, Sandbox, SandboxStatus, StdStreams,
-    Version,
+    Container, ContainerImage, ContainerStats, ContainerStatus, CriError, EventStream, ExecOutput,
+    ImageFilesystem, ImageInfo, ImageService, Operation, RuntimeService, RuntimeStatus, Sandbox,
+    SandboxStatus, StdStreams, Version,
 };
 use super::containers::{Stopping, no_container};
 use super::lists::{SANDBOX_IMAGE, selector_of};
@@ -282,11 +282,20 @@ impl RuntimeService for FakeRuntime {
             .collect())
     }
 
+    async fn container_images(&self) -> Result<Vec<ContainerImage>, CriError> {
+        let containers = self.containers_like(ContainerFilter::default()).await?.containers;
+        Ok(containers.into_iter().map(convert::container_image).collect())
+    }
+
     async fn container_stats(&self, pod: Option<&PodUid>) -> Result<Vec<ContainerStats>, CriError> {
         let label_selector = selector_of(pod);
         let filter = ContainerStatsFilter { label_selector, ..ContainerStatsFilter::default() };
         let stats = self.stats_like(filter).await?.stats;
         Ok(stats.into_iter().filter_map(convert::container_stats).collect())
+    }
+
+    async fn sandbox_image_setting(&self) -> Result<Option<String>, CriError> {
+        self.call(Self::plain(Operation::Status), |world, _| Ok(world.sandbox_image.clone())).await
     }
 
     async fn sandbox_image(&self, id: &SandboxId) -> Result<Option<String>, CriError> {
@@ -338,6 +347,17 @@ impl ImageService for FakeRuntime {
             }
         };
         self.call_after(pull.latency, request, effect).await
+    }
+
+    async fn remove_image(&self, id: &str) -> Result<(), CriError> {
+        let request = Request::new(Operation::RemoveImage, None, id);
+        let id = id.to_owned();
+        let effect = move |world: &mut super::world::World, _| {
+            world.images.remove(&id);
+            world.touch();
+            Ok(())
+        };
+        self.call(request, effect).await
     }
 
     async fn list_images(&self) -> Result<Vec<ImageInfo>, CriError> {

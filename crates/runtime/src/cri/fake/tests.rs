@@ -262,7 +262,7 @@ async fn images_are_found_by_every_name_and_containers_need_one() {
     assert_eq!(fake.image_status("busybox:1.36", &HashMap::new()).await.unwrap(), None);
     fake.create_container(&pod, container("u1", "c", 0), sandbox("u1", 0)).await.unwrap();
     assert_eq!(fake.list_images().await.unwrap(), vec![image]);
-    fake.remove_image("busybox");
+    fake.lose_image("busybox");
     assert_eq!(fake.image_status(&id, &HashMap::new()).await.unwrap(), None);
 }
 
@@ -348,7 +348,7 @@ async fn a_late_creation_that_fails_gives_its_name_back() {
     };
     fake.faults().add(Rule::new(Operation::CreateContainer, fault).times(1));
     let pod = fake.run_sandbox(sandbox("u1", 0), "").await.unwrap();
-    fake.remove_image("busybox");
+    fake.lose_image("busybox");
     fake.create_container(&pod, container("u1", "c", 0), sandbox("u1", 0)).await.unwrap_err();
     fake.add_image("busybox");
     fake.create_container(&pod, container("u1", "c", 0), sandbox("u1", 0)).await.unwrap();

@@ -47,6 +47,8 @@ pub(super) struct World {
     pub(super) version: Version,
     pub(super) status: RuntimeStatus,
     pub(super) cgroup_driver: Option<CgroupDriver>,
+    /// The image of sandboxes among the settings.
+    pub(super) sandbox_image: Option<String>,
     /// The ranges of the pods' addresses; `None` until the kubelet has sent them.
     pub(super) pod_cidr: Option<String>,
     /// `None` before the first restart of the runtime.
@@ -89,6 +91,7 @@ impl World {
             },
             status: RuntimeStatus { runtime: ready.clone(), network: ready, ..RuntimeStatus::default() },
             cgroup_driver: None,
+            sandbox_image: None,
             pod_cidr: None,
             outage: None,
             restarts: 0,
