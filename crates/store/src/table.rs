@@ -34,6 +34,8 @@ pub enum Table {
     Services,
     /// The handlers of the cluster's RuntimeClasses, so that pods start before the API server is reached.
     RuntimeClasses,
+    /// How far the kernel's log was read, and what it said that lasts until the host reboots.
+    KernelLog,
 }
 
 /// How soon a change must be on the disk.
@@ -53,7 +55,7 @@ pub(super) enum Pace {
 
 impl Table {
     /// Every table, in the order of the enum.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::AdmittedPods,
         Self::FormerDevices,
         Self::RequestedStarts,
@@ -69,6 +71,7 @@ impl Table {
         Self::ProbeResults,
         Self::Services,
         Self::RuntimeClasses,
+        Self::KernelLog,
     ];
 
     /// Its name in the file. The number is the version of its row format: rows of another format are another table, which
@@ -90,6 +93,7 @@ impl Table {
             Self::ProbeResults => "probe-results/1",
             Self::Services => "services/1",
             Self::RuntimeClasses => "runtime-classes/1",
+            Self::KernelLog => "kernel-log/1",
         }
     }
 
@@ -115,6 +119,8 @@ impl Table {
             Self::Services => Pace::Seldom,
             // Without its row, a pod cannot start while the API server is away. They rarely change.
             Self::RuntimeClasses => Pace::Soon,
+            // Losing the latest change repeats events of a daemon that was killed. A failing disk changes it all the time.
+            Self::KernelLog => Pace::Seldom,
         }
     }
 }
