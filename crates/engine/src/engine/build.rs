@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hostlet_image::preload::PreloadProblem;
 use hostlet_observe::stats::{StorageSettings, StorageStats};
 use hostlet_observe::status::timeline::Timeline;
-use hostlet_observe::status::{PodActivities, PodDirectory, StatusCache, register_resizes};
+use hostlet_observe::status::{PodActivities, PodDirectory, StatusCache, register_resizes, register_waiting};
 use hostlet_pod::{DesiredPods, FailingProbes, ProbeResults, RejectedPod};
 use hostlet_volume::{VolumeSettings, Volumes};
 use tokio::sync::watch;
@@ -56,6 +56,7 @@ impl Engine {
         let shutdown = Shutdown::new(settings.shutdown.clone(), deps.store.clone(), &deps.metrics);
         let (status_cache, timeline) = (StatusCache::default(), Timeline::default());
         register_resizes(&deps.metrics, &status_cache);
+        register_waiting(&deps.metrics, &status_cache);
         let probe_metrics = ProbeMetrics::default();
         probe_metrics.register(&deps.probe_metrics);
         let (desired_in, desired_pods) = watch::channel(DesiredPods::default());
