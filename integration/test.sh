@@ -34,6 +34,11 @@ as_builder cargo clippy --workspace --all-targets --locked --quiet -- -D warning
 as_builder env RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --workspace --locked --quiet
 check_dependencies
 check_scripts
+if go_program >/dev/null; then
+  check_monitoring
+else
+  not_tested "the Prometheus rules and the dashboard" "their checker is built with Go (https://go.dev/dl/)"
+fi
 
 say "tests that do not need root"
 # The whole workspace at once, here and in build_suites: another selection of packages would need another build.

@@ -4,8 +4,9 @@ use std::str::from_utf8;
 
 use hostlet_base::Quantity;
 use hostlet_base::{ImageReference, with_default_tag};
-use hostlet_cluster::node::OomReports;
+use hostlet_cluster::node::{KernelProblems, OomReports};
 use hostlet_engine::cri_config::{env_file_value, parse_resolv_conf};
+use hostlet_host::KernelRecord;
 use hostlet_observe::log::{LogLine, LogStream, RotatedLog};
 
 /// A line of a container's log: its content is the end of the line, and its parts make the same line. The same bytes as the name of a
@@ -87,18 +88,26 @@ pub fn env_file(data: &[u8]) {
     assert_eq!(env_file_value(again.as_bytes(), "KEY"), Ok(Some(value)), "{again:?}");
 }
 
-/// Messages of the kernel: what was killed is named in one of them, and one report is one kill.
+/// Records of the kernel's log, or only their messages: what was killed is named in one of them, one report is one kill, and a problem is
+/// a short line.
 pub fn kernel_log(data: &[u8]) {
-    let Ok(text) = from_utf8(data) else { return };
-    let mut reports = OomReports::default();
+    let (mut reports, mut problems) = (OomReports::default(), KernelProblems::default());
     let mut begun = 0;
-    for line in text.lines() {
-        begun += usize::from(line.contains("invoked oom-killer:"));
-        if let Some(kill) = reports.read(line) {
+    for line in data.split(|byte| *byte == b'\n') {
+        let message = match KernelRecord::parse(line) {
+            Some(record) => record.message,
+            None => String::from_utf8_lossy(line).into_owned(),
+        };
+        begun += usize::from(message.contains("invoked oom-killer:"));
+        if let Some(kill) = reports.read(&message) {
             assert!(begun > 0, "a kill without a report");
             begun = 0;
-            let has_pid = line.split(|c: char| !c.is_ascii_digit()).any(|n| n.parse() == Ok(kill.pid));
-            assert!(line.contains(&kill.process) && has_pid, "{kill:?} from {line:?}");
+            let has_pid = message.split(|c: char| !c.is_ascii_digit()).any(|n| n.parse() == Ok(kill.pid));
+            assert!(message.contains(&kill.process) && has_pid, "{kill:?} from {message:?}");
+        }
+        if let Some(problem) = problems.read(&message) {
+            super::check_message(&problem.message);
+            assert!(!problem.reason.is_empty(), "no reason for {message:?}");
         }
     }
 }

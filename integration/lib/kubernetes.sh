@@ -118,25 +118,31 @@ metrics_server() {
   printf '%s\n' "$dir/metrics-server"
 }
 
-# Builds the DRA driver of the tests once per version of its source, and prints its path.
-dra_driver() {
-  local go source version dir
-  source=$TOP/integration/dra_driver
+# Builds a program of the tests from its source below integration/, once per version of that, and prints its path.
+# usage: program_of_tests SOURCE NAME WHAT
+program_of_tests() {
+  local source=$TOP/integration/$1 name=$2 what=$3 go version dir
   version=$(cat "$source"/{main.go,go.mod,go.sum} | sha256sum | cut -c 1-16)
-  dir=${XDG_CACHE_HOME:-$(builder_home)/.cache}/hostlet-tests/dra-driver-$version
-  if [ ! -x "$dir/dra-driver" ]; then
-    go=$(go_program) || die "the DRA driver of the tests is built with Go (https://go.dev/dl/)"
-    note "building the DRA driver of the tests with Go" >&2
-    as_builder bash -euo pipefail -s "$go" "$source" "$dir" <<'BUILD'
-go=$1 source=$2 dir=$3
+  dir=${XDG_CACHE_HOME:-$(builder_home)/.cache}/hostlet-tests/$name-$version
+  if [ ! -x "$dir/$name" ]; then
+    go=$(go_program) || die "$what is built with Go (https://go.dev/dl/)"
+    note "building $what with Go" >&2
+    as_builder bash -euo pipefail -s "$go" "$source" "$dir" "$name" <<'BUILD'
+go=$1 source=$2 dir=$3 name=$4
 mkdir -p "$dir"
 exec 9>"$dir/.lock"
 flock 9
-[ ! -x "$dir/dra-driver" ] || exit 0
+[ ! -x "$dir/$name" ] || exit 0
 cd "$source"
 CGO_ENABLED=0 "$go" build -trimpath -mod=readonly -ldflags '-s -w' -o "$dir/built" . >&2
-mv "$dir/built" "$dir/dra-driver"
+mv "$dir/built" "$dir/$name"
 BUILD
   fi
-  printf '%s\n' "$dir/dra-driver"
+  printf '%s\n' "$dir/$name"
 }
+
+# Prints the path of the DRA driver of the tests.
+dra_driver() { program_of_tests dra_driver dra-driver "the DRA driver of the tests"; }
+
+# Prints the path of the checker of Prometheus rules and dashboards.
+promql_check() { program_of_tests promql_check promql-check "the checker of Prometheus rules"; }

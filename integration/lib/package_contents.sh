@@ -13,7 +13,8 @@ contents_deb_has_its_files_with_their_modes() {
     "-rw-r--r-- 0/0 ./usr/share/bash-completion/completions/hostlet" "-rw-r--r-- 0/0 ./usr/share/zsh/vendor-completions/_hostlet" \
     "-rw-r--r-- 0/0 ./usr/share/fish/vendor_completions.d/hostlet.fish" "-rw-r--r-- 0/0 ./usr/share/man/man5/hostlet-config.5.gz" \
     "-rw-r--r-- 0/0 ./usr/share/doc/hostlet/copyright" "-rw-r--r-- 0/0 ./usr/share/doc/hostlet/third-party-notices.gz" \
-    "-rw-r--r-- 0/0 ./usr/share/doc/hostlet/examples/pause.yaml"; do
+    "-rw-r--r-- 0/0 ./usr/share/doc/hostlet/examples/pause.yaml" "-rw-r--r-- 0/0 ./usr/share/doc/hostlet/examples/hostlet-rules.yaml" \
+    "-rw-r--r-- 0/0 ./usr/share/doc/hostlet/examples/hostlet-dashboard.json"; do
     grep -qxF -- "$expected" <<<"$list" || fail "not in the deb: $expected"
   done
   must_not grep -vE '^([-d]rw[x-]r-[x-]r-[x-]|lrwxrwxrwx) 0/0 ' <<<"$list"

@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# Checks of what hostlet is built from and of its scripts. Sourced after common.sh.
+# Checks of what hostlet is built from, of its scripts, and of what it gives to monitoring. Sourced after common.sh; check_monitoring needs
+# kubernetes.sh.
 
 # shellcheck source=packaging/lib/tree.sh
 . "$TOP/packaging/lib/tree.sh"
@@ -43,4 +44,12 @@ scriptlets() {
   expand_script "$1" | awk '
     /^%/ { if (inside) print "}"; inside = /^%(pre|post|preun|postun|pretrans|posttrans)$/; if (inside) print substr($0, 2) "() {"; next }
     inside'
+}
+
+# The rules and the dashboard that users take, with Prometheus' own parsers. Also that these find a mistake.
+check_monitoring() {
+  local check files=("$TOP"/packaging/monitoring/hostlet-{rules.yaml,dashboard.json})
+  check=$(promql_check)
+  "$check" "${files[@]}" >/dev/null || die "packaging/monitoring has the mistakes above"
+  ! sed 's/ by (instance)/ by instance/' "${files[0]}" | "$check" /dev/stdin >/dev/null 2>&1 || die "the checker finds no mistake"
 }

@@ -41,6 +41,9 @@ stage_common() {
   put 644 "$work/manual/completions/hostlet.bash" "$tree/usr/share/bash-completion/completions/hostlet"
   put 644 "$work/manual/completions/hostlet.fish" "$tree/usr/share/fish/vendor_completions.d/hostlet.fish"
   for example in pause.yaml web.yaml crictl.yaml; do put 644 "$TOP/packaging/files/$example" "$doc/examples/$example"; done
+  for example in rules.yaml dashboard.json; do
+    put 644 "$TOP/packaging/monitoring/hostlet-$example" "$doc/examples/hostlet-$example"
+  done
   put_compressed "$TOP/CHANGELOG.md" "$doc/changelog.gz"
   put_compressed "$work/notices" "$doc/third-party-notices.gz"
 }

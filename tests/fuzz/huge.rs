@@ -60,6 +60,12 @@ pub(crate) fn inputs(target: &str) -> Vec<(&'static str, Vec<u8>)> {
             ("reports without end", "a invoked oom-killer: b\n".repeat(MIB / 24)),
             ("a long name", format!("invoked oom-killer:\nKilled process 1 ({})", "()".repeat(MIB / 2))),
             ("many commas", format!("invoked oom-killer:\noom-kill:constraint={}", ",pid=".repeat(MIB / 5))),
+            ("a long number", format!("6,{},1,-;a", "9".repeat(MIB))),
+            (
+                "a long name of a task",
+                format!("6,1,1,-;INFO: task {} blocked for more than 1", "a:1".repeat(MIB / 3)),
+            ),
+            ("filesystems", "XFS (".repeat(MIB / 5)),
         ],
         "probe_location" => vec![
             ("a path up and up", "../".repeat(MIB / 3)),

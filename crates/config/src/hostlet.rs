@@ -22,6 +22,8 @@ pub(super) struct HostletConfiguration {
     pub(super) adopt_foreign_pods: Option<bool>,
     /// Directory of image archives to import.
     pub(super) image_preload_dir: Option<String>,
+    /// Whether the Node has conditions that follow from the kernel's log.
+    pub(super) kernel_conditions: Option<bool>,
     /// How many sandboxes and containers may start at the same time.
     pub(super) max_concurrent_starts: Option<NonZeroUsize>,
     /// Whether devices of DRA drivers are published in ResourceSlices.
@@ -38,6 +40,7 @@ impl HostletConfiguration {
         self.api_version = Some(API_VERSION.to_owned());
         self.kind = Some(KIND.to_owned());
         self.adopt_foreign_pods.get_or_insert(false);
+        self.kernel_conditions.get_or_insert(false);
         self.max_concurrent_starts.get_or_insert(NonZeroUsize::MIN.saturating_add(2));
         self.publish_resource_slices.get_or_insert(false);
         self.streams_need_get_only.get_or_insert(false);

@@ -34,6 +34,7 @@ const HOSTLET_FIELDS: &[&str] = &[
     "adoptForeignPods",
     "apiVersion",
     "imagePreloadDir",
+    "kernelConditions",
     "kind",
     "maxConcurrentStarts",
     "publishResourceSlices",

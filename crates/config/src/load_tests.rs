@@ -104,7 +104,7 @@ fn settings_of_a_file_take_effect() {
                 [net.core.somaxconn]\n---\n\
                 apiVersion: hostlet.dev/v1alpha1\nkind: HostletConfiguration\nmaxConcurrentStarts: 8\nsocket: \
                 /run/h.sock\n\
-                imagePreloadDir: /srv/images\n";
+                imagePreloadDir: /srv/images\nkernelConditions: true\n";
     let host = Host::new(&[("a.yaml", &format!("{HEAD}{text}"))]);
     let loaded = host.load(&["--config=DIR/a.yaml"]).unwrap();
     assert_eq!(loaded.warnings, []);
@@ -122,6 +122,7 @@ fn settings_of_a_file_take_effect() {
     assert_eq!(config.pods.max_restart_wait, Duration::from_secs(10));
     assert_eq!((config.max_concurrent_starts.get(), config.socket.to_str()), (8, Some("/run/h.sock")));
     assert_eq!(config.image_preload_dir.as_deref(), Some(Path::new("/srv/images")));
+    assert!(config.kernel_conditions);
     assert_eq!(loaded.effective.hostlet()["imagePreloadDir"], "/srv/images");
 }
 

@@ -53,6 +53,8 @@ pub struct Config {
     pub max_concurrent_starts: NonZeroUsize,
     /// Directory of image archives to import (`imagePreloadDir` of HostletConfiguration).
     pub image_preload_dir: Option<PathBuf>,
+    /// Whether the Node has conditions that follow from the kernel's log (`kernelConditions` of HostletConfiguration).
+    pub kernel_conditions: bool,
     /// Sources of pods.
     pub sources: Sources,
     /// The container runtime.
@@ -296,6 +298,7 @@ impl Config {
             adopt_foreign_pods: flags.adopt_foreign_pods.or(hostlet.adopt_foreign_pods).unwrap_or_default(),
             max_concurrent_starts: hostlet.max_concurrent_starts.unwrap_or(NonZeroUsize::MIN),
             image_preload_dir: path(&hostlet.image_preload_dir),
+            kernel_conditions: hostlet.kernel_conditions.unwrap_or_default(),
             sources: Sources {
                 static_pod_path: path(&kubelet.static_pod_path),
                 file_check_frequency: time(kubelet.file_check_frequency),

@@ -47,7 +47,7 @@ pub use filesystem::{FilesystemUsage, filesystem_usage};
 pub use group_tree::{GroupChange, set_group_of_tree};
 pub use host::{Host, root_check};
 pub use inside::{Inside, InsideError, open_existing_inside, open_inside};
-pub use kernel_log::KernelLog;
+pub use kernel_log::{KernelLog, KernelRecord};
 pub use limits::{Applied, raise_open_files, set_oom_score_adj, share_one_heap, trim_heap};
 pub use lock_file::LockFile;
 pub use machine::{CpuTopology, Machine};

@@ -36,6 +36,8 @@ pub enum Table {
     Services,
     /// The handlers of the cluster's RuntimeClasses, so that pods start before the API server is reached.
     RuntimeClasses,
+    /// How far the kernel's log was read, and what it said that lasts until the host reboots.
+    KernelLog,
 }
 
 /// How soon a change must be on the disk.
@@ -72,6 +74,7 @@ impl Table {
         Self::ProbeResults,
         Self::Services,
         Self::RuntimeClasses,
+        Self::KernelLog,
     ];
 
     /// Its name in the file. The number is the version of its row format: rows of another format are another table, which
@@ -94,6 +97,7 @@ impl Table {
             Self::ProbeResults => "probe-results/1",
             Self::Services => "services/1",
             Self::RuntimeClasses => "runtime-classes/1",
+            Self::KernelLog => "kernel-log/1",
         }
     }
 
@@ -121,6 +125,8 @@ impl Table {
             Self::Services => Pace::Seldom,
             // Without its row, a pod cannot start while the API server is away. They rarely change.
             Self::RuntimeClasses => Pace::Soon,
+            // Losing the latest change repeats events of a daemon that was killed. A failing disk changes it all the time.
+            Self::KernelLog => Pace::Seldom,
         }
     }
 }

@@ -11,6 +11,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
+use super::metrics::Metrics;
+
 /// How long a loop may take to answer. Steps between two awaits take milliseconds; this is for a machine that swaps.
 pub const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
@@ -80,6 +82,21 @@ impl Heartbeats {
             }
         }
         self.overdue(Instant::now())
+    }
+
+    /// Registers whether loops are overdue. Each request asks all of them, so that the next one shows who has not answered.
+    pub fn register_metrics(&self, metrics: &Metrics) {
+        let of = self.clone();
+        let help = "Whether a main loop of the daemon has not answered for more than ten seconds.";
+        metrics.register_gauge("hostlet_loop_overdue", help, move || {
+            let now = Instant::now();
+            let reading = |heartbeat: Heartbeat| {
+                let is_overdue = heartbeat.overdue_at().is_some_and(|overdue| overdue <= now);
+                heartbeat.ask(now);
+                (vec![("loop", heartbeat.shared.name.to_owned())], is_overdue.into())
+            };
+            of.all().into_iter().map(reading).collect()
+        });
     }
 
     fn all(&self) -> Vec<Heartbeat> {
@@ -172,6 +189,18 @@ mod tests {
         loop {
             heartbeat.asked().await;
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_for_metrics_ask_and_show_who_is_overdue() {
+        let (heartbeats, metrics, mut tasks) = (Heartbeats::default(), Metrics::default(), JoinSet::new());
+        heartbeats.register_metrics(&metrics);
+        tasks.spawn(idle(heartbeats.register("pods")));
+        let _stuck = heartbeats.register("pleg");
+        let shows = |line: &str| metrics.encode().contains(&format!("hostlet_loop_overdue{line}\n"));
+        assert!(shows("{loop=\"pleg\"} 0"));
+        tokio::time::sleep(ANSWER_LIMIT).await;
+        assert!(shows("{loop=\"pleg\"} 1") && shows("{loop=\"pods\"} 0"));
     }
 
     #[tokio::test(start_paused = true)]

@@ -49,6 +49,19 @@ const QUERIED: [(&str, &[&str]); 34] = [
     ("kubelet_started_containers_total", &["container_type"]),
 ];
 
+/// The same of hostlet's own families in `packaging/monitoring/`, as far as every node of a cluster has series of them.
+const OWN: [(&str, &[&str]); 9] = [
+    ("hostlet_node_ready", &[]),
+    ("hostlet_loop_overdue", &["loop"]),
+    ("hostlet_runtime_calls_hung", &[]),
+    ("hostlet_api_connections_lost_total", &["purpose"]),
+    ("hostlet_store_write_errors_total", &[]),
+    ("hostlet_start_gate_waiting", &[]),
+    ("hostlet_pod_step_duration_seconds_count", &["step"]),
+    ("hostlet_kernel_problems_total", &["reason"]),
+    ("hostlet_kernel_log_readable", &[]),
+];
+
 /// The labels of volumes of claims.
 const OF_CLAIMS: [&str; 2] = ["namespace", "persistentvolumeclaim"];
 
@@ -144,8 +157,8 @@ async fn dashboards_and_alerts_find_their_series_and_families_are_the_stock_kube
     let is_out_of_reach = |name: &str| name.starts_with("kubelet_cgroup_manager");
     let scrape = wait_for("every series", SOON, async || {
         let scrape = Scrape::parse(&get(&socket, "/metrics")?);
-        let missing =
-            QUERIED.iter().filter(|(name, labels)| !is_out_of_reach(name) && !scrape.has(name, labels));
+        let wanted = QUERIED.iter().chain(&OWN);
+        let missing = wanted.filter(|(name, labels)| !is_out_of_reach(name) && !scrape.has(name, labels));
         let missing: Vec<&str> = missing.map(|(name, _)| *name).collect();
         Ok(if missing.is_empty() { Look::Done(scrape) } else { Look::NotYet(format!("missing {missing:?}")) })
     });

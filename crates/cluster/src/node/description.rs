@@ -60,7 +60,7 @@ impl NodeDescriber {
         let facts = self.facts(version);
         let status = node.status.get_or_insert_default();
         update(status, settings, &facts, now);
-        set_heartbeats(status, now);
+        set_heartbeats(status, &facts.kernel, now);
         status.images = None;
         NodeDescription { node, reserved: reserved(settings), eviction_thresholds: thresholds(settings) }
     }
@@ -78,6 +78,7 @@ impl NodeDescriber {
             runtime,
             status: inputs.status.borrow().clone(),
             pressures: pressures(&inputs.crossed.borrow()),
+            kernel: inputs.kernel.borrow().clone(),
             unready: inputs.unready(Instant::now()),
         }
     }
@@ -108,7 +109,7 @@ fn thresholds(settings: &NodeSettings) -> BTreeMap<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::testing;
+    use crate::node::{KernelConditions, testing};
     use hostlet_base::node::{CrossedSignals, NodeAddresses};
     use hostlet_observe::pleg;
 
@@ -125,6 +126,7 @@ mod tests {
             ready_at: watch::channel(Some(Instant::now())).1,
             pleg: watch::channel(pleg::Health { last_relist: Instant::now(), error: None }).1,
             crossed: watch::channel(CrossedSignals::new()).1,
+            kernel: watch::channel(KernelConditions::default()).1,
             others: watch::channel(Vec::new()).1,
         };
         NodeDescriber { settings: Arc::new(settings), inputs, latest: watch::channel(latest.map(Arc::new)).1 }

@@ -6,6 +6,8 @@ use hostlet_base::node::Pressures;
 use hostlet_host::Machine;
 use hostlet_runtime::cri::{ImageInfo, RuntimeStatus, Version};
 
+use super::KernelConditions;
+
 /// Facts of the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostFacts {
@@ -35,6 +37,8 @@ pub struct NodeFacts {
     pub status: Option<RuntimeStatus>,
     /// The node's active pressures.
     pub pressures: Pressures,
+    /// The conditions that follow from the kernel's log.
+    pub kernel: KernelConditions,
     /// Why the node is not ready; empty if it is ready.
     pub unready: Vec<String>,
 }

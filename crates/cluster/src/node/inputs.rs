@@ -7,11 +7,12 @@ use hostlet_base::node::{CrossedSignals, NodeAddresses, Pressures, pressures};
 use hostlet_host::Machine;
 use hostlet_observe::pleg;
 use hostlet_runtime::cri::RuntimeStatus;
+use hostlet_telemetry::Metrics;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::health::{Health, unready};
-use super::{HostFacts, NodeFacts, RuntimeFacts};
+use super::{HostFacts, KernelConditions, NodeFacts, RuntimeFacts};
 
 /// Watch channels of everything that is observed of this node.
 #[derive(Clone)]
@@ -30,6 +31,8 @@ pub struct NodeInputs {
     pub pleg: watch::Receiver<pleg::Health>,
     /// The signals that are crossed, from which the pressures follow.
     pub crossed: watch::Receiver<CrossedSignals>,
+    /// The conditions that follow from the kernel's log.
+    pub kernel: watch::Receiver<KernelConditions>,
     /// Other reasons why the node is not ready, in upstream's words: storage, a shutdown.
     pub others: watch::Receiver<Vec<String>>,
 }
@@ -37,12 +40,23 @@ pub struct NodeInputs {
 impl NodeInputs {
     /// Why the node is not ready at `now`; empty if it is ready.
     pub(super) fn unready(&self, now: Instant) -> Vec<String> {
-        let status = self.status.borrow();
         // A node is not reported ready without the runtime's version.
-        let is_known = self.runtime.borrow().version.is_some();
+        self.unready_with(self.runtime.borrow().version.is_some(), now)
+    }
+
+    /// Registers whether the node is ready, for hosts whose Node no API server shows. The runtime's version does not matter.
+    pub fn register_ready(self, metrics: &Metrics) {
+        let help = "Whether the node is ready. The reasons why it is not are in `hostlet explain`.";
+        metrics.register_gauge("hostlet_node_ready", help, move || {
+            vec![(Vec::new(), self.unready_with(true, Instant::now()).is_empty().into())]
+        });
+    }
+
+    fn unready_with(&self, is_runtime_known: bool, now: Instant) -> Vec<String> {
+        let status = self.status.borrow();
         let (pleg, others) = (self.pleg.borrow(), self.others.borrow());
         let health = Health {
-            status: status.as_ref().filter(|_| is_known),
+            status: status.as_ref().filter(|_| is_runtime_known),
             ready_at: *self.ready_at.borrow(),
             pleg: &pleg,
             others: &others,
@@ -59,13 +73,15 @@ impl NodeInputs {
             runtime: self.runtime.borrow().clone(),
             status: self.status.borrow().clone(),
             pressures: pressures(&self.crossed.borrow()),
+            kernel: self.kernel.borrow().clone(),
             unready: self.unready(now),
         })
     }
 
     /// The facts that, besides readiness, are reported as soon as they change.
-    pub(super) fn urgent(&self) -> (Arc<[IpAddr]>, Pressures, Vec<String>) {
-        (self.addresses.now(), pressures(&self.crossed.borrow()), self.others.borrow().clone())
+    pub(super) fn urgent(&self) -> (Arc<[IpAddr]>, Pressures, KernelConditions, Vec<String>) {
+        let kernel = self.kernel.borrow().clone();
+        (self.addresses.now(), pressures(&self.crossed.borrow()), kernel, self.others.borrow().clone())
     }
 
     /// Waits for a change that may have to be reported at once; forever once all observers have ended. Cancel-safe.
@@ -77,6 +93,7 @@ impl NodeInputs {
             Ok(()) = self.runtime.changed() => {}
             Ok(()) = self.status.changed() => {}
             Ok(()) = self.crossed.changed() => {}
+            Ok(()) = self.kernel.changed() => {}
             Ok(()) = self.others.changed() => {}
             else => std::future::pending().await,
         }

@@ -4,6 +4,7 @@ mod description;
 mod facts;
 mod health;
 mod inputs;
+mod kernel;
 mod latest;
 mod lease;
 mod metrics;
@@ -26,10 +27,14 @@ mod unserved;
 pub use description::{NodeDescriber, NodeDescription};
 pub use facts::{HostFacts, NodeFacts, RuntimeFacts};
 pub use inputs::NodeInputs;
+pub use kernel::{
+    KernelCondition, KernelConditions, KernelFinding, KernelObserver, KernelObserverDeps, KernelProblem,
+    KernelProblems, OomKill, OomReports,
+};
 pub use latest::{ApiNodeReader, LatestNode, watch_node};
 pub use lease::LeaseTask;
 pub use metrics::{register_identity, register_process, register_start};
-pub use observe::{AddressObserver, HostObserver, OomKill, OomObserver, OomReports, observe_runtime};
+pub use observe::{AddressObserver, HostObserver, observe_runtime};
 pub use own::own_node;
 pub use pod_cidr::PodCidrTask;
 pub use register::FormerDevices;

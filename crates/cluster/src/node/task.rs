@@ -241,7 +241,7 @@ impl NodeStatusTask {
             pace.done(Instant::now(), ready, rand::random());
             return Ok(());
         }
-        set_heartbeats(&mut status, self.clock.now());
+        set_heartbeats(&mut status, &facts.kernel, self.clock.now());
         let patch = patch::strategic(patch::Kind::Node, &in_status(&before), &in_status(&status));
         // The UID makes sure that it applies to the Node that was read, not to a successor of the same name.
         let mut patch = patch.unwrap_or_else(|| json!({}));

@@ -18,7 +18,10 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::testing::{facts, settings};
-use super::{LatestNode, LeaseTask, NodeInputs, NodeSettings, NodeStatusTask, RuntimeFacts};
+use super::{
+    KernelCondition, KernelConditions, KernelFinding, LatestNode, LeaseTask, NodeInputs, NodeSettings,
+    NodeStatusTask, RuntimeFacts,
+};
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
 
 const PATH: &str = "/api/v1/nodes/node1";
@@ -33,6 +36,7 @@ struct Bed {
     ready_at: watch::Sender<Option<Instant>>,
     pleg: watch::Sender<pleg::Health>,
     crossed: watch::Sender<CrossedSignals>,
+    kernel: watch::Sender<KernelConditions>,
     others: watch::Sender<Vec<String>>,
     node: watch::Receiver<Option<Arc<Node>>>,
     events: Arc<Mutex<Vec<NodeEvent>>>,
@@ -53,6 +57,7 @@ impl Bed {
         let (ready_at, ready_view) = watch::channel(Some(Instant::now()));
         let (pleg, pleg_view) = watch::channel(pleg::Health { last_relist: Instant::now(), error: None });
         let (crossed, crossed_view) = watch::channel(CrossedSignals::new());
+        let (kernel, kernel_view) = watch::channel(KernelConditions::default());
         let (others, others_view) = watch::channel(Vec::new());
         let (addresses, addresses_view) = NodeAddresses::new();
         let inputs = NodeInputs {
@@ -63,6 +68,7 @@ impl Bed {
             ready_at: ready_view,
             pleg: pleg_view,
             crossed: crossed_view,
+            kernel: kernel_view,
             others: others_view,
         };
         let latest_node = LatestNode::default();
@@ -110,6 +116,7 @@ impl Bed {
             ready_at,
             pleg,
             crossed,
+            kernel,
             others,
             node,
             events,
@@ -239,6 +246,19 @@ async fn a_change_of_pressure_is_reported_at_once() {
     bed.crossed.send_replace(CrossedSignals::new());
     assert!(bed.time_until(|node| !under(node)).await < Duration::from_millis(50));
     assert_eq!(bed.reasons()[4..], ["NodeHasDiskPressure", "NodeHasNoDiskPressure"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn conditions_of_the_kernel_are_reported_at_once_and_removed() {
+    let bed = Bed::registered(settings()).await;
+    let finding = KernelFinding { reason: "XfsHasShutdown".to_owned(), message: "XFS (sdb1)".to_owned() };
+    bed.kernel.send_replace(KernelConditions::Reported([(KernelCondition::XfsShutdown, finding)].into()));
+    let has = |node: &Node| condition(node, "XfsShutdown").is_some_and(|shutdown| shutdown.status == "True");
+    assert!(bed.time_until(has).await < Duration::from_millis(50));
+    assert_eq!(ready(&bed.stored().unwrap()), "True");
+    bed.kernel.send_replace(KernelConditions::Withdrawn);
+    let time = bed.time_until(|node| condition(node, "KernelDeadlock").is_none()).await;
+    assert!(time < Duration::from_millis(50));
 }
 
 #[tokio::test(start_paused = true)]

@@ -17,7 +17,7 @@ use hostlet_runtime::cri::{
     ImageInfo, RuntimeCondition, RuntimeFeatures, RuntimeHandler, RuntimeStatus, Version,
 };
 
-use crate::node::{HostFacts, NodeFacts, NodeSettings, RuntimeFacts};
+use crate::node::{HostFacts, KernelConditions, NodeFacts, NodeSettings, RuntimeFacts};
 
 pub fn settings() -> NodeSettings {
     NodeSettings {
@@ -91,6 +91,7 @@ pub fn facts() -> NodeFacts {
             features: Some(RuntimeFeatures { supplemental_groups_policy: true }),
         }),
         pressures: Pressures::default(),
+        kernel: KernelConditions::default(),
         unready: Vec::new(),
     }
 }

@@ -7,7 +7,7 @@ use hostlet_image::gc::{ImageGc, ImageGcDeps, ImageGcTask};
 use hostlet_image::preload::PreloadOutputs;
 use hostlet_observe::stats::{StorageSettings, StorageStats};
 use hostlet_observe::status::timeline::Timeline;
-use hostlet_observe::status::{PodActivities, PodDirectory, StatusCache, register_resizes};
+use hostlet_observe::status::{PodActivities, PodDirectory, StatusCache, register_resizes, register_waiting};
 use hostlet_pod::{AdmittedPod, DesiredPods, FailingProbes, ProbeResults, RejectedPod};
 use hostlet_volume::{VolumeSettings, Volumes};
 use tokio::sync::watch;
@@ -61,6 +61,7 @@ impl Engine {
         let shutdown = Shutdown::new(settings.shutdown.clone(), deps.store.clone(), &deps.metrics);
         let (status_cache, timeline) = (StatusCache::default(), Timeline::default());
         register_resizes(&deps.metrics, &status_cache);
+        register_waiting(&deps.metrics, &status_cache);
         let probe_metrics = ProbeMetrics::default();
         probe_metrics.register(&deps.probe_metrics);
         let (desired_in, desired_pods) = watch::channel(DesiredPods::default());

@@ -15,8 +15,8 @@ use hostlet_cluster::api_objects::{
 };
 use hostlet_cluster::api_pods;
 use hostlet_cluster::node::{
-    ApiNodeReader, FormerDevices, LatestNode, LeaseTask, NodeInputs, NodeSettings, NodeStatusTask,
-    RuntimeFacts, observe_runtime, watch_node,
+    ApiNodeReader, FormerDevices, KernelConditions, LatestNode, LeaseTask, NodeInputs, NodeSettings,
+    NodeStatusTask, RuntimeFacts, observe_runtime, watch_node,
 };
 use hostlet_cluster::publish::mirror::{MirrorDeps, Mirrors};
 use hostlet_cluster::publish::status::{StatusManager, StatusManagerDeps};
@@ -67,6 +67,7 @@ pub(super) struct ClusterInputs {
     pub(super) settings: Arc<NodeSettings>,
     pub(super) machine: watch::Receiver<Machine>,
     pub(super) crossed: watch::Receiver<CrossedSignals>,
+    pub(super) kernel: watch::Receiver<KernelConditions>,
     pub(super) addresses: NodeAddresses,
     pub(super) runtime: Arc<dyn RuntimeService>,
     pub(super) images: Arc<dyn ImageService>,
@@ -278,6 +279,7 @@ impl Cluster {
             ready_at: inputs.ready_at,
             pleg: inputs.pleg,
             crossed: inputs.crossed,
+            kernel: inputs.kernel,
             others: inputs.unready,
         };
         let status = NodeStatusTask::new(

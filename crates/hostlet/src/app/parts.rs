@@ -6,8 +6,9 @@ use hostlet_base::node::{NodeAddresses, NodeEvents, NodeReader};
 use hostlet_base::{PodEvent, PodRef, WallClock};
 use hostlet_cluster::api::{CertificateReport, Connections, register_certificate};
 use hostlet_cluster::node::{
-    AddressObserver, HostObserver, LatestNode, NodeDescriber, NodeInputs, OomObserver, PodCidrTask,
-    RuntimeFacts, register_identity, register_process, register_start,
+    AddressObserver, HostObserver, KernelConditions, KernelObserver, KernelObserverDeps, LatestNode,
+    NodeDescriber, NodeInputs, PodCidrTask, RuntimeFacts, register_identity, register_process,
+    register_start,
 };
 use hostlet_cluster::resource_slices::Dra;
 use hostlet_config::Config;
@@ -125,8 +126,19 @@ impl Parts {
         let events = event_sinks(config, cluster.as_ref(), &recent);
         let node_events = events.node.clone();
 
-        let observer = OomObserver { log: KERNEL_LOG.into(), events: node_events.clone() };
-        tasks.spawn(Stage::Support, "kernel log", |cancel| observer.run(cancel));
+        let (kernel_in, kernel) = watch::channel(KernelConditions::default());
+        let observer = KernelObserver::new(KernelObserverDeps {
+            log: KERNEL_LOG.into(),
+            boot_id: node.machine.borrow().boot_id.clone(),
+            has_conditions: config.kernel_conditions,
+            store: store.clone(),
+            events: node_events.clone(),
+            conditions: kernel_in,
+            node: latest_node.subscribe(),
+        });
+        observer.register(&metrics);
+        // It keeps its position in the store, which a start that is rejected leaves as it is.
+        tasks.spawn(Stage::Publish, "kernel log", |cancel| observer.run(cancel));
 
         let (kubelets_in, kubelets) = watch::channel(None);
         let others = OtherKubelets {
@@ -216,10 +228,12 @@ impl Parts {
                 ready_at: runtime.ready_at.clone(),
                 pleg: runtime.pleg.health(),
                 crossed: node.crossed.subscribe(),
+                kernel: kernel.clone(),
                 others: handles.shutdown.unready.clone(),
             },
             latest: latest_node.subscribe(),
         };
+        describer.inputs.clone().register_ready(&metrics);
         let pod_cidr = PodCidrTask {
             runtime: runtime.runtime.clone(),
             configured: config.runtime.pod_cidr.clone(),
@@ -240,6 +254,7 @@ impl Parts {
                 settings: node.settings.clone(),
                 machine: node.machine.subscribe(),
                 crossed: node.crossed.subscribe(),
+                kernel,
                 addresses: addresses.clone(),
                 runtime: runtime.runtime.clone(),
                 images: runtime.images.clone(),

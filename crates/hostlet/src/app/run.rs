@@ -82,6 +82,7 @@ pub(crate) async fn run(config: Config, reload: Reload, cancel: CancellationToke
     }
     tasks.spawn(Stage::State, "control socket", |cancel| parts.server(&config).run(listener, cancel));
 
+    tasks.heartbeats().register_metrics(&parts.metrics);
     let (config_state, config_view) = watch::channel(ConfigState::default());
     let (notifier, rescan) = (Notifier::from_environment(), tasks.rescan().clone());
     if let Some(notifier) = notifier.clone() {

@@ -1,4 +1,4 @@
-//! Metrics of in-place resizes, read from the statuses. The names are upstream's.
+//! Metrics that are read from the statuses: of in-place resizes, with upstream's names, and why containers wait.
 
 use std::collections::BTreeMap;
 
@@ -35,6 +35,69 @@ pub fn register_resizes(metrics: &Metrics, cache: &StatusCache) {
     });
 }
 
+/// Registers how many containers wait, and for what.
+pub fn register_waiting(metrics: &Metrics, cache: &StatusCache) {
+    let of = cache.clone();
+    let help =
+        "Containers that wait, by the reason in their status. Those of pods that have ended do not count.";
+    metrics.register_gauge("hostlet_containers_waiting", help, move || {
+        let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+        for entry in of.all() {
+            let status = &entry.status;
+            if matches!(status.phase.as_deref(), Some("Failed" | "Succeeded")) {
+                continue;
+            }
+            let lists = [&status.init_container_statuses, &status.container_statuses];
+            for container in lists.into_iter().flatten().flatten() {
+                if let Some(waiting) = container.state.as_ref().and_then(|state| state.waiting.as_ref()) {
+                    *counts.entry(waiting.reason.clone().unwrap_or_default()).or_default() += 1;
+                }
+            }
+        }
+        counts.into_iter().map(|(reason, count)| (vec![("reason", reason)], count)).collect()
+    });
+}
+
 fn condition<'s>(status: &'s PodStatus, type_: &str) -> Option<&'s PodCondition> {
     status.conditions.as_ref()?.iter().find(|condition| condition.type_ == type_)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use hostlet_pod::AdmittedPod;
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::status::{LifecycleSummary, PodStatusEntry};
+
+    #[test]
+    fn waiting_containers_are_counted_by_reason() {
+        let (metrics, cache) = (Metrics::default(), StatusCache::default());
+        register_waiting(&metrics, &cache);
+        let report = |uid: &str, phase: &str, states: Value| {
+            let one = |state: &Value| json!({"name": "c", "state": state, "image": "", "imageID": "", "ready": false, "restartCount": 0});
+            let statuses: Vec<Value> = states.as_array().unwrap().iter().map(one).collect();
+            let pod = json!({"metadata": {"name": uid, "namespace": "ns", "uid": uid}, "spec": {"containers": [{"name": "c"}]}});
+            let status = json!({"phase": phase, "containerStatuses": statuses});
+            cache.report(PodStatusEntry {
+                pod: AdmittedPod::new(serde_json::from_value::<Pod>(pod).unwrap()),
+                status: Arc::new(serde_json::from_value::<PodStatus>(status).unwrap()),
+                terminating_since: None,
+                lifecycle: LifecycleSummary::Active,
+                has_released: false,
+            });
+        };
+        let waits = |reason: &str| json!({"waiting": {"reason": reason}});
+        report("a", "Running", json!([waits("CrashLoopBackOff"), {"running": {}}]));
+        report("b", "Pending", json!([waits("CrashLoopBackOff"), waits("ImagePullBackOff")]));
+        report("c", "Failed", json!([waits("ContainerCreating")]));
+        let text = metrics.encode();
+        for line in ["{reason=\"CrashLoopBackOff\"} 2", "{reason=\"ImagePullBackOff\"} 1"] {
+            assert!(text.contains(&format!("hostlet_containers_waiting{line}\n")), "{text}");
+        }
+        assert!(!text.contains("ContainerCreating"), "{text}");
+    }
 }

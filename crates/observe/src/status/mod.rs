@@ -41,7 +41,7 @@ pub use directory::{DirectoryChanges, DirectoryEntry, PodDirectory};
 pub use facts::{PodFacts, PodProgress};
 pub use handle::StatusHandle;
 pub use input::{LifecycleSummary, StatusGates};
-pub use metrics::register_resizes;
+pub use metrics::{register_resizes, register_waiting};
 pub use publish_progress::PublishProgress;
 pub use recent_events::{RecentEvent, RecentEvents};
 pub use summary::{PodSummary, summary};

@@ -173,6 +173,7 @@ impl Bench {
                 ready_at: watch::channel(None).1,
                 pleg: pleg.health(),
                 crossed: watch::channel(CrossedSignals::default()).1,
+                kernel: watch::channel(node::KernelConditions::default()).1,
                 others: watch::channel(Vec::new()).1,
             },
             latest: watch::channel(None).1,

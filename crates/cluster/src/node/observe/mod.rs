@@ -4,10 +4,8 @@
 mod address;
 mod addresses;
 mod host;
-mod oom;
 mod runtime;
 
 pub use addresses::AddressObserver;
 pub use host::HostObserver;
-pub use oom::{OomKill, OomObserver, OomReports};
 pub use runtime::observe_runtime;

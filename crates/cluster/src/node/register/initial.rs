@@ -28,7 +28,7 @@ pub(in crate::node) fn initial(
 ) -> (Node, Vec<NodeEvent>) {
     let mut status = NodeStatus::default();
     let events = update(&mut status, settings, facts, now);
-    set_heartbeats(&mut status, now);
+    set_heartbeats(&mut status, &facts.kernel, now);
     let annotations = annotations(settings);
     let taints = taints(settings);
     let node = Node {

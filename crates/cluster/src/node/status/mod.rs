@@ -7,6 +7,7 @@ mod conditions;
 mod events;
 mod images;
 mod info;
+mod kernel;
 mod ready;
 mod runtime;
 #[cfg(test)]

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{aggregate, set_heartbeats, status_event, unreserved, update};
 use crate::node::testing::{facts, settings};
-use crate::node::{NodeFacts, NodeSettings};
+use crate::node::{KernelCondition, KernelConditions, KernelFinding, NodeFacts, NodeSettings};
 
 fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
@@ -42,7 +42,7 @@ fn stock() -> Value {
 fn the_status_equals_the_stock_kubelets() {
     let mut status = NodeStatus::default();
     update(&mut status, &settings(), &facts(), at("2026-11-21T07:04:55Z"));
-    set_heartbeats(&mut status, at("2026-11-21T07:51:05Z"));
+    set_heartbeats(&mut status, &KernelConditions::NotOurs, at("2026-11-21T07:51:05Z"));
     let mut expected = stock()["status"].clone();
     // It had become ready a second after it registered.
     expected["conditions"][3]["lastTransitionTime"] = json!("2026-11-21T07:04:55Z");
@@ -76,10 +76,51 @@ fn conditions_and_resources_of_others_stay() {
         .unwrap()
         .insert("example.com/dongle".to_owned(), resource::Quantity("4".to_owned()));
     update(&mut status, &settings(), &facts(), noon());
-    set_heartbeats(&mut status, at("2026-11-21T13:00:00Z"));
+    set_heartbeats(&mut status, &KernelConditions::NotOurs, at("2026-11-21T13:00:00Z"));
     assert_eq!(status.conditions.as_ref().unwrap()[0], theirs);
     assert_eq!(status.capacity.unwrap()["example.com/dongle"].0, "4");
     assert_eq!(status.allocatable.unwrap()["example.com/dongle"].0, "4");
+}
+
+/// Type, status and reason of the conditions of the kernel, and the heartbeat of the first.
+fn of_kernel(status: &NodeStatus) -> (Vec<[String; 3]>, Option<Timestamp>) {
+    let all = status.conditions.iter().flatten();
+    let is_kernels = |c: &&NodeCondition| KernelCondition::ALL.iter().any(|known| known.name() == c.type_);
+    let found: Vec<&NodeCondition> = all.filter(is_kernels).collect();
+    let line = |c: &&NodeCondition| [c.type_.clone(), c.status.clone(), c.reason.clone().unwrap_or_default()];
+    let heartbeat = found.first().and_then(|c| c.last_heartbeat_time.as_ref()).map(|time| time.0);
+    (found.iter().map(line).collect(), heartbeat)
+}
+
+#[test]
+fn conditions_of_the_kernel_are_reported_only_if_they_are_hostlets() {
+    let later = at("2026-11-21T13:00:00Z");
+    let mut facts = facts();
+    let mut status = made(&settings(), &facts);
+    assert_eq!(of_kernel(&status), (vec![], None));
+
+    let finding =
+        KernelFinding { reason: "FilesystemIsReadOnly".to_owned(), message: "EXT4-fs (sda1)".to_owned() };
+    facts.kernel = KernelConditions::Reported([(KernelCondition::ReadonlyFilesystem, finding)].into());
+    assert_eq!(update(&mut status, &settings(), &facts, noon()), []);
+    set_heartbeats(&mut status, &facts.kernel, later);
+    let reported = vec![
+        ["KernelDeadlock", "False", "KernelHasNoDeadlock"].map(str::to_owned),
+        ["ReadonlyFilesystem", "True", "FilesystemIsReadOnly"].map(str::to_owned),
+        ["XfsShutdown", "False", "XfsHasNotShutDown"].map(str::to_owned),
+    ];
+    assert_eq!(of_kernel(&status), (reported.clone(), Some(later)));
+
+    // Those of node-problem-detector.
+    facts.kernel = KernelConditions::NotOurs;
+    update(&mut status, &settings(), &facts, noon());
+    set_heartbeats(&mut status, &facts.kernel, at("2026-11-21T14:00:00Z"));
+    assert_eq!(of_kernel(&status), (reported, Some(later)));
+
+    facts.kernel = KernelConditions::Withdrawn;
+    update(&mut status, &settings(), &facts, noon());
+    assert_eq!(of_kernel(&status), (vec![], None));
+    assert_eq!(status.conditions.unwrap().len(), 4);
 }
 
 #[test]

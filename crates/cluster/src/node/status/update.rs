@@ -9,8 +9,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::capacity::is_of_machine;
 use super::ready::READY;
-use super::{addresses, allocatable, capacity, conditions, images, info, ready, runtime};
-use crate::node::{NodeFacts, NodeSettings};
+use super::{addresses, allocatable, capacity, conditions, images, info, kernel, ready, runtime};
+use crate::node::{KernelConditions, NodeFacts, NodeSettings};
 
 /// Features without which the scheduler gives a pod that uses them to no node (KEP-5328), sorted.
 const DECLARED_FEATURES: [&str; 4] = [
@@ -43,6 +43,7 @@ pub(in crate::node) fn update(
     status.declared_features = Some(DECLARED_FEATURES.map(str::to_owned).to_vec());
     status.volumes_in_use = None;
     events.extend(conditions::set_pressures(status, &facts.pressures, name, now));
+    kernel::set(status, &facts.kernel, now);
     events.extend(ready::set(status, settings, &facts.unready, now));
     events
 }
@@ -58,15 +59,15 @@ fn set_resources(status: &mut NodeStatus, settings: &NodeSettings, machine: &Mac
 }
 
 /// Sets the heartbeat of this kubelet's conditions, just before a status is sent.
-pub(in crate::node) fn set_heartbeats(status: &mut NodeStatus, now: Timestamp) {
+pub(in crate::node) fn set_heartbeats(status: &mut NodeStatus, kernel: &KernelConditions, now: Timestamp) {
     for condition in status.conditions.iter_mut().flatten() {
-        if is_own(&condition.type_) {
+        if is_own(&condition.type_) || kernel::is_reported(kernel, &condition.type_) {
             condition.last_heartbeat_time = Some(Time(now));
         }
     }
 }
 
-/// Whether this kubelet owns a condition.
+/// Whether a condition is one that every kubelet owns.
 fn is_own(condition: &str) -> bool {
     condition == READY || Pressure::ALL.iter().any(|pressure| pressure.condition() == condition)
 }

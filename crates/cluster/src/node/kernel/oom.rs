@@ -1,59 +1,14 @@
-//! OomReports processes that the kernel killed because the host, not a container, had no memory left.
+//! Processes that the kernel killed because the host, not a container, had no memory left: reads its reports. Pure.
 
-use std::path::PathBuf;
+use hostlet_base::node::NodeEvent;
 
-use tokio_util::sync::CancellationToken;
+/// Upstream's reason.
+pub(super) const SYSTEM_OOM: &str = "SystemOOM";
 
-use hostlet_base::node::{NodeEvent, NodeEvents};
-use hostlet_host::KernelLog;
-
-/// Observes the kernel's log.
-pub struct OomObserver {
-    /// `/dev/kmsg`, except in tests.
-    pub log: PathBuf,
-    /// Receives the events.
-    pub events: NodeEvents,
-}
-
-impl OomObserver {
-    /// OomReports until cancelled.
-    pub async fn run(self, cancel: CancellationToken) {
-        tokio::select! {
-            // Cancel-safe: waits for a token.
-            () = cancel.cancelled() => return,
-            // Cancel-safe: it only reads.
-            error = self.observe() => {
-                let log = self.log.display();
-                tracing::warn!(%error, "cannot read {log}; no event will report that the host is out of memory");
-            }
-        }
-        cancel.cancelled().await;
-    }
-
-    /// OomReports until the log cannot be read.
-    async fn observe(&self) -> std::io::Error {
-        let log = match KernelLog::open(&self.log) {
-            Ok(log) => log,
-            Err(error) => return error,
-        };
-        let mut reports = OomReports::default();
-        loop {
-            match log.next().await {
-                Ok(line) => {
-                    if let Some(kill) = reports.read(&line).filter(OomKill::is_for_host) {
-                        tracing::warn!(process = kill.process, pid = kill.pid, "the host has no memory left");
-                        (self.events)(oom_event(&kill));
-                    }
-                }
-                Err(error) => return error,
-            }
-        }
-    }
-}
-
-fn oom_event(kill: &OomKill) -> NodeEvent {
+/// Upstream's event.
+pub(super) fn oom_event(kill: &OomKill) -> NodeEvent {
     let OomKill { process, pid, .. } = kill;
-    NodeEvent::warning("SystemOOM", format!("System OOM encountered, victim process: {process}, pid: {pid}"))
+    NodeEvent::warning(SYSTEM_OOM, format!("System OOM encountered, victim process: {process}, pid: {pid}"))
 }
 
 /// A process that the kernel killed for lack of memory.
@@ -69,7 +24,7 @@ pub struct OomKill {
 
 impl OomKill {
     /// Whether the host had no memory left.
-    fn is_for_host(&self) -> bool {
+    pub(super) fn is_for_host(&self) -> bool {
         self.limited.as_deref().is_none_or(|group| group == "/")
     }
 }
@@ -178,17 +133,5 @@ mod tests {
         ] {
             assert_eq!(kills(&[HOST[0], line]), [], "{line}");
         }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_log_that_cannot_be_opened_is_no_end_of_the_observer() {
-        let cancel = CancellationToken::new();
-        let observer = OomObserver { log: "/nonexistent".into(), events: std::sync::Arc::new(|_| {}) };
-        assert_eq!(observer.observe().await.kind(), std::io::ErrorKind::NotFound);
-        let mut run = std::pin::pin!(observer.run(cancel.clone()));
-        let waited = tokio::time::timeout(std::time::Duration::from_secs(3600), run.as_mut()).await;
-        assert!(waited.is_err(), "a task that ends is a fault of the daemon");
-        cancel.cancel();
-        run.await;
     }
 }
