@@ -1,7 +1,7 @@
 //! The tables, and how soon a change of each must be on the disk. A new table is a new variant here; the meaning of its rows
 //! belongs to the module that writes them.
 
-/// A table of JSON rows, keyed by pod UID, by name or by ID.
+/// A table of rows, keyed by pod UID, by name or by ID: JSON, or sealed JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Table {
     /// Admitted pods that have not terminated.
@@ -34,6 +34,10 @@ pub enum Table {
     Services,
     /// The handlers of the cluster's RuntimeClasses, so that pods start before the API server is reached.
     RuntimeClasses,
+    /// ConfigMaps and Secrets of admitted pods, sealed, so that pods start before the API server is reached.
+    OfflineObjects,
+    /// Tokens in the volumes of admitted pods, sealed, for the same.
+    OfflineTokens,
 }
 
 /// How soon a change must be on the disk.
@@ -49,11 +53,13 @@ pub(super) enum Pace {
     Soon,
     /// The first change soon, later ones together and much later. For rows whose loss does little harm.
     Seldom,
+    /// The same, but so much later that it does not matter how many pods change such rows.
+    Rarely,
 }
 
 impl Table {
     /// Every table, in the order of the enum.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::AdmittedPods,
         Self::FormerDevices,
         Self::RequestedStarts,
@@ -69,6 +75,8 @@ impl Table {
         Self::ProbeResults,
         Self::Services,
         Self::RuntimeClasses,
+        Self::OfflineObjects,
+        Self::OfflineTokens,
     ];
 
     /// Its name in the file. The number is the version of its row format: rows of another format are another table, which
@@ -90,6 +98,8 @@ impl Table {
             Self::ProbeResults => "probe-results/1",
             Self::Services => "services/1",
             Self::RuntimeClasses => "runtime-classes/1",
+            Self::OfflineObjects => "offline-objects/1",
+            Self::OfflineTokens => "offline-tokens/1",
         }
     }
 
@@ -115,6 +125,10 @@ impl Table {
             Self::Services => Pace::Seldom,
             // Without its row, a pod cannot start while the API server is away. They rarely change.
             Self::RuntimeClasses => Pace::Soon,
+            // Losing the latest change gives an older version to a pod that starts while the API server is away. Some change often.
+            Self::OfflineObjects => Pace::Seldom,
+            // A token lives for an hour, and each pod renews its own: losing the latest ones shortens what is left of them.
+            Self::OfflineTokens => Pace::Rarely,
         }
     }
 }

@@ -9,14 +9,14 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use hostlet_base::node::{NodeEvent, NodeEvents};
-use hostlet_plugins::{InstanceId, PluginInstance};
 use super::dial::GrpcDial;
 use super::handler::Dra;
 use super::reconciler::Reconciler;
 use super::settings::DraSettings;
 use super::shared::Publishing;
 use super::stream::{Dial, ReportProblems, StreamContext};
+use hostlet_base::node::{NodeEvent, NodeEvents};
+use hostlet_plugins::{InstanceId, PluginInstance};
 
 /// Publishes the devices of drivers as ResourceSlices, and removes slices of drivers that serve no pod here.
 pub struct DraTask {

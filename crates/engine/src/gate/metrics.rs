@@ -1,7 +1,7 @@
 //! Metrics of the gates: how many starts and stops wait, and for how long.
 
-use hostlet_telemetry::Metrics;
 use super::{StartGate, StopGate};
+use hostlet_telemetry::Metrics;
 
 impl StartGate {
     /// Adds the gate's metrics.

@@ -20,9 +20,9 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::wait_times::WaitTimes;
 use hostlet_base::PodUid;
 use hostlet_pod::{AdmittedPod, Rank};
-use super::wait_times::WaitTimes;
 
 /// How long a start may hold its place. Even a slow runtime needs less, unless the call hangs.
 const PATIENCE: Duration = Duration::from_secs(15);

@@ -17,8 +17,8 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use hostlet_pod::Rank;
 use super::wait_times::WaitTimes;
+use hostlet_pod::Rank;
 
 /// How long stopping containers may hold a place: what a busy runtime needs to signal them and to notice their exit.
 const CONTAINERS: Duration = Duration::from_millis(250);

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt};
 
+use super::janitor::{Janitor, KnownPods};
 use hostlet_base::PodUid;
 use hostlet_pod::AdmittedPod;
-use super::janitor::{Janitor, KnownPods};
 
 /// The step of a sweep that completed.
 pub(super) enum Swept {

@@ -10,6 +10,13 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::janitor::{Janitor, KnownPods};
+use super::kills::Kills;
+use super::lifecycles::{Effect, LifecycleView, PodLifecycles};
+use super::metrics::{LifecycleMetrics, WorkingPods};
+use super::state::{PodUpdate, UpdateKind, UpdateSubject};
+use super::sweep::{Sweep, Swept};
+use super::workers::{WorkerEvent, Workers};
 use crate::gate::StartPriority;
 use crate::worker::{Outcome, PodSyncer, Report, Retry};
 use hostlet_base::node::NodeAddresses;
@@ -19,13 +26,6 @@ use hostlet_observe::status::{StatusCache, StatusHandle};
 use hostlet_pod::{AdmittedPod, DesiredPods, PodEvents};
 use hostlet_runtime::cri::ContainerState;
 use hostlet_telemetry::{Heartbeat, Metrics};
-use super::janitor::{Janitor, KnownPods};
-use super::kills::Kills;
-use super::lifecycles::{Effect, LifecycleView, PodLifecycles};
-use super::metrics::{LifecycleMetrics, WorkingPods};
-use super::state::{PodUpdate, UpdateKind, UpdateSubject};
-use super::sweep::{Sweep, Swept};
-use super::workers::{WorkerEvent, Workers};
 
 /// Pause between two passes of housekeeping when nothing requests one earlier: the kubelet's container GC period.
 const HOUSEKEEPING_PERIOD: Duration = Duration::from_secs(60);

@@ -8,11 +8,11 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolume, PersistentVolumeClaim, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use super::context::{FileAccess, ManifestContext};
+use super::decode::{Decoded, DecodedObject, Mistakes};
 use hostlet_base::names;
 use hostlet_pod::objects::{ClaimRef, FileObject, Object, ObjectRef};
 use hostlet_pod::validation::{FieldError, FieldPath};
-use super::context::{FileAccess, ManifestContext};
-use super::decode::{Decoded, DecodedObject, Mistakes};
 
 /// Maximum bytes of all data of a ConfigMap or Secret.
 const MAX_DATA: usize = 1 << 20;

@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use super::metrics::WorkerMetrics;
+use super::report_sinks::ReportSinks;
+use super::restarts::RestartRequests;
 use crate::cri_config::{HostSettings, UserNamespaces};
 use crate::gate::{StartGate, StopGate};
 use crate::ownership::OwnPods;
@@ -21,9 +24,6 @@ use hostlet_pod::objects::{ObjectSource, RuntimeClasses};
 use hostlet_runtime::cri::{RuntimeService, RuntimeStatus};
 use hostlet_store::Store;
 use hostlet_volume::Volumes;
-use super::metrics::WorkerMetrics;
-use super::report_sinks::ReportSinks;
-use super::restarts::RestartRequests;
 
 /// The container runtime, and what bounds the load on it.
 pub struct RuntimeAccess {

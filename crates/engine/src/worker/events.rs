@@ -9,10 +9,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::report_sinks::ReportSinks;
 use hostlet_base::{EventKind, PodEvent, PodRef};
 use hostlet_observe::status::ImagePull;
 use hostlet_pod::{AdmittedPod, ContainerKind, ContainerRef};
-use super::report_sinks::ReportSinks;
 
 /// The least time between two equal events to the API server: the stock kubelet's shortest pause between two retries.
 const REPEAT: Duration = Duration::from_secs(10);

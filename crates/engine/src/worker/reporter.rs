@@ -6,15 +6,15 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+use super::events::EventSender;
+use super::report_sinks::ReportSinks;
+use super::same_cause::is_same_cause;
+use super::{Outcome, Work};
 use hostlet_base::{ContainerId, EventKind, PodEvent, PodRef, reasons};
 use hostlet_observe::status::timeline::TimelineStep;
 use hostlet_observe::status::{Activity, ContainerKill, PodFacts};
 use hostlet_pod::WaitingReason;
 use hostlet_volume::VolumeProblem;
-use super::events::EventSender;
-use super::report_sinks::ReportSinks;
-use super::same_cause::is_same_cause;
-use super::{Outcome, Work};
 
 /// Upstream's reason for any problem of a volume.
 const FAILED_MOUNT: &str = "FailedMount";

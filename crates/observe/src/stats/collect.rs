@@ -13,17 +13,19 @@ use nix::sys::stat::{major, minor};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::accounting::{Accounting, Reader};
+use super::node_usage::{
+    ContainerUsage, NodeFilesystem, NodeUsage, PodUsage, SandboxUsage, TaskCount, UnitUsage,
+};
+use super::parse;
+use super::rates::Rates;
+use super::settings::SystemPaths;
+use super::usage::{BlockDevice, Detail, NetworkDevice};
 use crate::pleg::PodStatus;
 use hostlet_base::PodUid;
 use hostlet_host::cgroup::{CgroupError, Cgroups, own_cgroup};
 use hostlet_host::filesystem_usage;
 use hostlet_runtime::cri::{ContainerState, ContainerStatus};
-use super::accounting::{Accounting, Reader};
-use super::node_usage::{ContainerUsage, NodeFilesystem, NodeUsage, PodUsage, SandboxUsage, TaskCount, UnitUsage};
-use super::parse;
-use super::rates::Rates;
-use super::settings::SystemPaths;
-use super::usage::{BlockDevice, Detail, NetworkDevice};
 
 /// The path of the cgroup of the whole host.
 const ROOT: &str = "/";

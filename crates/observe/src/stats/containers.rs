@@ -7,12 +7,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hostlet_base::{ContainerId, PodRef};
-use hostlet_host::{SysError, file_work, files_usage, tree_usage};
-use hostlet_runtime::cri::{ContainerState, ContainerStats, WritableLayer};
 use super::error::MeasureError;
 use super::settings::StorageSettings;
 use super::storage::{ContainerStorage, ContainersStorage};
+use hostlet_base::{ContainerId, PodRef};
+use hostlet_host::{SysError, file_work, files_usage, tree_usage};
+use hostlet_runtime::cri::{ContainerState, ContainerStats, WritableLayer};
 
 /// Measures the running containers of a pod with this hosts file.
 pub(super) async fn measure(

@@ -6,10 +6,6 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
-use crate::pleg::Cache;
-use hostlet_base::WallClock;
-use hostlet_host::cgroup::CgroupError;
-use hostlet_host::file_work;
 use super::accounting::Accounting;
 use super::collect::{Host, Measurement};
 use super::error::MeasureError;
@@ -18,6 +14,10 @@ use super::rates::Rates;
 use super::recent::Recent;
 use super::settings::UsageSettings;
 use super::usage::Detail;
+use crate::pleg::Cache;
+use hostlet_base::WallClock;
+use hostlet_host::cgroup::CgroupError;
+use hostlet_host::file_work;
 
 /// How long a measurement is used again.
 const AGE: Duration = Duration::from_secs(1);

@@ -12,15 +12,15 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use hostlet_base::{PodUid, WallClock, error_chain, sleep_until};
-use hostlet_host::{PathWork, SpaceUsage, filesystem_usage, slow_work, tree_usage};
-use hostlet_pod::{ExternalVolume, ExternalVolumes};
 use super::containers;
 use super::error::MeasureError;
 use super::places::{DesiredPlaces, PACE_OF_LIMITS, Places, PodPlaces, VolumePlace, add_external};
 use super::schedule::{Part, PartKind, Schedule};
 use super::settings::StorageSettings;
 use super::storage::{ContainersStorage, PodStorage, VolumeUsage};
+use hostlet_base::{PodUid, WallClock, error_chain, sleep_until};
+use hostlet_host::{PathWork, SpaceUsage, filesystem_usage, slow_work, tree_usage};
+use hostlet_pod::{ExternalVolume, ExternalVolumes};
 
 /// Maximum number of parallel measurements of each kind: one that takes long delays no other pod's.
 const PARALLEL: usize = 2;

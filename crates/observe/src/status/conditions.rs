@@ -3,11 +3,14 @@
 
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, PodCondition};
 
-use hostlet_base::reasons;
-use hostlet_pod::{AdmittedPod, ContainerKind, PodContainer, PodPhase, demands_restart_of_all, may_restart_all, whole_seconds};
-use hostlet_runtime::cri::{ContainerState, SandboxState};
 use super::ImagePull;
 use super::input::{LifecycleSummary, StatusInput};
+use hostlet_base::reasons;
+use hostlet_pod::{
+    AdmittedPod, ContainerKind, PodContainer, PodPhase, demands_restart_of_all, may_restart_all,
+    whole_seconds,
+};
+use hostlet_runtime::cri::{ContainerState, SandboxState};
 
 /// A sandbox with its network is ready. Its message says what containers that have not started wait for.
 pub const READY_TO_START: &str = "PodReadyToStartContainers";

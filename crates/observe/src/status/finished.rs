@@ -3,8 +3,8 @@
 
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus};
 
-use hostlet_pod::{AdmittedPod, ContainerKind, PodContainer};
 use super::containers::{NOT_LOCATED, unlocated};
+use hostlet_pod::{AdmittedPod, ContainerKind, PodContainer};
 
 /// Gives an end to each container of a finished pod that has none: all main containers once the pod was initialized, and the init
 /// containers up to the last that was started.

@@ -9,11 +9,11 @@ use k8s_openapi::api::core::v1::Pod;
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
+use super::step_times::StepTimes;
+use super::{Activity, ImageOwner, ImagePull};
 use hostlet_base::{CONFIG_SEEN_ANNOTATION, EventKind, PodEvent, PodRef, PodUid, reasons};
 use hostlet_pod::pod_ref;
 use hostlet_telemetry::{Metrics, record_span};
-use super::step_times::StepTimes;
-use super::{Activity, ImageOwner, ImagePull};
 
 /// Entries kept per pod; the oldest are dropped first.
 const MAX_ENTRIES: usize = 64;

@@ -6,10 +6,10 @@ use k8s_openapi::api::core::v1::{Container, Pod, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 use serde::{Deserialize, Serialize};
 
+use super::amounts::Amounts;
 use crate::view::PodView;
 use hostlet_base::Quantity;
 use hostlet_base::resources::{CPU, MEMORY};
-use super::amounts::Amounts;
 
 /// CPU in thousandths of a core and memory in bytes; 0 is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,12 +2,12 @@
 
 use k8s_openapi::api::core::v1::{Container, Probe};
 
-use hostlet_base::{ContainerId, SandboxId};
-use hostlet_pod::{ContainerRef, PodContainer, ProbeKind, RestartPolicy, restarts_after};
-use hostlet_runtime::cri::{ContainerState, ContainerStatus};
 use super::actions::{BackingOff, Plan, Start};
 use super::input::{PlanInput, is_in};
 use super::kill::Kill;
+use hostlet_base::{ContainerId, SandboxId};
+use hostlet_pod::{ContainerRef, PodContainer, ProbeKind, RestartPolicy, restarts_after};
+use hostlet_runtime::cri::{ContainerState, ContainerStatus};
 
 /// What to do with one container of the spec.
 pub(super) enum ContainerAction {

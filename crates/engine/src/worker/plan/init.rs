@@ -4,13 +4,13 @@
 
 use k8s_openapi::api::core::v1::Container;
 
-use hostlet_base::SandboxId;
-use hostlet_pod::{ContainerKind, PodContainer, restarts_after};
-use hostlet_runtime::cri::{ContainerState, ContainerStatus};
 use super::actions::Plan;
 use super::container::ContainerAction;
 use super::input::{PlanInput, is_in};
 use super::kill::Kill;
+use hostlet_base::SandboxId;
+use hostlet_pod::{ContainerKind, PodContainer, restarts_after};
+use hostlet_runtime::cri::{ContainerState, ContainerStatus};
 
 /// How far the initialization of a pod is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

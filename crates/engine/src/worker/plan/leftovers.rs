@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
+use super::input::PlanInput;
+use super::kill::Kill;
 use hostlet_base::{ContainerId, SandboxId};
 use hostlet_observe::pleg::PodStatus;
 use hostlet_runtime::cri::{ContainerState, ContainerStatus, SandboxState};
-use super::input::PlanInput;
-use super::kill::Kill;
 
 /// Dead containers and sandboxes that are no longer needed.
 #[derive(Clone, Debug, Default, PartialEq)]

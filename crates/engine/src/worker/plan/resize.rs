@@ -5,12 +5,12 @@
 
 use k8s_openapi::api::core::v1::Container;
 
+use super::input::{PlanInput, is_in};
+use super::kill::Kill;
 use hostlet_base::{ContainerId, SandboxId};
 use hostlet_pod::ContainerRef;
 use hostlet_pod::resources::{Enforced, Resizable};
 use hostlet_runtime::cri::ContainerState;
-use super::input::{PlanInput, is_in};
-use super::kill::Kill;
 
 /// One step of a resize.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,16 +1,16 @@
 //! Reads a log from a given line through all its files. Blocking; each call reads a bounded amount.
 
 use std::collections::VecDeque;
-use std::io::{Read, self};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::log::LogError;
-use crate::log::error::at;
 use super::decode::Decoder;
 use super::files::{LogFile, open_all, open_newer, skip_before};
 use super::last::LastLines;
 use super::options::LogOptions;
+use crate::log::LogError;
+use crate::log::error::at;
 
 /// Size of a read in bytes.
 const CHUNK: usize = 64 * 1024;

@@ -6,7 +6,7 @@ use super::files::Reader;
 use super::open_files::open_files;
 use super::{v1, v2};
 use crate::stats::parse;
-use crate::stats::usage::{CgroupUsage, Detail, CgroupProcesses};
+use crate::stats::usage::{CgroupProcesses, CgroupUsage, Detail};
 use hostlet_host::cgroup::CgroupVersion;
 
 impl Reader<'_> {
