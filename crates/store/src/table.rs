@@ -103,7 +103,8 @@ impl Table {
         }
     }
 
-    pub(super) const fn pace(self) -> Pace {
+    /// How soon a change of a row must be on the disk, or the row, if it is new.
+    pub(super) const fn pace(self, is_new: bool) -> Pace {
         match self {
             // Without its row, a pod whose manifest breaks is lost.
             Self::AdmittedPods => Pace::Soon,
@@ -125,9 +126,11 @@ impl Table {
             Self::Services => Pace::Seldom,
             // Without its row, a pod cannot start while the API server is away. They rarely change.
             Self::RuntimeClasses => Pace::Soon,
-            // Losing the latest change gives an older version to a pod that starts while the API server is away. Some change often.
+            // Without its row, a pod cannot start while the API server is away.
+            Self::OfflineObjects | Self::OfflineTokens if is_new => Pace::Soon,
+            // Losing the latest change gives the pod an older version. Some change often.
             Self::OfflineObjects => Pace::Seldom,
-            // A token lives for an hour, and each pod renews its own: losing the latest ones shortens what is left of them.
+            // A token lives for an hour, and each pod renews its own: losing the latest one shortens what is left of it.
             Self::OfflineTokens => Pace::Rarely,
         }
     }
