@@ -36,6 +36,7 @@ const HOSTLET_FIELDS: &[&str] = &[
     "imagePreloadDir",
     "kind",
     "maxConcurrentStarts",
+    "offlineObjects",
     "publishResourceSlices",
     "socket",
     "streamsNeedGetOnly",

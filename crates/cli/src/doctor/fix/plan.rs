@@ -174,6 +174,7 @@ mod tests {
                     rotate_certificates: false,
                     requests: None,
                     events: None,
+                    offline_objects: true,
                     publish_resource_slices: false,
                 });
             },
