@@ -42,6 +42,20 @@ pub struct UnreadableRow {
     pub reason: String,
 }
 
+/// Why a row cannot be sealed or opened. Has no source: that of a decoder could quote the content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+enum RowError {
+    /// The cipher rejects it.
+    #[error(transparent)]
+    Cipher(#[from] CipherError),
+    /// The content cannot be encoded.
+    #[error("its content cannot be encoded")]
+    Encode,
+    /// The content is no such row.
+    #[error("its content is that of another version")]
+    Decode,
+}
+
 impl SealedRows {
     /// The sealed rows of `store`, with the key at `place`, which is made if it is missing. Blocking.
     pub fn open(store: Store, place: &KeyPlace) -> Result<Self, KeyError> {
@@ -78,7 +92,7 @@ impl SealedRows {
         for (key, sealed) in self.store.bytes(table) {
             match self.opened(table, &key, &sealed) {
                 Ok(row) => opened.push(row),
-                Err(reason) => unreadable.push(UnreadableRow { key, reason }),
+                Err(error) => unreadable.push(UnreadableRow { key, reason: error.to_string() }),
             }
         }
         (opened, unreadable)
@@ -89,47 +103,38 @@ impl SealedRows {
         table: Table,
         key: &str,
         sealed: &[u8],
-    ) -> Result<OpenedRow<T>, String> {
+    ) -> Result<OpenedRow<T>, RowError> {
         let bound_to = bound_to(table, key);
         let (content, is_outdated) = match self.keys.current.open(sealed, &bound_to) {
             Ok(content) => (content, false),
             Err(error) => {
-                let former = self.keys.former.as_ref().ok_or(error);
-                (former.and_then(|former| former.open(sealed, &bound_to)).map_err(text)?, true)
+                let former = self.keys.former.as_ref().ok_or(error)?;
+                (former.open(sealed, &bound_to)?, true)
             }
         };
-        // The decoder's message could quote the content.
-        let content =
-            json::from_slice(&content).map_err(|_| "its content is that of another version".to_owned())?;
+        let content = json::from_slice(&content).map_err(|_| RowError::Decode)?;
         Ok(OpenedRow { key: key.to_owned(), content, is_outdated })
     }
 
     /// Seals and puts a row. One that cannot be encoded or sealed is logged, without its content, and not put.
     pub fn put<T: Serialize>(&self, table: Table, key: &str, row: &T) {
-        let encoded = serde_json::to_vec(row).map_err(|_| "it cannot be encoded".to_owned());
-        let bound_to = bound_to(table, key);
-        let sealed = encoded.and_then(|content| self.keys.current.seal(content, &bound_to).map_err(text));
-        match sealed {
+        match self.sealed(table, key, row) {
             Ok(sealed) => self.store.put_bytes(table, key, sealed),
-            Err(reason) => {
-                tracing::warn!(
-                    table = table.name(),
-                    key,
-                    reason,
-                    "cannot seal a row of the store; it is lost when hostlet stops"
-                );
+            Err(error) => {
+                tracing::warn!(table = table.name(), key, %error, "cannot seal a row of the store; it is lost when hostlet stops");
             }
         }
+    }
+
+    fn sealed<T: Serialize>(&self, table: Table, key: &str, row: &T) -> Result<Vec<u8>, RowError> {
+        let content = serde_json::to_vec(row).map_err(|_| RowError::Encode)?;
+        Ok(self.keys.current.seal(content, &bound_to(table, key))?)
     }
 
     /// Removes a row, if there is one.
     pub fn remove(&self, table: Table, key: &str) {
         self.store.remove(table, key);
     }
-}
-
-fn text(error: CipherError) -> String {
-    error.to_string()
 }
 
 /// What a row is bound to. A table's name has no NUL.
