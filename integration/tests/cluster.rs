@@ -36,6 +36,8 @@ mod node_api;
 mod nodes;
 #[path = "cluster/objects.rs"]
 mod objects;
+#[path = "cluster/offline.rs"]
+mod offline;
 #[path = "cluster/resize.rs"]
 mod resize;
 #[path = "cluster/restarts.rs"]

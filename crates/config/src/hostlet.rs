@@ -26,6 +26,8 @@ pub(super) struct HostletConfiguration {
     pub(super) kernel_conditions: Option<bool>,
     /// How many sandboxes and containers may start at the same time.
     pub(super) max_concurrent_starts: Option<NonZeroUsize>,
+    /// Whether the ConfigMaps, Secrets and tokens of admitted pods are stored on this host, encrypted.
+    pub(super) offline_objects: Option<bool>,
     /// Whether devices of DRA drivers are published in ResourceSlices.
     pub(super) publish_resource_slices: Option<bool>,
     /// Path of the daemon's control socket.
@@ -42,6 +44,7 @@ impl HostletConfiguration {
         self.adopt_foreign_pods.get_or_insert(false);
         self.kernel_conditions.get_or_insert(false);
         self.max_concurrent_starts.get_or_insert(NonZeroUsize::MIN.saturating_add(2));
+        self.offline_objects.get_or_insert(true);
         self.publish_resource_slices.get_or_insert(false);
         self.streams_need_get_only.get_or_insert(false);
         if self.socket.as_ref().is_none_or(String::is_empty) {

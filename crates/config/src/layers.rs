@@ -37,6 +37,7 @@ const HOSTLET_FIELDS: &[&str] = &[
     "kernelConditions",
     "kind",
     "maxConcurrentStarts",
+    "offlineObjects",
     "publishResourceSlices",
     "socket",
     "streamsNeedGetOnly",

@@ -127,6 +127,14 @@ fn settings_of_a_file_take_effect() {
 }
 
 #[test]
+fn objects_are_stored_for_offline_starts_unless_that_is_switched_off() {
+    let text = "apiVersion: hostlet.dev/v1alpha1\nkind: HostletConfiguration\nofflineObjects: false\n";
+    let host = Host::new(&[("a.yaml", &format!("{HEAD}---\n{text}"))]);
+    let stores = |args: &[&str]| host.load(args).unwrap().config.cluster.unwrap().offline_objects;
+    assert!(!stores(&["--config=DIR/a.yaml", "--kubeconfig=/k"]) && stores(&["--kubeconfig=/k"]));
+}
+
+#[test]
 fn slices_are_published_on_request_by_a_node_of_a_cluster() {
     let text = "apiVersion: hostlet.dev/v1alpha1\nkind: HostletConfiguration\npublishResourceSlices: true\n";
     let host = Host::new(&[("a.yaml", &format!("{HEAD}---\n{text}"))]);

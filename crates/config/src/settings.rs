@@ -94,6 +94,9 @@ pub struct ClusterConfig {
     pub requests: Option<(NonZeroU32, NonZeroU32)>,
     /// The same for events (`eventRecordQPS`, `eventBurst`).
     pub events: Option<(NonZeroU32, NonZeroU32)>,
+    /// Whether the ConfigMaps, Secrets and tokens of admitted pods are stored on this host, encrypted, so that pods start with them while
+    /// the API server is away (`offlineObjects` of HostletConfiguration).
+    pub offline_objects: bool,
     /// Whether devices that DRA drivers report to this node are published in ResourceSlices (`publishResourceSlices` of
     /// HostletConfiguration).
     pub publish_resource_slices: bool,
@@ -287,6 +290,7 @@ impl Config {
                 rotate_certificates: kubelet.rotate_certificates.unwrap_or_default(),
                 requests: rate(kubelet.kube_api_qps, kubelet.kube_api_burst),
                 events: rate(kubelet.event_record_qps, kubelet.event_burst),
+                offline_objects: hostlet.offline_objects.unwrap_or_default(),
                 publish_resource_slices: hostlet.publish_resource_slices.unwrap_or_default(),
             }),
             healthz: healthz(kubelet),

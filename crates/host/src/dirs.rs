@@ -84,6 +84,11 @@ impl HostDirs {
         self.root.join("hostlet/store.redb")
     }
 
+    /// The file with the key of sealed rows of the store, on a host without a credential for it.
+    pub fn objects_key(&self) -> PathBuf {
+        self.root.join("hostlet/objects.key")
+    }
+
     /// The record of hostlet's own pods, one file each.
     pub fn own_pods(&self) -> PathBuf {
         self.root.join("hostlet/own-pods")

@@ -1,6 +1,6 @@
 //! All rows in memory, and which of them are not in the file yet. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::table::{Pace, Table};
@@ -16,7 +16,8 @@ pub(super) type Changes = BTreeMap<Key, Option<Value>>;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Contents {
     rows: BTreeMap<Key, Value>,
-    unwritten: BTreeSet<Key>,
+    /// With whether the row is new, which decides how soon it is written.
+    unwritten: BTreeMap<Key, bool>,
     /// Number of changes.
     version: u64,
     /// A caller waits for the unwritten rows.
@@ -43,8 +44,8 @@ impl Contents {
         if self.rows.get(&row_key).is_some_and(|known| **known == *value) {
             return false;
         }
-        self.rows.insert(row_key.clone(), value.into());
-        self.unwritten.insert(row_key);
+        let is_new = self.rows.insert(row_key.clone(), value.into()).is_none();
+        *self.unwritten.entry(row_key).or_default() |= is_new;
         self.version += 1;
         true
     }
@@ -54,7 +55,7 @@ impl Contents {
         let row_key = (table, key.to_owned());
         let changed = self.rows.remove(&row_key).is_some();
         if changed {
-            self.unwritten.insert(row_key);
+            self.unwritten.insert(row_key, false);
             self.version += 1;
         }
         changed
@@ -71,14 +72,15 @@ impl Contents {
             self.rows.remove(row_key);
         }
         let changed = !removed.is_empty();
-        self.unwritten.extend(removed);
+        self.unwritten.extend(removed.into_iter().map(|row_key| (row_key, false)));
         self.version += u64::from(changed);
         changed
     }
 
     /// How soon to write; `None` if the file is up to date.
     pub(super) fn pace(&self) -> Option<Pace> {
-        let pace = self.unwritten.iter().map(|(table, _)| table.pace()).min()?;
+        let paces = self.unwritten.iter();
+        let pace = paces.map(|((table, _), is_new)| table.pace(*is_new)).min()?;
         Some(if self.is_awaited { Pace::Now } else { pace })
     }
 
@@ -97,7 +99,7 @@ impl Contents {
         self.is_awaited = false;
         let keys = std::mem::take(&mut self.unwritten);
         let value = |row_key: &Key| self.rows.get(row_key).cloned();
-        keys.into_iter()
+        keys.into_keys()
             .map(|row_key| (value(&row_key), row_key))
             .map(|(value, row_key)| (row_key, value))
             .collect()
@@ -105,7 +107,9 @@ impl Contents {
 
     /// Returns changes whose write failed.
     pub(super) fn put_back(&mut self, changes: Changes) {
-        self.unwritten.extend(changes.into_keys());
+        for row_key in changes.into_keys() {
+            self.unwritten.entry(row_key).or_default();
+        }
     }
 
     /// The changes that bring a file with the rows `file` up to date.
@@ -130,6 +134,18 @@ mod tests {
                 None => drop(file.remove(row_key)),
             }
         }
+    }
+
+    #[test]
+    fn a_new_copy_is_written_sooner_than_its_changes() {
+        let mut contents = Contents::default();
+        let mut pace_of = |value: u8| {
+            contents.put(Table::OfflineTokens, "a", vec![value]);
+            let pace = contents.pace();
+            contents.take_changes();
+            pace
+        };
+        assert_eq!([pace_of(1), pace_of(2), pace_of(2)], [Some(Pace::Soon), Some(Pace::Rarely), None]);
     }
 
     #[derive(Clone, Debug)]

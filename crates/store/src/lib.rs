@@ -15,12 +15,14 @@ mod metrics;
 mod pace;
 mod place;
 mod rows;
+mod sealed;
 mod table;
 #[cfg(test)]
 mod tests;
 mod writer;
 
 pub use rows::Store;
+pub use sealed::{KEY_CREDENTIAL, KeyError, KeyPlace, OpenedRow, SealedRows, UnreadableRow};
 pub use table::Table;
 pub use writer::{StoreWriter, UnreadableStore};
 

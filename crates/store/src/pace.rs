@@ -10,6 +10,8 @@ use super::table::Pace;
 const BURST: Duration = Duration::from_millis(100);
 /// Minimum interval between writes of deferrable changes, which bounds the writes per day however many containers crash.
 const SELDOM: Duration = Duration::from_secs(30);
+/// The same for changes whose number grows with the pods.
+const RARELY: Duration = Duration::from_secs(300);
 
 /// When to write a change made at `changed`. `last` is the time of the last write.
 pub(super) fn due(pace: Pace, changed: Instant, last: Option<Instant>) -> Instant {
@@ -17,7 +19,8 @@ pub(super) fn due(pace: Pace, changed: Instant, last: Option<Instant>) -> Instan
     match (pace, last) {
         (Pace::Now, _) => changed,
         (Pace::Seldom, Some(last)) => burst.max(last + SELDOM),
-        (Pace::Soon, _) | (Pace::Seldom, None) => burst,
+        (Pace::Rarely, Some(last)) => burst.max(last + RARELY),
+        (Pace::Soon, _) | (Pace::Seldom | Pace::Rarely, None) => burst,
     }
 }
 
@@ -34,5 +37,7 @@ mod tests {
         assert_eq!(due(Pace::Seldom, after(5), None), after(5) + BURST);
         assert_eq!(due(Pace::Seldom, after(5), Some(after(1))), after(31));
         assert_eq!(due(Pace::Seldom, after(50), Some(after(1))), after(50) + BURST);
+        assert_eq!(due(Pace::Rarely, after(5), None), after(5) + BURST);
+        assert_eq!(due(Pace::Rarely, after(5), Some(after(1))), after(301));
     }
 }

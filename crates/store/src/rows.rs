@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, watch};
 
-use super::contents::Contents;
+use super::contents::{Contents, Value};
 use super::metrics::WriteMetrics;
 use super::table::Table;
 
@@ -80,9 +80,19 @@ impl Store {
                 return;
             }
         };
-        if self.contents().put(table, key, value) {
+        self.put_bytes(table, key, value);
+    }
+
+    /// Inserts or replaces a row by these bytes.
+    pub(super) fn put_bytes(&self, table: Table, key: &str, row: Vec<u8>) {
+        if self.contents().put(table, key, row) {
             self.shared.changed.notify_one();
         }
+    }
+
+    /// All rows of a table by key, as bytes.
+    pub(super) fn bytes(&self, table: Table) -> Vec<(String, Value)> {
+        self.contents().of_table(table).map(|(key, value)| (key.to_owned(), value.clone())).collect()
     }
 
     /// Removes a row, if there is one.
@@ -100,8 +110,8 @@ impl Store {
     }
 
     /// Waits until the rows put before are on the disk, for state that must survive if the daemon is killed right after. Does
-    /// not wait without a file or if the file cannot be written, and never longer than five seconds.
-    pub async fn written(&self) {
+    /// not wait without a file or if the file cannot be written, and never longer than five seconds. Returns whether they are.
+    pub async fn written(&self) -> bool {
         let version = {
             let mut contents = self.contents();
             contents.mark_awaited();
@@ -111,8 +121,13 @@ impl Store {
         let mut attempts = self.shared.last_attempt.subscribe();
         let is_over =
             |last: &Option<WriteAttempt>| last.is_none_or(|t| t.version >= version || !t.is_written);
-        if tokio::time::timeout(DISK_PATIENCE, attempts.wait_for(is_over)).await.is_err() {
-            tracing::warn!("writing the store's file takes more than five seconds; continuing");
+        match tokio::time::timeout(DISK_PATIENCE, attempts.wait_for(is_over)).await {
+            Ok(Ok(last)) => last.is_some_and(|last| last.is_written),
+            Ok(Err(_)) => false,
+            Err(_) => {
+                tracing::warn!("writing the store's file takes more than five seconds; continuing");
+                false
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! The tables, and how soon a change of each must be on the disk. A new table is a new variant here; the meaning of its rows
 //! belongs to the module that writes them.
 
-/// A table of JSON rows, keyed by pod UID, by name or by ID.
+/// A table of rows, keyed by pod UID, by name or by ID: JSON, or sealed JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Table {
     /// Admitted pods that have not terminated.
@@ -38,6 +38,10 @@ pub enum Table {
     RuntimeClasses,
     /// How far the kernel's log was read, and what it said that lasts until the host reboots.
     KernelLog,
+    /// ConfigMaps and Secrets of admitted pods, sealed, so that pods start before the API server is reached.
+    OfflineObjects,
+    /// Tokens in the volumes of admitted pods, sealed, for the same.
+    OfflineTokens,
 }
 
 /// How soon a change must be on the disk.
@@ -53,11 +57,13 @@ pub(super) enum Pace {
     Soon,
     /// The first change soon, later ones together and much later. For rows whose loss does little harm.
     Seldom,
+    /// The same, but so much later that it does not matter how many pods change such rows.
+    Rarely,
 }
 
 impl Table {
     /// Every table, in the order of the enum.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 19] = [
         Self::AdmittedPods,
         Self::FormerDevices,
         Self::RequestedStarts,
@@ -75,6 +81,8 @@ impl Table {
         Self::Services,
         Self::RuntimeClasses,
         Self::KernelLog,
+        Self::OfflineObjects,
+        Self::OfflineTokens,
     ];
 
     /// Its name in the file. The number is the version of its row format: rows of another format are another table, which
@@ -98,10 +106,13 @@ impl Table {
             Self::Services => "services/1",
             Self::RuntimeClasses => "runtime-classes/1",
             Self::KernelLog => "kernel-log/1",
+            Self::OfflineObjects => "offline-objects/1",
+            Self::OfflineTokens => "offline-tokens/1",
         }
     }
 
-    pub(super) const fn pace(self) -> Pace {
+    /// How soon a change of a row must be on the disk, or the row, if it is new.
+    pub(super) const fn pace(self, is_new: bool) -> Pace {
         match self {
             // Without its row, a pod whose manifest breaks is lost.
             Self::AdmittedPods => Pace::Soon,
@@ -127,6 +138,12 @@ impl Table {
             Self::RuntimeClasses => Pace::Soon,
             // Losing the latest change repeats events of a daemon that was killed. A failing disk changes it all the time.
             Self::KernelLog => Pace::Seldom,
+            // Without its row, a pod cannot start while the API server is away.
+            Self::OfflineObjects | Self::OfflineTokens if is_new => Pace::Soon,
+            // Losing the latest change gives the pod an older version. Some change often.
+            Self::OfflineObjects => Pace::Seldom,
+            // A token lives for an hour, and each pod renews its own: losing the latest one shortens what is left of it.
+            Self::OfflineTokens => Pace::Rarely,
         }
     }
 }

@@ -49,6 +49,7 @@ pub use local::{empty_dir_path, local_volume_dir, own_volume_dir};
 pub use model::{NodeAmounts, NodeLabels};
 pub use read::ReadError;
 pub use reconciler::VolumeOwner;
+pub use sources::volume_references;
 pub use sub_path::{SubPath, SubPathError};
 pub use task::{VolumeSettings, VolumeTask, Volumes};
 pub use teardown::tear_down;

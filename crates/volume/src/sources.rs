@@ -8,7 +8,9 @@ use std::sync::Arc;
 use futures::future::join_all;
 use hostlet_base::error_chain;
 use hostlet_host::file_work;
-use hostlet_pod::objects::{ClaimRef, ClaimState, ObjectError, ObjectSource, Token, TokenRequest, Watched};
+use hostlet_pod::objects::{
+    ClaimRef, ClaimState, ObjectError, ObjectReferences, ObjectSource, Token, TokenRequest, Watched,
+};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolume, Pod};
 
@@ -20,11 +22,19 @@ use super::model::{Snapshot, TokenKey};
 use super::remembered::recall;
 use super::token::{is_due, read_token, received, refresh_at};
 
+/// The objects and tokens that the volumes of a pod need.
+pub fn volume_references(pod: &Pod) -> ObjectReferences {
+    let tokens = token_requests(pod).into_values().collect();
+    ObjectReferences { objects: references(pod).into_iter().collect(), tokens }
+}
+
 /// A token of the pod.
 #[derive(Debug)]
 struct Held {
     request: TokenRequest,
     token: Option<Token>,
+    /// It is the copy that an earlier daemon stored, and not from its file: used only if no new one can be requested.
+    is_stored: bool,
     /// The jitter of its renewal, from 0 to 1.
     jitter: f64,
     /// Why its renewal failed.
@@ -54,7 +64,7 @@ impl Sources {
     }
 
     /// Watches exactly the objects and claims that `pod` refers to. Existing tokens, and the volumes of claims, are read from their
-    /// files.
+    /// files. After a reboot there is no file of a token, but perhaps a stored one.
     pub(super) async fn follow(&mut self, pod: &Pod, layout: &PodLayout) {
         self.watched.follow(&references(pod), |object| self.objects.watch(object));
         let claims = claims(pod);
@@ -74,8 +84,10 @@ impl Sources {
             let path = token_path(layout, &key);
             let seconds = request.expiration_seconds;
             let read = file_work(move || read_token(&path, seconds)).await;
-            let held = Held { request, token: read.ok().flatten(), jitter: rand::random(), error: None };
-            self.tokens.insert(key, held);
+            let read = read.ok().flatten();
+            let is_stored = read.is_none();
+            let token = read.or_else(|| self.objects.stored_token(&request));
+            self.tokens.insert(key, Held { request, token, is_stored, jitter: rand::random(), error: None });
         }
     }
 
@@ -97,13 +109,7 @@ impl Sources {
 
     /// A snapshot of the sources. Later changes wake [`Sources::changed`].
     pub(super) fn snapshot(&mut self, now: Timestamp) -> Snapshot {
-        let tokens = self.tokens.iter().map(|(key, held)| {
-            let usable = held.token.as_ref().filter(|token| now < token.expires);
-            let absent = || ObjectError::Unavailable("the token has expired".to_owned());
-            let value = usable.map(|token| token.value.clone());
-            (key.clone(), value.ok_or_else(|| held.error.clone().unwrap_or_else(absent)))
-        });
-        let tokens = tokens.collect();
+        let tokens = self.tokens.iter().map(|(key, held)| (key.clone(), usable(held, now))).collect();
         let claims = self.claims.snapshot().into_iter().map(|(claim, state)| {
             // A pod keeps its volume, whatever becomes of the claim.
             let remembered = self.remembered.get(&claim.name).cloned().flatten();
@@ -154,14 +160,30 @@ impl Sources {
     }
 }
 
+/// The token that a file gets now, or why there is none.
+fn usable(held: &Held, now: Timestamp) -> Result<String, ObjectError> {
+    let expired = |token: &Token| format!("the token has expired at {:.0}", token.expires);
+    match (&held.token, &held.error) {
+        (Some(token), _) if now < token.expires => Ok(token.value.clone()),
+        (Some(token), Some(ObjectError::Unavailable(error))) => Err(ObjectError::Unavailable(format!(
+            "{}, and no new one can be requested: {error}",
+            expired(token)
+        ))),
+        (_, Some(error)) => Err(error.clone()),
+        (Some(token), None) => Err(ObjectError::Unavailable(expired(token))),
+        (None, None) => Err(ObjectError::Unavailable("no token was requested yet".to_owned())),
+    }
+}
+
 /// Renews a due token. One that cannot be renewed is used while it is valid.
 async fn renew(objects: &dyn ObjectSource, key: &TokenKey, held: &mut Held, now: Timestamp) {
-    if held.token.as_ref().is_some_and(|token| !is_due(token, now, held.jitter)) {
+    let is_fresh = |token: &Token| !held.is_stored && !is_due(token, now, held.jitter);
+    if held.token.as_ref().is_some_and(is_fresh) {
         return;
     }
     match objects.request_token(&held.request).await {
         Ok(token) => {
-            (held.token, held.error) = (Some(received(token, now)), None);
+            (held.token, held.is_stored, held.error) = (Some(received(token, now)), false, None);
             held.jitter = rand::random();
         }
         Err(error) => {

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hostlet_host::PathWork;
-use hostlet_pod::objects::{ClaimError, ClaimState, FakeObjects, ObjectError, ObjectKind, ObjectState};
+use hostlet_pod::objects::{
+    ClaimError, ClaimState, FakeObjects, ObjectError, ObjectKind, ObjectState, Token,
+};
 use hostlet_pod::{AdmittedPod, ExternalVolume};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -188,6 +190,43 @@ async fn the_clock_of_the_api_server_decides_nothing() {
         assert_eq!(room.objects.tokens(), 2, "{ahead}");
         assert_eq!(room.host.read(TOKEN).unwrap(), "token-2", "{ahead}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_reboot_the_stored_token_is_used_until_a_new_one_is_issued_or_it_expires() {
+    let base: Timestamp = "2026-11-21T07:00:00Z".parse().unwrap();
+    let clock = WallClock::of_tokio(base);
+    let room = Room::on(Host::new(), FakeObjects::new(WallClock::of_tokio(base)), clock.clone());
+    let hour = Duration::from_secs(3600);
+    room.objects.store_token(Token {
+        value: "stored".to_owned(),
+        issued: base - hour / 2,
+        expires: base + hour / 2,
+    });
+    room.objects.fail_tokens(Some(ObjectError::Unavailable("connection refused".into())));
+    let pod = pod(token_volume());
+    assert_eq!(room.set_up(&pod).await.problems, []);
+    assert_eq!(room.host.read(TOKEN).unwrap(), "stored");
+    // The API server was asked first, and is asked again although the token is not due.
+    let requested = room.objects.tokens();
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert!(requested > 0 && room.objects.tokens() > requested);
+    // By a clock that is wrong by ten years it has expired, or is far from that. Nothing is lost when the clock is set right.
+    const YEARS: i64 = 10 * 365 * 24 * 3600;
+    for wrong in [YEARS, -YEARS] {
+        clock.set(wrong);
+        let problems = room.set_up(&pod).await.problems;
+        let text = problems.iter().map(ToString::to_string).collect::<String>();
+        let expected = "no new one can be requested: connection refused";
+        assert_eq!(text.contains(expected), wrong > 0, "{wrong}: {text}");
+        clock.set(-wrong);
+        assert_eq!(room.set_up(&pod).await.problems, [], "{wrong}");
+        assert_eq!(room.host.read(TOKEN).unwrap(), "stored");
+    }
+    room.objects.fail_tokens(None);
+    let requested = room.objects.tokens();
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    assert_eq!(room.host.read(TOKEN), Some(format!("token-{}", requested + 1)));
 }
 
 #[tokio::test(start_paused = true)]

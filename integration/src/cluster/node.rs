@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use super::agent::{Agent, Joining};
-use super::control_plane::{Cluster, Place, spawn_logged};
+use super::control_plane::{ADDRESS, Cluster, Place, spawn_logged};
 use crate::real::RealHost;
 use crate::shell::{lib, run, tail};
 use crate::wait::{Look, wait_for};
@@ -89,6 +89,30 @@ impl Node {
         self.host.netns().ip(&[&format!("address add {address}/32 dev lo")])?;
         self.place.address.clone_from(&address);
         Ok(address)
+    }
+
+    /// Cuts the host off the API server, or connects it again: packets to it are answered with an error.
+    pub fn cut_off(&self, is_cut_off: bool) -> Result<()> {
+        let action = if is_cut_off { "add" } else { "delete" };
+        self.host.netns().ip(&[&format!("route {action} unreachable {ADDRESS}/32")])
+    }
+
+    /// Removes what a reboot removes while no agent runs: sandboxes, containers, and what is in memory of volumes.
+    pub async fn lose_memory(&self) -> Result<()> {
+        let cri = self.host.cri();
+        for sandbox in cri.sandboxes().await? {
+            cri.stop_sandbox(&sandbox.id).await?;
+            cri.remove_sandbox(&sandbox.id).await?;
+        }
+        let mounts = fs::read_to_string("/proc/self/mountinfo").context("reading /proc/self/mountinfo")?;
+        let pods = self.root_dir().join("pods").display().to_string();
+        let points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
+        // The last mount first: it may be on another one.
+        let of_pods: Vec<&str> = points.filter(|point| point.starts_with(&pods)).collect();
+        for point in of_pods.into_iter().rev() {
+            run(Command::new("umount").arg(point))?;
+        }
+        Ok(())
     }
 
     /// Starts kube-proxy, so that service addresses work on this node.

@@ -10,7 +10,7 @@ use hostlet_proto::cri::ContainerState;
 use hostlet_runtime::cri::fake::Restart;
 use hostlet_store::Table;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Event, Node, Pod, Service};
+use k8s_openapi::api::core::v1::{Event, Node, Pod, Secret, Service};
 use serde_json::{Value, json};
 
 use crate::support::{LATER, PODS, SOON, is_ready, wait_for_complaint, wait_until_stored};
@@ -194,13 +194,21 @@ async fn a_node_without_its_api_server_survives_restarts_of_the_daemon_and_the_h
     });
     let service: Service = serde_json::from_value(service).unwrap();
     server.api().put("/api/v1/namespaces/default/services/kubernetes", &service);
+    let secret = json!({"metadata": {"name": "password", "namespace": "default"}, "data": {"k": "c2VjcmV0"}});
+    let secret: Secret = serde_json::from_value(secret).unwrap();
+    server.api().put("/api/v1/namespaces/default/secrets/password", &secret);
+    let key = json!({"secretKeyRef": {"name": "password", "key": "k"}});
+    let variables = json!([{"name": "PASSWORD", "valueFrom": key}]);
+    let with_secret = json!({"containers": [
+        {"name": "main", "image": "busybox:1", "imagePullPolicy": "IfNotPresent", "env": variables}]});
     for name in ["stays", "goes"] {
-        give(&server, &host, name, json!({})).unwrap();
+        give(&server, &host, name, with_secret.clone()).unwrap();
         wait_for_shown(server.api(), name, is_ready).await.unwrap();
     }
     // State that the next daemon cannot request. Services are written rarely.
     wait_until_stored(&host, Table::AdmittedPods, |stored| stored.len() == 2).await.unwrap();
     wait_until_stored(&host, Table::Services, |stored| !stored.is_empty()).await.unwrap();
+    wait_until_stored(&host, Table::OfflineObjects, |stored| !stored.is_empty()).await.unwrap();
     server.stop();
     daemon.kill().unwrap();
     // A pod of the unreachable node is deleted.
@@ -212,6 +220,8 @@ async fn a_node_without_its_api_server_survives_restarts_of_the_daemon_and_the_h
     for name in ["stays", "goes"] {
         daemon.wait_for_api_pod(name, SOON, is_ready).await.unwrap();
     }
+    let explained = daemon.cli(&["explain", "stays"]).unwrap();
+    assert!(explained.contains("uses what it sent before: secret default/password (sent "), "{explained}");
     let is_reported = |text: &str| text.contains("The API server cannot be read");
     wait_for_complaint(&daemon, "the API server that is away", is_reported).await.unwrap();
     server.resume().unwrap();

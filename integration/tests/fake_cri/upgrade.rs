@@ -18,8 +18,8 @@ use hostlet_cluster::api::fake::{ApiFault, ApiRule};
 use hostlet_integration::fake_cri::FakeHost;
 use hostlet_integration::{FakeApiServer, FakeLogind, Look, program, wait_for};
 use hostlet_runtime::cri::fake::{OnTerm, Pull, Script};
-use hostlet_store::{Store, Table};
-use k8s_openapi::api::core::v1::{Node, Pod, Service};
+use hostlet_store::{KEY_CREDENTIAL, Store, Table};
+use k8s_openapi::api::core::v1::{Node, Pod, Secret, Service};
 use k8s_openapi::api::node::v1::RuntimeClass;
 use serde_json::{Value, json};
 
@@ -64,11 +64,35 @@ fn cluster() -> Result<FakeApiServer> {
     Ok(server)
 }
 
+/// Gives the host the key of the sealed rows, the same for all.
+fn set_key(host: &mut FakeHost) -> Result<()> {
+    let credentials = home(host).join("credentials");
+    DirBuilder::new().recursive(true).mode(0o700).create(&credentials)?;
+    fs::write(credentials.join(KEY_CREDENTIAL), [7; 32])?;
+    host.set_variable("CREDENTIALS_DIRECTORY", credentials.display().to_string());
+    Ok(())
+}
+
+/// A pod with a Secret and a token.
+fn secretive() -> Value {
+    let key = json!({"secretKeyRef": {"name": "password", "key": "k"}});
+    let token =
+        json!({"projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}, "name": "token"});
+    let more = json!({
+        "env": [{"name": "PASSWORD", "valueFrom": key}], "volumeMounts": [{"name": "token", "mountPath": "/token"}],
+    });
+    let mut spec = container("main", "busybox:1", more);
+    spec["serviceAccountName"] = json!("default");
+    spec["volumes"] = json!([token]);
+    spec
+}
+
 /// Lets a daemon of the tested program write rows into all tables, and kills it. Returns the file.
 async fn write_store() -> Result<Vec<u8>> {
     let logind = FakeLogind::start(2 * FOREVER).await?;
     let mut host = FakeHost::named(NODE.to_owned())?;
     host.set_variable("DBUS_SYSTEM_BUS_ADDRESS", logind.address());
+    set_key(&mut host)?;
     let server = cluster()?;
     // The devices of a former kubelet are known until this node has been registered.
     let refused = ApiFault::Reject { code: 503, reason: "ServiceUnavailable", retry_after: 0 };
@@ -78,6 +102,9 @@ async fn write_store() -> Result<Vec<u8>> {
         "spec": {"clusterIP": "10.96.0.9", "ports": [{"port": 5432, "protocol": "TCP"}]}
     });
     server.api().put("/api/v1/namespaces/default/services/db", &serde_json::from_value::<Service>(service)?);
+    let secret = json!({"metadata": {"name": "password", "namespace": "default"}, "data": {"k": "c2VjcmV0"}});
+    let secret: Secret = serde_json::from_value(secret)?;
+    server.api().put("/api/v1/namespaces/default/secrets/password", &secret);
     let class = json!({"metadata": {"name": "fast"}, "handler": "fast-handler"});
     let classes = "/apis/node.k8s.io/v1/runtimeclasses";
     server.api().put(&format!("{classes}/fast"), &serde_json::from_value::<RuntimeClass>(class)?);
@@ -97,6 +124,7 @@ async fn write_store() -> Result<Vec<u8>> {
     let critical = |name: &str, more: Value| give(&server, name, CRITICAL, &more);
     critical("web", container("main", "busybox:1", json!({"readinessProbe": by("ready")})))?;
     critical("classy", json!({"runtimeClassName": "fast"}))?;
+    critical("secretive", secretive())?;
     critical("crashing", container("crash", "busybox:1", json!({})))?;
     let twice = ["done", "main"]
         .map(|name| json!({"name": name, "image": "busybox:1", "imagePullPolicy": "IfNotPresent"}));
@@ -109,7 +137,7 @@ async fn write_store() -> Result<Vec<u8>> {
     give(&server, "ended", 0, &ended)?;
     let agent = json!({"priority": CRITICAL, "containers": [{"name": "main", "image": "busybox:1"}]});
     host.write_manifest("agent.json", &manifest_with("agent", agent))?;
-    for name in ["web", "classy", "pulled", "restarting", "ended"] {
+    for name in ["web", "classy", "secretive", "pulled", "restarting", "ended"] {
         daemon.wait_for_api_pod(name, SOON, is_ready).await?;
     }
     daemon.wait_for_pod("agent", SOON, is_ready).await?;
@@ -146,15 +174,23 @@ async fn wait_for_rows(host: &FakeHost, is_wanted: impl Fn(Table) -> bool) -> Re
 /// Starts the tested program with this store, on a host that has booted and that does not reach its API server; then the API server
 /// answers, and has none of the pods any more. So everything that was stored is used.
 async fn is_continued(store: &[u8]) -> Result<()> {
-    let host = FakeHost::named(NODE.to_owned())?;
+    let mut host = FakeHost::named(NODE.to_owned())?;
     DirBuilder::new().recursive(true).mode(0o700).create(home(&host))?;
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(store_file(&host))?.write_all(store)?;
+    set_key(&mut host)?;
+    // Those of earlier versions have none.
+    let has_secrets = !Store::read(&store_file(&host))?.keys(Table::OfflineObjects).is_empty();
     host.runtime().add_image("busybox:1");
     let mut server = cluster()?;
     server.stop();
     let daemon = host.join(&server, "").await?;
     for name in ["web", "classy", "pulled"] {
         daemon.wait_for_api_pod(name, SOON, is_ready).await?;
+    }
+    if has_secrets {
+        daemon.wait_for_api_pod("secretive", SOON, is_ready).await?;
+        let environment = environment(&host, "secretive");
+        assert!(environment.contains(&("PASSWORD".to_owned(), "secret".to_owned())), "{environment:?}");
     }
     // All of them are worked on, whatever they waited for.
     for name in ["crashing", "once", "broken", "pulling", "restarting"] {

@@ -121,6 +121,9 @@ pub(super) fn print_problems(node: &PodsView, err: &mut impl Write) -> io::Resul
     if let Some(shutdown) = &node.shutdown {
         writeln!(err, "\nThis node: {shutdown}.")?;
     }
+    if let Some(trouble) = &node.offline {
+        writeln!(err, "\nThe stored objects: {trouble}.")?;
+    }
     if let Some(trouble) = &node.credentials {
         writeln!(err, "\nThe credentials: {trouble}.")?;
     }

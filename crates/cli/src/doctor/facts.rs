@@ -40,6 +40,8 @@ pub(crate) struct Facts {
     pub ports: Seen<BTreeMap<u16, String>>,
     /// The credentials for the API server; `None` on a standalone host.
     pub credentials: Option<Seen<CredentialFacts>>,
+    /// The key of stored objects, if it is in a file.
+    pub objects_key: Option<ObjectsKeyFacts>,
     /// Other kubelets and their pods.
     pub ownership: OwnershipFacts,
 }
@@ -216,6 +218,15 @@ pub(crate) struct CredentialFacts {
     pub exposed: Vec<PathBuf>,
     /// The certificates in it, by what they are.
     pub certificates: Vec<(String, Seen<CertificateFacts>)>,
+}
+
+/// The key of stored ConfigMaps, Secrets and tokens in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectsKeyFacts {
+    /// The file.
+    pub file: PathBuf,
+    /// Whether the host has a TPM that can protect a key.
+    pub has_tpm: bool,
 }
 
 /// The validity of a certificate.

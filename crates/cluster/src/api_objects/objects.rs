@@ -1,10 +1,13 @@
 //! ConfigMaps, Secrets and tokens from an API server, and the task that follows them and claims. Each requested object has its
-//! own watch, as the Node authorizer requires, for as long as it has receivers. Stores only an object's data.
+//! own watch, as the Node authorizer requires, for as long as it has receivers. Keeps only an object's data. While the API server
+//! gives no answer about an object, its stored copy (`offline`) stands in for it.
 
 use std::collections::{HashMap, VecDeque};
+use std::convert::Infallible;
 use std::fmt::Debug;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -28,12 +31,17 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::claims::follow_claim;
+use super::offline::OfflineObjects;
 use super::read::{get, object_error};
-use crate::api::{FollowError, TypedApi, error_kind, follow, message};
+use crate::api::{ApiErrorKind, FollowError, TypedApi, error_kind, follow, message};
 
 /// How long requests for an object may fail before receivers without a value get the error: most failures are brief, and
 /// the receivers wait anyway.
 const TOLERANCE: Duration = Duration::from_secs(1);
+
+/// How long an object may be without any answer of the API server, not even a failure, before its stored copy is used, if no request
+/// for any object has succeeded since the start. Shorter than what receivers wait for the first state.
+const SILENCE: Duration = Duration::from_secs(5);
 
 /// Timeout of a token request.
 const TOKEN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -50,6 +58,9 @@ pub struct ApiObjects {
 struct Shared {
     inner: Mutex<Inner>,
     request_added: Notify,
+    /// Whether a request for an object has succeeded since the start.
+    has_answered: AtomicBool,
+    offline: OfflineObjects,
 }
 
 #[derive(Default)]
@@ -68,9 +79,9 @@ enum Requested {
 }
 
 impl ApiObjects {
-    /// Creates the source and the task that runs its watches.
-    pub fn new(client: Client) -> (ObjectsTask, Self) {
-        let shared = Arc::<Shared>::default();
+    /// Creates the source and the task that runs its watches. Without an answer of the API server, what is in `offline` is used.
+    pub fn new(client: Client, offline: OfflineObjects) -> (ObjectsTask, Self) {
+        let shared = Arc::new(Shared { offline, ..Shared::default() });
         let task = ObjectsTask {
             client: client.clone(),
             shared: shared.clone(),
@@ -117,13 +128,21 @@ impl ObjectSource for ApiObjects {
         let (parameters, body) = (PostParams::default(), token_request(request));
         let response = accounts.create_token_request(&request.service_account, &parameters, &body);
         match tokio::time::timeout(TOKEN_TIMEOUT, response).await {
-            Ok(Ok(issued)) => issued_token(issued, request),
+            Ok(Ok(issued)) => {
+                let token = issued_token(issued, request)?;
+                self.shared.offline.put_token(request, &token);
+                Ok(token)
+            }
             Ok(Err(error)) => Err(object_error(error_kind(&error), message(&error))),
             Err(_) => {
                 let text = format!("the API server did not answer within {} s", TOKEN_TIMEOUT.as_secs());
                 Err(ObjectError::Unavailable(text))
             }
         }
+    }
+
+    fn stored_token(&self, request: &TokenRequest) -> Option<Token> {
+        self.shared.offline.serve_token(request)
     }
 }
 
@@ -211,7 +230,9 @@ async fn keep_current(
             // Cancel-safe: only waits.
             () = known.closed() => {}
             // Cancel-safe: each value is published as soon as it is known.
-            () = follow_object(&client, &object, &known) => known.closed().await,
+            () = follow_object(&client, &shared, &object, &known) => known.closed().await,
+            // Cancel-safe: only waits.
+            never = serve_in_silence(&shared, &object, &known) => match never {},
         }
         if shared.forget(&object, &known) {
             return;
@@ -219,11 +240,50 @@ async fn keep_current(
     }
 }
 
+/// Uses the stored copy of an object after [`SILENCE`]: a connection that is lost in the network reports no failure for long.
+async fn serve_in_silence(
+    shared: &Shared,
+    object: &ObjectRef,
+    known: &watch::Sender<ObjectState>,
+) -> Infallible {
+    tokio::time::sleep(SILENCE).await;
+    if !shared.has_answered.load(Ordering::Relaxed) {
+        serve_stored(shared, object, known);
+    }
+    std::future::pending().await
+}
+
+/// Publishes the stored copy of an object that is not known. Returns whether it is known now.
+fn serve_stored(shared: &Shared, object: &ObjectRef, known: &watch::Sender<ObjectState>) -> bool {
+    if is_known(known) {
+        return true;
+    }
+    let stored = shared.offline.serve_object(object);
+    let is_stored = stored.is_some();
+    if let Some(stored) = stored {
+        publish(known, ObjectState::Found(stored));
+    }
+    is_stored
+}
+
+fn is_known(known: &watch::Sender<ObjectState>) -> bool {
+    match &*known.borrow() {
+        ObjectState::Found(_) | ObjectState::Failed(ObjectError::NotFound(_)) => true,
+        ObjectState::Pending
+        | ObjectState::Failed(ObjectError::Forbidden(_) | ObjectError::Unavailable(_)) => false,
+    }
+}
+
 /// Keeps `known` up to date with an object until it turns out to be immutable.
-async fn follow_object(client: &Client, object: &ObjectRef, known: &watch::Sender<ObjectState>) {
+async fn follow_object(
+    client: &Client,
+    shared: &Shared,
+    object: &ObjectRef,
+    known: &watch::Sender<ObjectState>,
+) {
     match object.kind {
-        ObjectKind::ConfigMap => follow_kind::<ConfigMap>(client, object, known).await,
-        ObjectKind::Secret => follow_kind::<Secret>(client, object, known).await,
+        ObjectKind::ConfigMap => follow_kind::<ConfigMap>(client, shared, object, known).await,
+        ObjectKind::Secret => follow_kind::<Secret>(client, shared, object, known).await,
     }
 }
 
@@ -244,8 +304,12 @@ impl Immutable for Secret {
     }
 }
 
-async fn follow_kind<K>(client: &Client, object: &ObjectRef, known: &watch::Sender<ObjectState>)
-where
+async fn follow_kind<K>(
+    client: &Client,
+    shared: &Shared,
+    object: &ObjectRef,
+    known: &watch::Sender<ObjectState>,
+) where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
     K: Into<Object> + Immutable + Clone + DeserializeOwned + Debug + Send + 'static,
 {
@@ -259,19 +323,24 @@ where
             Ok(Event::InitApply(found) | Event::Apply(found)) => {
                 is_listed = true;
                 let is_immutable = found.is_immutable();
-                publish(known, ObjectState::Found(Arc::new(found.into())));
+                let found = Arc::new(found.into());
+                shared.has_answered.store(true, Ordering::Relaxed);
+                shared.offline.put_object(object, &found);
+                publish(known, ObjectState::Found(found));
                 if is_immutable {
                     return ControlFlow::Break(());
                 }
             }
             Ok(Event::InitDone) if is_listed => {}
             Ok(Event::InitDone | Event::Delete(_)) => {
+                shared.has_answered.store(true, Ordering::Relaxed);
+                shared.offline.remove_object(object);
                 publish(known, ObjectState::Failed(ObjectError::not_found(object)));
             }
             Err(error) => {
                 tracing::debug!(?object, ?error, "cannot watch an object; trying again");
                 if requested_at.elapsed() >= TOLERANCE {
-                    publish_error(known, object, error);
+                    publish_error(shared, known, object, error);
                 }
             }
         }
@@ -280,14 +349,17 @@ where
     .await;
 }
 
-/// Publishes why an object is not available, unless its data is known.
-fn publish_error(known: &watch::Sender<ObjectState>, object: &ObjectRef, error: FollowError) {
-    let is_known = match &*known.borrow() {
-        ObjectState::Found(_) | ObjectState::Failed(ObjectError::NotFound(_)) => true,
-        ObjectState::Pending
-        | ObjectState::Failed(ObjectError::Forbidden(_) | ObjectError::Unavailable(_)) => false,
-    };
-    if is_known {
+/// Publishes the stored copy of an object, or why it is not available, unless its data is known.
+fn publish_error(
+    shared: &Shared,
+    known: &watch::Sender<ObjectState>,
+    object: &ObjectRef,
+    error: FollowError,
+) {
+    // Where nothing is permitted, the node's credentials are wrong, which says nothing about the object.
+    let is_denied =
+        error.error_kind == ApiErrorKind::Forbidden && shared.has_answered.load(Ordering::Relaxed);
+    if is_known(known) || (!is_denied && serve_stored(shared, object, known)) {
         return;
     }
     let error = match object_error(error.error_kind, error.message) {

@@ -23,10 +23,7 @@ impl PodPullSecrets {
     /// Watches what `pod` names, and nothing else.
     pub(super) fn follow(&mut self, pod: &AdmittedPod, source: &Arc<dyn ObjectSource>) {
         self.account = PullAccount::of(pod, source);
-        let named = pod.spec().image_pull_secrets.iter().flatten();
-        // The API permits empty names, which name nothing.
-        let named = named.map(|reference| reference.name.as_str()).filter(|name| !name.is_empty());
-        self.wanted = named.map(|name| ObjectRef::secret(name, &pod.reference.namespace)).collect();
+        self.wanted = pull_secret_references(pod).collect();
         self.watched.follow(&self.wanted, |object| source.watch(object));
     }
 
@@ -36,6 +33,14 @@ impl PodPullSecrets {
         let is_missing = |secret: &&ObjectRef| !matches!(known.get(*secret), Some(ObjectState::Found(_)));
         self.wanted.iter().filter(is_missing).map(|secret| secret.name.as_str()).collect()
     }
+}
+
+/// The Secrets that `pod` names for its image pulls, in the order of its spec.
+pub(super) fn pull_secret_references(pod: &AdmittedPod) -> impl Iterator<Item = ObjectRef> {
+    let named = pod.spec().image_pull_secrets.iter().flatten();
+    // The API permits empty names, which name nothing.
+    let named = named.map(|reference| reference.name.as_str()).filter(|name| !name.is_empty());
+    named.map(|name| ObjectRef::secret(name, &pod.reference.namespace))
 }
 
 #[async_trait]

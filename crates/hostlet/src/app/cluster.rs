@@ -11,7 +11,8 @@ use hostlet_cluster::api::{
     Credentials, CredentialsSource, CredentialsTask, Purpose, connect,
 };
 use hostlet_cluster::api_objects::{
-    ApiObjects, CacheTask, ObjectsTask, cached_runtime_classes, cached_services,
+    ApiObjects, CacheTask, ObjectsTask, OfflineObjects, OfflineObjectsTask, OfflineUsers,
+    cached_runtime_classes, cached_services,
 };
 use hostlet_cluster::api_pods;
 use hostlet_cluster::node::{
@@ -23,6 +24,7 @@ use hostlet_cluster::publish::status::{StatusManager, StatusManagerDeps};
 use hostlet_cluster::resource_slices::{Dra, DraSettings, DraTask};
 use hostlet_config::{ClusterConfig, Config};
 use hostlet_engine::engine::ObjectInputs;
+use hostlet_engine::worker::object_references;
 use hostlet_host::Machine;
 use hostlet_net::http::ProxyEnvironment;
 use hostlet_net::tls::CertificateStore;
@@ -101,6 +103,8 @@ pub(super) struct ClusterOutputs {
 /// The tasks that read the objects to which pods refer, before they run.
 pub(super) struct ObjectTasks {
     objects: ObjectsTask,
+    /// Copies of them for starts without the API server.
+    offline: OfflineObjects,
     services: CacheTask<KnownServices>,
     runtime_classes: CacheTask<KnownClasses>,
 }
@@ -200,12 +204,16 @@ impl Cluster {
     }
 
     /// The objects that pods refer to, and the tasks that read them.
-    pub(super) fn objects(&self, store: &Store) -> (ObjectTasks, ObjectInputs) {
-        let (objects_task, objects) = ApiObjects::new(self.client.clone());
+    pub(super) fn objects(&self, store: &Store, offline: OfflineObjects) -> (ObjectTasks, ObjectInputs) {
+        let (objects_task, objects) = ApiObjects::new(self.client.clone(), offline.clone());
         let (services_task, services) = cached_services(self.client.clone(), store.clone());
         let (classes_task, runtime_classes) = cached_runtime_classes(self.client.clone(), store.clone());
-        let tasks =
-            ObjectTasks { objects: objects_task, services: services_task, runtime_classes: classes_task };
+        let tasks = ObjectTasks {
+            objects: objects_task,
+            offline,
+            services: services_task,
+            runtime_classes: classes_task,
+        };
         (tasks, ObjectInputs { objects: Arc::new(objects), services, runtime_classes })
     }
 
@@ -247,8 +255,12 @@ impl Cluster {
             watch_node(node_client.clone(), node_name, outputs.node.clone(), cancel)
         });
         let slices_client = client.clone();
-        let ObjectTasks { objects, services, runtime_classes } = inputs.objects;
+        let ObjectTasks { objects, offline, services, runtime_classes } = inputs.objects;
         tasks.spawn(Stage::Support, "objects", |cancel| objects.run(cancel));
+        offline.register(&inputs.metrics);
+        let users = OfflineUsers { desired_pods: inputs.desired_pods.clone(), references: object_references };
+        let offline = OfflineObjectsTask::new(offline, users);
+        tasks.spawn(Stage::Support, "offline objects", |cancel| offline.run(cancel));
         tasks.spawn(Stage::Support, "services", |cancel| services.run(cancel));
         tasks.spawn(Stage::Support, "runtime classes", |cancel| runtime_classes.run(cancel));
         let sources = MirrorDeps {
@@ -392,6 +404,7 @@ mod tests {
             rotate_certificates: false,
             requests: limit,
             events: limit,
+            offline_objects: true,
             publish_resource_slices: false,
         };
         let cluster = Cluster::new(&joined, "node1").unwrap();

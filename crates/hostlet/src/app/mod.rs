@@ -9,6 +9,7 @@ mod manifests;
 mod node_api;
 mod node_events;
 mod node_side;
+mod offline;
 mod own_threads;
 mod parts;
 mod paths;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use hostlet_base::node::{NodeAddresses, NodeEvents, NodeReader};
 use hostlet_base::{PodEvent, PodRef, WallClock};
 use hostlet_cluster::api::{CertificateReport, Connections, register_certificate};
+use hostlet_cluster::api_objects::OfflineObjects;
 use hostlet_cluster::node::{
     AddressObserver, HostObserver, KernelConditions, KernelObserver, KernelObserverDeps, LatestNode,
     NodeDescriber, NodeInputs, PodCidrTask, RuntimeFacts, register_identity, register_process,
@@ -44,6 +45,7 @@ use super::engine::{engine_settings, image_preload};
 use super::images::start_images;
 use super::manifests::start_manifests;
 use super::node_side::NodeSide;
+use super::offline::offline_objects;
 use super::paths::{KERNEL_LOG, MOUNTINFO, PROC, ROOT};
 use super::plugins::start_plugins;
 use super::runtime::RuntimeSide;
@@ -81,6 +83,8 @@ pub(super) struct Parts {
     pub(super) stats: Stats,
     pub(super) plugins: PluginList,
     pub(super) kubelets: watch::Receiver<Option<String>>,
+    /// Stored copies of objects.
+    pub(super) offline: OfflineObjects,
     pub(super) exposure: watch::Receiver<Option<String>>,
     pub(super) certificate: watch::Receiver<Option<CertificateReport>>,
     /// When the daemon started.
@@ -161,9 +165,10 @@ impl Parts {
         let plugins = start_plugins(config, &dra, &node_events, &metrics, tasks);
         let images = start_images(config, &runtime, &store, &metrics, tasks);
 
+        let offline = offline_objects(config, &store);
         let (file_objects, object_tasks, objects) = match &cluster {
             Some(cluster) => {
-                let (object_tasks, objects) = cluster.objects(&store);
+                let (object_tasks, objects) = cluster.objects(&store, offline.clone());
                 (None, Some(object_tasks), objects)
             }
             None => {
@@ -298,6 +303,7 @@ impl Parts {
             stats: Stats::default(),
             plugins,
             kubelets,
+            offline,
             exposure,
             certificate,
             started,

@@ -90,6 +90,7 @@ impl Parts {
                 timeline: self.handles.timeline.clone(),
                 shutdown: self.handles.shutdown.view.clone(),
                 failing_probes: self.handles.probes.failing.clone(),
+                offline: self.offline.clone(),
             },
             timeline: TimelineEndpoint { node: node.clone(), timeline: self.handles.timeline.clone() },
             events: EventsEndpoint { node, events: self.recent.clone() },
@@ -135,6 +136,7 @@ impl Parts {
             shims: self.handles.problems.shims.clone(),
             foreign: self.handles.problems.foreign.clone(),
             kubelets: self.kubelets.clone(),
+            offline: self.offline.problem(),
             exposure: self.exposure.clone(),
         }
     }

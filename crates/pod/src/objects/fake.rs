@@ -29,6 +29,7 @@ struct Inner {
     accounts: HashMap<(String, String), ServiceAccountInfo>,
     tokens: u32,
     token_error: Option<ObjectError>,
+    stored_token: Option<Token>,
 }
 
 impl FakeObjects {
@@ -87,6 +88,11 @@ impl FakeObjects {
         self.with(|inner| inner.token_error = error);
     }
 
+    /// Sets the token that is stored for all requests.
+    pub fn store_token(&self, token: Token) {
+        self.with(|inner| inner.stored_token = Some(token));
+    }
+
     /// Number of receivers of an object.
     pub fn watchers(&self, kind: ObjectKind, namespace: &str, name: &str) -> usize {
         let object = ObjectRef { kind, namespace: namespace.to_owned(), name: name.to_owned() };
@@ -132,5 +138,8 @@ impl ObjectSource for FakeObjects {
         let lifetime = Duration::from_secs(request.expiration_seconds.unsigned_abs());
         let expires = issued.saturating_add(lifetime).unwrap_or(issued);
         Ok(Token { value: format!("token-{number}"), issued, expires })
+    }
+    fn stored_token(&self, _: &TokenRequest) -> Option<Token> {
+        self.with(|inner| inner.stored_token.clone())
     }
 }

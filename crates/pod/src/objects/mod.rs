@@ -5,6 +5,7 @@ mod claims;
 #[cfg(any(test, feature = "fakes"))]
 mod fake;
 mod object;
+mod references;
 mod runtime_classes;
 pub mod services;
 mod source;
@@ -15,6 +16,7 @@ pub use claims::{ClaimError, ClaimRef, ClaimState, GROUP, MOUNT_OPTIONS, reduced
 #[cfg(any(test, feature = "fakes"))]
 pub use fake::FakeObjects;
 pub use object::{Object, ObjectError, ObjectKind, ObjectRef, ObjectState};
+pub use references::ObjectReferences;
 pub use runtime_classes::{KnownClasses, RuntimeClassError, RuntimeClasses};
 pub use source::{ObjectSource, ServiceAccountInfo, Token, TokenRequest};
 pub use standalone::{FileObject, Standalone};

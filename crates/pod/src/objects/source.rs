@@ -11,7 +11,7 @@ use super::claims::{ClaimRef, ClaimState};
 use super::object::{ObjectError, ObjectRef, ObjectState};
 
 /// A request for a token that is bound to a pod.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TokenRequest {
     /// Namespace of the pod and of its service account.
     pub namespace: String,
@@ -73,4 +73,8 @@ pub trait ObjectSource: Send + Sync + 'static {
 
     /// Requests a new token. Not idempotent but harmless to repeat. Has its own deadline.
     async fn request_token(&self, request: &TokenRequest) -> Result<Token, ObjectError>;
+
+    /// The token that was last issued for this request, by an earlier daemon too, if that is stored. It may have expired, and its times
+    /// are of this host's clock. Only for use while a new one cannot be requested.
+    fn stored_token(&self, request: &TokenRequest) -> Option<Token>;
 }

@@ -179,6 +179,10 @@ impl ObjectSource for Standalone {
     async fn request_token(&self, _: &TokenRequest) -> Result<Token, ObjectError> {
         Err(no_api_server())
     }
+
+    fn stored_token(&self, _: &TokenRequest) -> Option<Token> {
+        None
+    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ mod endings;
 mod explanation;
 mod images;
 mod names;
+mod offline;
 mod pod;
 mod probes;
 mod resize;
@@ -24,4 +25,5 @@ pub(crate) use case::{Disposition, ExplainInput, HungCall, NodeProblem, PullSoFa
 pub use explanation::{Explanation, Verdict};
 pub use names::{PodName, matches_pod_name};
 pub(crate) use names::{nearest_names, not_read_yet, unknown};
+pub(crate) use offline::stored_copies;
 pub(crate) use pod::explain;

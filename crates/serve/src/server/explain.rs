@@ -8,14 +8,18 @@ use axum::extract::{Query, State};
 use axum::routing::get;
 use axum::{Json, Router};
 use hostlet_base::{PodRef, PodUid, one_line};
+use hostlet_cluster::api_objects::OfflineObjects;
 use hostlet_engine::shutdown::ShutdownView;
 use hostlet_engine::source::SourceState;
+use hostlet_engine::worker::object_references;
 use hostlet_host::file_work;
 use hostlet_observe::log::log_end;
 use hostlet_observe::status::timeline::Timeline;
 use hostlet_observe::status::{DirectoryEntry, PodStatusEntry, WorkerActivity};
 use hostlet_pod::view::PodView;
-use hostlet_pod::{ApiState, DesiredPods, FailingProbes, ManifestOrigin, ManifestProblem, pod_ref, pod_uid};
+use hostlet_pod::{
+    AdmittedPod, ApiState, DesiredPods, FailingProbes, ManifestOrigin, ManifestProblem, pod_ref, pod_uid,
+};
 use hostlet_runtime::cri::{Call, CallSubject, ContainerState};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -29,7 +33,7 @@ use super::pulls::ImagePulls;
 use super::view::PullsView;
 use crate::explain::{
     Disposition, ExplainInput, Explanation, HungCall, PodName, explain as explained, matches_pod_name,
-    not_read_yet, unknown,
+    not_read_yet, stored_copies, unknown,
 };
 
 /// Maximum length of a quoted log line, in bytes.
@@ -65,6 +69,8 @@ pub struct ExplainEndpoint {
     pub shutdown: watch::Receiver<ShutdownView>,
     /// The failing probes of all pods.
     pub failing_probes: FailingProbes,
+    /// The stored copies of objects.
+    pub offline: OfflineObjects,
 }
 
 /// The explanations of all pods that match the name, or one that says that there is none.
@@ -242,6 +248,8 @@ impl ExplainEndpoint {
         let foreign = self.host.foreign.borrow();
         explanation.also.extend(foreign.as_ref().map(|foreign| format!("On this node {foreign}.")));
         drop(foreign);
+        let copies = self.offline.served(object_references(&AdmittedPod::new(known.pod.clone())));
+        explanation.also.extend(stored_copies(&copies, now));
         explanation
             .also
             .extend(self.host.shims.borrow().as_ref().map(|shims| format!("On this node {shims}.")));

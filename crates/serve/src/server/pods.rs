@@ -78,6 +78,7 @@ impl PodsEndpoint {
             shims: self.host.shims.borrow().clone(),
             foreign: self.host.foreign.borrow().clone(),
             kubelets: self.host.kubelets.borrow().clone(),
+            offline: self.host.offline.borrow().clone(),
             credentials: self.host.exposure.borrow().clone(),
             certificate: certificate_view(&self.certificate),
             shutdown: self.shutdown.borrow().sentence(),
@@ -114,7 +115,8 @@ impl PodsEndpoint {
             Ok(()) = self.host.shims.changed() => true,
             Ok(()) = self.host.foreign.changed() => true,
             Ok(()) = self.host.kubelets.changed() => true,
-            // Neither changes on a standalone host.
+            // None of these changes on a standalone host.
+            Ok(()) = self.host.offline.changed() => true,
             Ok(()) = self.host.exposure.changed() => true,
             Ok(()) = self.certificate.changed() => true,
             Ok(()) = self.shutdown.changed() => true,

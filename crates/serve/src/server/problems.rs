@@ -62,6 +62,8 @@ pub struct HostProblems {
     pub foreign: watch::Receiver<Option<String>>,
     /// Other kubelets on this runtime.
     pub kubelets: watch::Receiver<Option<String>>,
+    /// Problems of the stored copies of objects.
+    pub offline: watch::Receiver<Option<String>>,
     /// Who else can read the API server's credentials.
     pub exposure: watch::Receiver<Option<String>>,
 }

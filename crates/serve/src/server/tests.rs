@@ -16,6 +16,7 @@ use hostlet_base::{
     WallClock,
 };
 use hostlet_cluster::api::Connections;
+use hostlet_cluster::api_objects::OfflineObjects;
 use hostlet_cluster::node::{self, NodeDescriber, NodeInputs, RuntimeFacts};
 use hostlet_engine::container_logs::ContainerLogs;
 use hostlet_engine::shutdown::ShutdownView;
@@ -150,6 +151,7 @@ impl Bench {
             shims: watch::channel(None).1,
             foreign: watch::channel(None).1,
             kubelets: watch::channel(Some("another kubelet".to_owned())).1,
+            offline: watch::channel(None).1,
             exposure: watch::channel(Some("anybody".to_owned())).1,
         };
         let pulls = ImagePulls {
@@ -218,6 +220,7 @@ impl Bench {
                 timeline: timeline.clone(),
                 shutdown,
                 failing_probes: FailingProbes::default(),
+                offline: OfflineObjects::default(),
             },
             timeline: TimelineEndpoint { node: "node1".to_owned(), timeline },
             events: EventsEndpoint { node: "node1".to_owned(), events: events.clone() },

@@ -32,6 +32,9 @@ pub struct PodsView {
     /// Other kubelets on the same container runtime, if any. They may remove this node's pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubelets: Option<String>,
+    /// Problems of the stored copies of objects, if any. They affect pods that start while the API server is away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offline: Option<String>,
     /// Who else can read the API server's credentials, if anyone. It does not affect pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<String>,

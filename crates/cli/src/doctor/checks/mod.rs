@@ -4,6 +4,7 @@ mod configuration;
 mod credentials;
 mod machine;
 mod network;
+mod objects_key;
 mod ownership;
 mod runtime;
 #[cfg(test)]
@@ -21,6 +22,7 @@ pub(crate) fn check(facts: &Facts) -> Vec<Finding> {
     findings.extend(runtime::check(facts));
     findings.extend(network::check(facts));
     findings.extend(credentials::check(facts));
+    findings.extend(objects_key::check(facts));
     findings.extend(ownership::check(facts));
     findings
 }

@@ -77,6 +77,7 @@ pub(in crate::doctor) fn facts() -> Facts {
         },
         ports: Ok(BTreeMap::new()),
         credentials: None,
+        objects_key: None,
         ownership: OwnershipFacts {
             history: History::FirstStart,
             recorded: HashSet::new(),

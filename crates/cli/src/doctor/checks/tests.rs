@@ -6,7 +6,8 @@ use hostlet_engine::ownership::{OtherKubelet, Remains, Unrunnable};
 use super::testing::{facts, settings};
 use super::*;
 use crate::doctor::facts::{
-    CertificateFacts, CgroupHierarchy, CredentialFacts, DisabledCri, DiskFacts, RuntimeAnswer, Unseen,
+    CertificateFacts, CgroupHierarchy, CredentialFacts, DisabledCri, DiskFacts, ObjectsKeyFacts,
+    RuntimeAnswer, Unseen,
 };
 use crate::doctor::report::Level;
 
@@ -211,6 +212,20 @@ fn the_network_is_checked() {
     };
     assert_eq!(text(|_| {}), "10248 and 10250 are free or hostlet's");
     assert_eq!(text(|f| f.config.node_api.listen = None), "10248 is free or hostlet's");
+}
+
+#[test]
+fn a_key_on_the_disk_is_a_warning_with_a_remedy_where_there_is_a_tpm() {
+    let key = |has_tpm| {
+        move |f: &mut Facts| f.objects_key = Some(ObjectsKeyFacts { file: "/k/objects.key".into(), has_tpm })
+    };
+    let start = "Warning stored objects: ";
+    only(
+        key(true),
+        start,
+        &["/k/objects.key", "systemd-creds encrypt", "hostlet.objects-key", "offlineObjects: false"],
+    );
+    only(key(false), start, &["encrypt the disk", "offlineObjects: false"]);
 }
 
 #[test]

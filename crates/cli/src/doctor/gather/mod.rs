@@ -10,13 +10,13 @@ mod takeover;
 
 use std::path::{Path, PathBuf};
 
-use hostlet_config::{ConfigErrors, KubeletFlags};
+use hostlet_config::{Config, ConfigErrors, KubeletFlags};
 use hostlet_engine::ownership::History;
-use hostlet_host::root_check;
+use hostlet_host::{HostDirs, root_check};
 use jiff::Timestamp;
 use tokio::net::UnixStream;
 
-use super::facts::{Facts, wanted_ports};
+use super::facts::{Facts, ObjectsKeyFacts, wanted_ports};
 
 /// Where facts are gathered.
 #[derive(Clone, Debug)]
@@ -50,10 +50,25 @@ pub(crate) async fn gather(place: &Place) -> Result<Facts, ConfigErrors> {
         network: network::network(&place.root, &asked.cni),
         ports: network::ports(&place.root, &wanted_ports(&config), daemon),
         credentials: config.cluster.as_ref().map(|cluster| credentials::credentials(&cluster.kubeconfig)),
+        objects_key: objects_key(&place.root, &config),
         ownership,
         runtime: asked.facts,
         config,
     })
+}
+
+/// The file with the key of stored objects, if there is one.
+fn objects_key(root: &Path, config: &Config) -> Option<ObjectsKeyFacts> {
+    let below = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));
+    config.cluster.as_ref().filter(|joined| joined.offline_objects)?;
+    let file = HostDirs {
+        root: config.root_dir.clone(),
+        pod_logs: config.pods.logs_dir.clone(),
+        container_logs: PathBuf::new(),
+    }
+    .objects_key();
+    let has_tpm = below(Path::new("/dev/tpmrm0")).exists();
+    below(&file).symlink_metadata().ok().map(|_| ObjectsKeyFacts { file, has_tpm })
 }
 
 /// The process that listens on a socket; `None` if nobody does.

@@ -1,0 +1,54 @@
+//! The task that removes copies with their last user, and tries again what has failed. Does not make copies.
+
+use std::time::Duration;
+
+use hostlet_base::watching::changed;
+use hostlet_pod::DesiredPods;
+use tokio::sync::watch;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::objects::{OfflineObjects, OfflineUsers};
+
+/// Pause before something is tried again that failed.
+const RETRY: Duration = Duration::from_secs(60);
+
+/// The task; run by the app.
+pub struct OfflineObjectsTask {
+    objects: OfflineObjects,
+    desired_pods: watch::Receiver<DesiredPods>,
+}
+
+impl OfflineObjectsTask {
+    /// The task for copies that these pods use. Copies are made from now on.
+    pub fn new(objects: OfflineObjects, users: OfflineUsers) -> Self {
+        let desired_pods = users.desired_pods.clone();
+        objects.set_users(users);
+        Self { objects, desired_pods }
+    }
+
+    /// Runs until cancelled. The copies stay.
+    pub async fn run(mut self, cancel: CancellationToken) {
+        let objects = self.objects.clone();
+        let complete = async {
+            while !objects.complete().await {
+                sleep(RETRY).await;
+            }
+            std::future::pending::<()>().await;
+        };
+        let remove = async {
+            loop {
+                self.objects.remove_unused();
+                changed(&mut self.desired_pods).await;
+            }
+        };
+        tokio::select! {
+            // Cancel-safe: waits for a token.
+            () = cancel.cancelled() => {}
+            // Cancel-safe: an attempt is complete at any time.
+            () = complete => {}
+            // Cancel-safe: rows are removed without a wait.
+            () = remove => {}
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! What a pod needs of its source of objects, so that others know which of them are in use. No logic.
+
+use std::collections::BTreeSet;
+
+use super::object::ObjectRef;
+use super::source::TokenRequest;
+
+/// The objects and tokens that a pod needs to start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ObjectReferences {
+    /// The ConfigMaps and Secrets of its volumes, its environment and its image pulls.
+    pub objects: BTreeSet<ObjectRef>,
+    /// The tokens in its volumes.
+    pub tokens: BTreeSet<TokenRequest>,
+}
