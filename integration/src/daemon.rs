@@ -55,7 +55,7 @@ enableServer: false
 healthzPort: 0
 failCgroupV1: false
 failSwapOn: false
-{chains}{extra}
+{chains}{thresholds}{extra}
 ---
 apiVersion: hostlet.dev/v1alpha1
 kind: HostletConfiguration
@@ -71,6 +71,12 @@ imagePreloadDir: {state}/archives
             chains = match self.extra.contains("makeIPTablesUtilChains") {
                 true => "",
                 false => "makeIPTablesUtilChains: false\n",
+            },
+            // A machine that runs tests may be nearly full.
+            thresholds = match self.extra.contains("evictionHard") {
+                true => "",
+                false =>
+                    "evictionHard: {memory.available: 50Mi, nodefs.available: 1%, imagefs.available: 1%}\n",
             },
             extra = self.extra,
             socket = self.socket.display(),

@@ -178,13 +178,14 @@ impl Parts {
             sources: PodSources { manifests: manifests.clone(), api: api.clone() },
             node: engine::NodeInputs {
                 own_node: node.own_node.subscribe(),
-                crossed: node.crossed.subscribe(),
+                pressure: node.pressure.clone(),
                 object: latest_node.subscribe(),
                 reader: cluster.as_ref().map(|cluster| -> Arc<dyn NodeReader> {
                     Arc::new(cluster.node_reader(&node.settings, latest_node.clone()))
                 }),
                 addresses: addresses.clone(),
             },
+            reclaimers: Vec::new(),
             store: store.clone(),
             own,
             host: HostDeps {
@@ -213,7 +214,7 @@ impl Parts {
                 status: runtime.status.clone(),
                 ready_at: runtime.ready_at.clone(),
                 pleg: runtime.pleg.health(),
-                crossed: node.crossed.subscribe(),
+                pressure: node.pressure.subscribe(),
                 others: handles.shutdown.unready.clone(),
             },
             latest: latest_node.subscribe(),
@@ -237,7 +238,7 @@ impl Parts {
             let inputs = ClusterInputs {
                 settings: node.settings.clone(),
                 machine: node.machine.subscribe(),
-                crossed: node.crossed.subscribe(),
+                pressure: node.pressure.subscribe(),
                 addresses: addresses.clone(),
                 runtime: runtime.runtime.clone(),
                 images: runtime.images.clone(),

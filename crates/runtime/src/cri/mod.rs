@@ -19,8 +19,8 @@ pub use monitor::monitor;
 pub use runtime::{EventStream, ImageService, RuntimeHint, RuntimeService};
 pub use types::{
     Container, ContainerState, ContainerStats, ContainerStatus, ExecOutput, ImageFilesystem, ImageInfo,
-    LinuxUser, RuntimeCondition, RuntimeFeatures, RuntimeHandler, RuntimeStatus, Sandbox, SandboxState,
-    SandboxStatus, StdStreams, StoredPreStop, Version, WritableLayer,
+    LinuxUser, RuntimeCondition, RuntimeFeatures, RuntimeFilesystems, RuntimeHandler, RuntimeStatus, Sandbox,
+    SandboxState, SandboxStatus, StdStreams, StoredPreStop, Version, WritableLayer,
 };
 
 /// Retry interval before the first response of a runtime. At boot all pods wait for it, and a refused connection costs next to

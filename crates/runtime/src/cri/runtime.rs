@@ -9,8 +9,8 @@ use futures::stream::BoxStream;
 use hostlet_base::{CgroupDriver, ContainerId, PodRef, PodUid, SandboxId};
 
 use super::types::{
-    Container, ContainerStats, ContainerStatus, ExecOutput, ImageFilesystem, ImageInfo, RuntimeStatus,
-    Sandbox, SandboxStatus, StdStreams, Version,
+    Container, ContainerStats, ContainerStatus, ExecOutput, ImageFilesystem, ImageInfo, RuntimeFilesystems,
+    RuntimeStatus, Sandbox, SandboxStatus, StdStreams, Version,
 };
 use super::wire::{AuthConfig, ContainerConfig, LinuxContainerResources, PodSandboxConfig};
 use super::{CriError, Operation};
@@ -175,6 +175,11 @@ pub trait ImageService: Send + Sync + 'static {
 
     /// What images take on each filesystem that the runtime stores them on.
     async fn image_filesystems(&self) -> Result<Vec<ImageFilesystem>, CriError>;
+
+    /// The same, with the filesystems of writable layers.
+    async fn runtime_filesystems(&self) -> Result<RuntimeFilesystems, CriError> {
+        Ok(RuntimeFilesystems { images: self.image_filesystems().await?, containers: Vec::new() })
+    }
 }
 
 impl CriError {

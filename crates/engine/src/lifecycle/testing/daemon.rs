@@ -3,15 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hostlet_base::node::{CrossedSignals, OwnNode};
+use async_trait::async_trait;
+use hostlet_base::node::{OwnNode, Signal};
 use hostlet_base::resources::PODS;
-use hostlet_base::settings::ImageVerification;
+use hostlet_base::settings::{EvictionSettings, ImageVerification};
 use hostlet_base::testing::resource_list;
 use hostlet_base::{Quantity, QuietPeriod, ResourceList};
 use hostlet_host::KernelMounts;
 use hostlet_image::Images;
 use hostlet_image::credentials::RegistryCredentials;
 use hostlet_observe::pleg::{Pleg, PlegHandle};
+use hostlet_observe::stats::{MeasureError, SignalReport};
 use hostlet_observe::status::StatusGates;
 use hostlet_pod::{ApiState, DesiredPods, PodEvents};
 use hostlet_resources::NodeResources;
@@ -32,6 +34,7 @@ use crate::engine::{
     Engine, EngineDeps, EngineHandles, EngineSettings, EngineTask, EventSinks, HostDeps, Interception,
     NodeInputs, ObjectInputs, PodSources, RunningHost, RuntimeDeps, UserIds,
 };
+use crate::eviction::{MemoryNotice, NodeObserver, PodsConsumption};
 use crate::shutdown::ShutdownSettings;
 use crate::shutdown::testing::FakeLogind;
 use crate::source::SourceState;
@@ -136,6 +139,7 @@ fn settings(node: &Node) -> EngineSettings {
         crash_loop_cap: super::CRASH_LOOP_CAP,
         status_gates: StatusGates { stop_signals: true, image_volumes: true },
         // Some directed tests have pods with limits, and what these use is measured outside paused time.
+        eviction: EvictionSettings::default(),
         isolates_storage: !node.is_directed,
         volume_stats_period: None,
         user_ids: UserIds {
@@ -195,11 +199,12 @@ fn deps(
         },
         node: NodeInputs {
             own_node: watch::channel(own_node).1,
-            crossed: watch::channel(CrossedSignals::default()).1,
+            pressure: watch::Sender::default(),
             object: watch::channel(None).1,
             reader: None,
             addresses: node.addresses.1.clone(),
         },
+        reclaimers: Vec::new(),
         store: store.clone(),
         own: node.own.clone(),
         host: HostDeps {
@@ -230,6 +235,25 @@ fn running_host(node: &Node) -> RunningHost {
         cgroups: None,
         limits_all_pods: false,
         containerd: None,
+        observer: Arc::new(Unobserved),
         reports: None,
+    }
+}
+
+/// Nobody looks at the node's resources.
+struct Unobserved;
+
+#[async_trait]
+impl NodeObserver for Unobserved {
+    async fn look(&self) -> SignalReport {
+        std::future::pending().await
+    }
+
+    async fn pods(&self, _: Signal) -> Result<PodsConsumption, Arc<MeasureError>> {
+        std::future::pending().await
+    }
+
+    async fn noticed(&self) -> MemoryNotice {
+        std::future::pending().await
     }
 }

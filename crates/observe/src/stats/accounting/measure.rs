@@ -6,7 +6,7 @@ use super::files::Reader;
 use super::open_files::open_files;
 use super::{v1, v2};
 use crate::stats::parse;
-use crate::stats::usage::{CgroupUsage, Detail, CgroupProcesses};
+use crate::stats::usage::{CgroupProcesses, CgroupUsage, Detail};
 use hostlet_host::cgroup::CgroupVersion;
 
 impl Reader<'_> {
@@ -20,7 +20,7 @@ impl Reader<'_> {
         }
         usage.memory.working_set = usage.memory.usage.saturating_sub(usage.memory.inactive_file);
         match detail {
-            Detail::CpuAndMemory => {}
+            Detail::Node | Detail::CpuAndMemory => {}
             Detail::Summary => self.read_for_summary(&mut usage, detail),
             Detail::All => {
                 self.read_for_summary(&mut usage, detail);
