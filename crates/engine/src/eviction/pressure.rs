@@ -155,16 +155,22 @@ impl PressureTracker {
         }
     }
 
-    /// The signals that tell whether there is this pressure: those with a threshold, without any the node's own.
+    /// The signals that tell whether there is this pressure: those with a threshold, without any the node's own. The memory of all pods
+    /// together is not enough to say, and not needed for it.
     fn needed(&self, pressure: Pressure) -> Vec<Signal> {
-        let has_threshold = |signal: &Signal| self.thresholds.iter().any(|it| it.signal == *signal);
-        let needed: Vec<Signal> = Signal::of(pressure).filter(has_threshold).collect();
+        let is_needed =
+            |signal: &Signal| self.has_threshold(*signal) && *signal != Signal::AllocatableMemoryAvailable;
+        let needed: Vec<Signal> = Signal::of(pressure).filter(is_needed).collect();
         match (needed.is_empty(), pressure) {
             (false, _) => needed,
             (true, Pressure::Memory) => vec![Signal::MemoryAvailable],
             (true, Pressure::Disk) => vec![Signal::NodefsAvailable],
             (true, Pressure::Pid) => vec![Signal::PidAvailable],
         }
+    }
+
+    fn has_threshold(&self, signal: Signal) -> bool {
+        self.thresholds.iter().any(|threshold| threshold.signal == signal)
     }
 
     /// Whether a signal that cannot be read now has not been readable for long.
@@ -175,6 +181,8 @@ impl PressureTracker {
 
     fn unreadable(&self, report: &SignalReport, now: Instant) -> BTreeMap<Signal, String> {
         let needed = Pressure::ALL.into_iter().flat_map(|pressure| self.needed(pressure));
+        let of_pods = Some(Signal::AllocatableMemoryAvailable).filter(|signal| self.has_threshold(*signal));
+        let needed = needed.chain(of_pods);
         let stale =
             needed.filter(|signal| !report.observed.contains_key(signal) && self.is_stale(*signal, now));
         stale.map(|signal| (signal, explain(signal, report))).collect()

@@ -75,7 +75,7 @@ fn due(verdict: &Verdict) -> Vec<(Signal, bool)> {
 }
 
 use PressureState::{Absent, NotYet, Present};
-use Signal::{ImagefsAvailable, MemoryAvailable, NodefsAvailable, PidAvailable};
+use Signal::{AllocatableMemoryAvailable, ImagefsAvailable, MemoryAvailable, NodefsAvailable, PidAvailable};
 
 #[tokio::test(start_paused = true)]
 async fn a_hard_threshold_is_due_at_once_and_its_pressure_outlasts_it() {
@@ -94,7 +94,7 @@ async fn a_hard_threshold_is_due_at_once_and_its_pressure_outlasts_it() {
 #[tokio::test(start_paused = true)]
 async fn a_soft_threshold_is_due_after_its_grace_period_but_its_pressure_is_there_at_once() {
     let mut node = Node::new(&[threshold(NodefsAvailable, 100, 60, None)]);
-    let low = left([(NodefsAvailable, 50)]);
+    let low = left([(NodefsAvailable, 50), (Signal::ContainerfsAvailable, 50)]);
     for after in [0, 10, 20, 29] {
         let verdict = node.look(after, &low);
         assert_eq!((due(&verdict), state(&verdict, Pressure::Disk)), (vec![], Present), "{after}");
@@ -159,6 +159,12 @@ async fn what_cannot_be_read_is_unknown_after_a_minute_and_never_sufficient_from
     // A moment changes nothing.
     let verdict = node.look(10, &silent);
     assert_eq!((state(&verdict, Pressure::Disk), verdict.unreadable), (Absent, BTreeMap::new()));
+    // The node's own memory is enough to say whether there is pressure.
+    let thresholds = [MemoryAvailable, AllocatableMemoryAvailable].map(|signal| threshold(signal, 100, 0, None));
+    let mut node = Node::new(&thresholds);
+    let verdict = node.look(60, &unreadable([AllocatableMemoryAvailable]));
+    assert_eq!(state(&verdict, Pressure::Memory), Absent);
+    assert!(verdict.unreadable.contains_key(&AllocatableMemoryAvailable));
     // Without a threshold only the node's own signals matter.
     let mut node = Node::new(&[]);
     assert_eq!(state(&node.look(120, &silent), Pressure::Disk), Absent);

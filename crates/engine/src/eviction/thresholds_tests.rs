@@ -30,8 +30,8 @@ fn a_threshold_is_crossed_below_it_and_stays_so_until_its_minimum_is_reclaimed()
     use Signal::MemoryAvailable;
     let plain = threshold(MemoryAvailable, amount("1Gi"), None);
     let reclaiming = threshold(MemoryAvailable, amount("1Gi"), Some(amount("500Mi")));
-    let part = threshold(MemoryAvailable, Threshold::Part(0.2), None);
-    let both_parts = threshold(MemoryAvailable, Threshold::Part(0.1), Some(Threshold::Part(0.05)));
+    let part = threshold(MemoryAvailable, Threshold::Part(0.25), None);
+    let both_parts = threshold(MemoryAvailable, Threshold::Part(0.125), Some(Threshold::Part(0.0625)));
     for (threshold, reclaim, available, crossed) in [
         (plain, Ignored, "2Gi", false),
         (plain, Ignored, "1Gi", false),
@@ -47,13 +47,13 @@ fn a_threshold_is_crossed_below_it_and_stays_so_until_its_minimum_is_reclaimed()
         (both_parts, Required, "1535Mi", true),
         (both_parts, Required, "1536Mi", false),
     ] {
-        let observed = seen(MemoryAvailable, available, "10Gi");
+        let observed = seen(MemoryAvailable, available, "8Gi");
         assert_eq!(is_crossed(&threshold, &observed, reclaim), crossed, "{threshold:?} {available}");
     }
     // What nobody has seen is not crossed.
     assert!(!is_crossed(&plain, &seen(Signal::PidAvailable, "0", "1"), Ignored));
     let missing =
-        |available: &str| shortage(&reclaiming, &seen(MemoryAvailable, available, "10Gi"), Required);
+        |available: &str| shortage(&reclaiming, &seen(MemoryAvailable, available, "8Gi"), Required);
     assert_eq!(missing("1Gi"), Some(500 << 20));
     assert_eq!(missing("0"), Some(1524 << 20));
     assert_eq!(missing("2Gi"), None);
@@ -109,11 +109,11 @@ fn memory_is_relieved_first() {
 fn a_look_shows_the_threshold_that_is_crossed_first() {
     let soft = EvictionThreshold {
         grace: Duration::from_secs(1),
-        ..threshold(Signal::MemoryAvailable, Threshold::Part(0.1), None)
+        ..threshold(Signal::MemoryAvailable, Threshold::Part(0.125), None)
     };
     let all = [threshold(Signal::MemoryAvailable, amount("1Gi"), None), soft];
     let of = |signal: Signal, is_hard: bool| {
-        limit(&all, signal, is_hard, Quantity::bytes(20 << 30)).map(|limit| limit.to_string())
+        limit(&all, signal, is_hard, Quantity::bytes(16 << 30)).map(|limit| limit.to_string())
     };
     assert_eq!(of(Signal::MemoryAvailable, true).as_deref(), Some("1Gi"));
     assert_eq!(of(Signal::MemoryAvailable, false).as_deref(), Some("2Gi"));
