@@ -55,7 +55,7 @@ enableServer: false
 healthzPort: 0
 failCgroupV1: false
 failSwapOn: false
-{chains}{image_gc}{extra}
+{chains}{image_gc}{thresholds}{extra}
 ---
 apiVersion: hostlet.dev/v1alpha1
 kind: HostletConfiguration
@@ -76,6 +76,12 @@ imagePreloadDir: {state}/archives
             image_gc = match self.extra.contains("imageGC") {
                 true => "",
                 false => "imageGCHighThresholdPercent: 100\nimageGCLowThresholdPercent: 99\n",
+            },
+            // A machine that runs tests may be nearly full.
+            thresholds = match self.extra.contains("evictionHard") {
+                true => "",
+                false =>
+                    "evictionHard: {memory.available: 50Mi, nodefs.available: 1%, imagefs.available: 1%}\n",
             },
             extra = self.extra,
             socket = self.socket.display(),

@@ -49,7 +49,7 @@ scenario_install() {
   vm_until 30 "the iptables chains" "iptables -w -S KUBE-IPTABLES-HINT -t mangle && ip6tables -w -S KUBE-IPTABLES-HINT -t mangle &&
     iptables -w -S KUBE-FIREWALL -t filter | grep -q DROP" >/dev/null
   # What hostlet cannot do yet, and that there was no network before doctor --fix; nothing else is to be wondered about.
-  same "warnings in the journal" $'hostlet does not yet evict pods\nthe pod network is not ready' \
+  same "warnings in the journal" $'hostlet does not yet remove unused images\nthe pod network is not ready' \
     "$(vm "journalctl -b -u hostlet.service -p warning --no-pager -o cat | cut -d ' ' -f 1-6")"
 }
 

@@ -1,6 +1,7 @@
 //! Events of pods, as `kubectl describe` shows them.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// The type of an event.
@@ -31,17 +32,29 @@ pub struct PodEvent {
     pub reason: Cow<'static, str>,
     /// Human-readable message.
     pub message: String,
+    /// Annotations of the event.
+    pub annotations: BTreeMap<String, String>,
 }
 
 impl PodEvent {
     /// An event of type `Normal`: nothing for anybody to do.
     pub fn normal(reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
-        Self { kind: EventKind::Normal, reason: reason.into(), message: message.into() }
+        Self::new(EventKind::Normal, reason.into(), message.into())
     }
 
     /// An event of type `Warning`: something failed.
     pub fn warning(reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
-        Self { kind: EventKind::Warning, reason: reason.into(), message: message.into() }
+        Self::new(EventKind::Warning, reason.into(), message.into())
+    }
+
+    /// The same with these annotations.
+    #[must_use]
+    pub fn annotated(self, annotations: BTreeMap<String, String>) -> Self {
+        Self { annotations, ..self }
+    }
+
+    fn new(kind: EventKind, reason: Cow<'static, str>, message: String) -> Self {
+        Self { kind, reason, message, annotations: BTreeMap::new() }
     }
 }
 

@@ -16,8 +16,10 @@ const SERVED: &[&str] = &[
     FLAGZ,
     GRACEFUL_SHUTDOWN,
     GRACEFUL_SHUTDOWN_BY_PRIORITY,
+    HUGE_PAGE_EVICTION,
     IMAGE_VOLUMES,
     MEMORY_QOS,
+    SEPARATE_DISKS,
     SPLIT_LOG_STREAMS,
     STATUSZ,
     STOP_SIGNALS,
@@ -37,6 +39,12 @@ pub(super) const GRACEFUL_SHUTDOWN: &str = "GracefulNodeShutdown";
 
 /// The periods of a shutdown may be set by priority; the times of the last shutdown are recorded.
 pub(super) const GRACEFUL_SHUTDOWN_BY_PRIORITY: &str = "GracefulNodeShutdownBasedOnPodPriority";
+
+/// Memory in huge pages does not count as available.
+pub(super) const HUGE_PAGE_EVICTION: &str = "HugepageAwareEviction";
+
+/// Images and writable layers may be on different filesystems.
+pub(super) const SEPARATE_DISKS: &str = "KubeletSeparateDiskGC";
 
 /// Containers on cgroup v2 get their memory settings explicitly.
 pub(super) const MEMORY_QOS: &str = "MemoryQoS";

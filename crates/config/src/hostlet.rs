@@ -20,6 +20,10 @@ pub(super) struct HostletConfiguration {
     pub(super) kind: Option<String>,
     /// Whether a first start takes over the pods that are in the runtime.
     pub(super) adopt_foreign_pods: Option<bool>,
+    /// Share of time that all tasks may wait for memory before a pod is evicted.
+    pub(super) eviction_stall_full: Option<String>,
+    /// Share of time that some tasks may wait for memory before a pod is evicted.
+    pub(super) eviction_stall_some: Option<String>,
     /// Directory of image archives to import.
     pub(super) image_preload_dir: Option<String>,
     /// Whether the Node has conditions that follow from the kernel's log.

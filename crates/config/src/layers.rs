@@ -33,6 +33,8 @@ const PATH_FIELDS: &[&str] = &[
 const HOSTLET_FIELDS: &[&str] = &[
     "adoptForeignPods",
     "apiVersion",
+    "evictionStallFull",
+    "evictionStallSome",
     "imagePreloadDir",
     "kernelConditions",
     "kind",

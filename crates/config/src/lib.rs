@@ -6,6 +6,7 @@ mod credential_providers;
 mod defaults;
 mod endpoints;
 mod error;
+mod eviction;
 mod files;
 mod flag_table;
 mod flag_value;

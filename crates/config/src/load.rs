@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::credential_providers;
 use super::defaults::{Membership, set_defaults};
 use super::error::{ConfigError, ConfigErrors, ConfigWarning, Place};
+use super::eviction::stall_limit;
 use super::files::{TextFile, read_drop_ins, read_text};
 use super::flag_table::IDLE_FLAGS;
 use super::flags::{KubeletFlags, ProcessFlags};
@@ -185,6 +186,19 @@ fn breaches(
                 at: stack.hostlet.place(field),
                 path: field.to_owned(),
                 message: "must be an absolute path".to_owned(),
+            });
+        }
+    }
+    let stalls = [
+        ("evictionStallFull", &hostlet.eviction_stall_full),
+        ("evictionStallSome", &hostlet.eviction_stall_some),
+    ];
+    for (field, limit) in stalls {
+        if let Some(Err(wrong)) = limit.as_deref().map(stall_limit) {
+            errors.push(ConfigError::Invalid {
+                at: stack.hostlet.place(field),
+                path: field.to_owned(),
+                message: wrong.to_string(),
             });
         }
     }

@@ -115,6 +115,8 @@ pub(super) enum NodeSettingError {
     Amount { text: String, error: QuantityError },
     #[error("{0:?} must be above zero")]
     NotPositive(String),
+    #[error("{0:?} must not be negative")]
+    Negative(String),
     #[error("{0:?} is not a list of CPUs such as \"0-2,4\"")]
     CpuList(String),
     #[error("{0:?} has a range that ends before it begins")]

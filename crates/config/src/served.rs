@@ -14,7 +14,6 @@ pub(super) enum Support {
 
 use Support::{Ignored, Rejected, Served};
 
-const NO_EVICTION: Support = Ignored("hostlet does not evict pods yet, so thresholds have no effect");
 const NO_METRICS: Support = Ignored("hostlet has no hidden metrics, so this has no effect");
 const NO_EFFECT: Support = Ignored("this has no effect with container runtimes that are reached over CRI");
 const NO_PINNING: Support =
@@ -138,20 +137,14 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("failSwapOn", Served),
     ("failCgroupV1", Served),
     // Eviction and disks.
-    (
-        "evictionHard",
-        Ignored(
-            "hostlet does not evict pods yet; a node of a cluster offers less by memory.available and \
-             nodefs.available",
-        ),
-    ),
-    ("evictionSoft", NO_EVICTION),
-    ("evictionSoftGracePeriod", NO_EVICTION),
-    ("evictionPressureTransitionPeriod", NO_EVICTION),
-    ("evictionMaxPodGracePeriod", NO_EVICTION),
-    ("evictionMinimumReclaim", NO_EVICTION),
-    ("mergeDefaultEvictionSettings", NO_EVICTION),
-    ("kernelMemcgNotification", NO_EVICTION),
+    ("evictionHard", Served),
+    ("evictionSoft", Served),
+    ("evictionSoftGracePeriod", Served),
+    ("evictionPressureTransitionPeriod", Served),
+    ("evictionMaxPodGracePeriod", Served),
+    ("evictionMinimumReclaim", Served),
+    ("mergeDefaultEvictionSettings", Served),
+    ("kernelMemcgNotification", Served),
     ("localStorageCapacityIsolation", Served),
     ("volumeStatsAggPeriod", Served),
     ("volumePluginDir", Ignored("hostlet does not run volume plugins yet, so this has no effect")),

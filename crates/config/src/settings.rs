@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hostlet_base::settings::{
-    CredentialProviders, GracefulShutdown, ImageGcPolicy, ImageVerification, LogLimits,
+    CredentialProviders, EvictionSettings, GracefulShutdown, ImageGcPolicy, ImageVerification, LogLimits,
 };
 use hostlet_base::{CgroupDriver, MemoryQos};
 use hostlet_telemetry::{Collector, LogFormat, TraceSettings};
 
+use super::eviction::eviction;
 use super::flags::ProcessFlags;
 use super::gates;
 use super::hostlet::HostletConfiguration;
@@ -67,6 +68,8 @@ pub struct Config {
     pub cgroups: Cgroups,
     /// DNS settings of pods.
     pub dns: Dns,
+    /// When pods are evicted because the node runs out of a resource.
+    pub eviction: EvictionSettings,
     /// Limits and defaults of pods.
     pub pods: PodDefaults,
     /// How pods are terminated when the host shuts down.
@@ -296,6 +299,7 @@ impl Config {
             healthz: healthz(kubelet),
             node_api: NodeApi::new(kubelet, hostlet, flags),
             node: Node::new(kubelet, flags),
+            eviction: eviction(kubelet, hostlet, flags),
             root_dir: flags.root_dir.clone(),
             lock_file: flags.lock_file.clone(),
             socket: hostlet.socket.clone().map(PathBuf::from).unwrap_or_default(),

@@ -9,6 +9,7 @@ use hostlet_base::{GoDuration, Quantity, without_tag};
 use hostlet_telemetry::Collector;
 
 use super::breach::Breach;
+use super::eviction::min_reclaim;
 use super::static_pod_url::{parse_headers, parse_url};
 use super::values::socket_path;
 use super::wire::{CredentialsVerification, KubeletConfiguration, MemoryReservationPolicy, QuantityText};
@@ -369,10 +370,9 @@ fn eviction(kc: &KubeletConfiguration, breaches: &mut Breaches) {
     for (field, thresholds) in [("evictionHard", &kc.eviction_hard), ("evictionSoft", &kc.eviction_soft)] {
         for (signal, text) in thresholds.iter().flatten() {
             let path = format!("{field}.{signal}");
-            if Signal::named(signal).is_none() {
-                let names = Signal::ALL.map(Signal::name).join(", ");
-                breaches.add(&path, format!("must be one of {names}"));
-            } else if let Err(wrong) = node::threshold(text) {
+            if known_signal(signal, &path, breaches)
+                && let Err(wrong) = node::threshold(text)
+            {
                 breaches.add(&path, wrong.to_string());
             }
         }
@@ -384,11 +384,32 @@ fn eviction(kc: &KubeletConfiguration, breaches: &mut Breaches) {
     }
     for (signal, period) in kc.eviction_soft_grace_period.iter().flatten() {
         let path = format!("evictionSoftGracePeriod.{signal}");
+        known_signal(signal, &path, breaches);
         match period.parse::<GoDuration>() {
             Ok(period) => breaches.not_negative(&path, Some(period)),
             Err(error) => breaches.add(&path, error.to_string()),
         }
     }
+    for (signal, text) in kc.eviction_minimum_reclaim.iter().flatten() {
+        let path = format!("evictionMinimumReclaim.{signal}");
+        if known_signal(signal, &path, breaches)
+            && let Err(wrong) = min_reclaim(text)
+        {
+            breaches.add(&path, wrong.to_string());
+        }
+    }
+    let longest = kc.eviction_max_pod_grace_period.map(i64::from);
+    breaches.at_least("evictionMaxPodGracePeriod", longest, 0);
+}
+
+/// Whether there is such a signal; otherwise it is reported.
+fn known_signal(name: &str, path: &str, breaches: &mut Breaches) -> bool {
+    let is_known = Signal::named(name).is_some();
+    if !is_known {
+        let names = Signal::ALL.map(Signal::name).join(", ");
+        breaches.add(path, format!("must be one of {names}"));
+    }
+    is_known
 }
 
 /// As upstream, except that an entry without effect is an error: a negative period, and a priority that is listed twice.

@@ -101,6 +101,25 @@ fn each_rule_has_its_breach() {
             json!({"evictionSoft": {"memory.available": "1Gi"}}),
             "evictionSoft.memory.available: needs an entry in evictionSoftGracePeriod",
         ),
+        (
+            json!({"evictionMinimumReclaim": {"memory.available": "-1Gi"}}),
+            "evictionMinimumReclaim.memory.available: \"-1Gi\" must not be negative",
+        ),
+        (
+            json!({"evictionMinimumReclaim": {"nodefs.available": "0%"}}),
+            "evictionMinimumReclaim.nodefs.available: \"0%\" must be above zero",
+        ),
+        (
+            json!({"evictionMinimumReclaim": {"memory": "1Gi"}}),
+            "evictionMinimumReclaim.memory: must be one of memory.available, allocatableMemory.available, \
+             nodefs.available, nodefs.inodesFree, imagefs.available, imagefs.inodesFree, containerfs.available, \
+             containerfs.inodesFree, pid.available",
+        ),
+        (
+            json!({"evictionSoftGracePeriod": {"memory.available": "-5s"}}),
+            "evictionSoftGracePeriod.memory.available: -5s must not be negative",
+        ),
+        (json!({"evictionMaxPodGracePeriod": -1}), "evictionMaxPodGracePeriod: -1 must be 0 or more"),
         (json!({"shutdownGracePeriod": "500ms"}), "shutdownGracePeriod: 500ms must be zero, or 1s or more"),
         (
             json!({"shutdownGracePeriod": "5s", "shutdownGracePeriodCriticalPods": "6s"}),

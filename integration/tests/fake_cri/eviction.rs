@@ -1,4 +1,5 @@
-//! Evictions of pods that use more local storage than they may: the real daemon, with the API server's pods and real files.
+//! Evictions of pods that use more local storage than they may, or than the node has: the real daemon, with the API server's pods and real
+//! files.
 
 use std::collections::HashMap;
 use std::fs;
@@ -8,7 +9,7 @@ use anyhow::{Context, Result};
 use hostlet_integration::fake_cri::FakeHost;
 use hostlet_integration::{FakeApiServer, Look, wait_for};
 use hostlet_runtime::cri::Operation;
-use k8s_openapi::api::core::v1::{Event, Pod};
+use k8s_openapi::api::core::v1::{Event, Node, Pod, PodCondition};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -117,6 +118,69 @@ async fn pods_beyond_a_limit_are_evicted_and_others_stay() {
     .unwrap();
     let modest = server.api().get::<Pod>(&format!("{PODS}/modest")).unwrap();
     assert!(is_ready(&modest), "{:?}", modest.status);
+    daemon.stop().await.unwrap();
+}
+
+/// A threshold that every machine is below.
+const SHORT_OF_DISK: &str = "evictionHard: {imagefs.available: 99%}\n";
+
+#[tokio::test]
+async fn a_node_that_is_short_of_disk_evicts_who_fills_it_and_admits_nobody() {
+    let (host, server) = (FakeHost::start().unwrap(), FakeApiServer::start().unwrap());
+    host.runtime().add_image("busybox:1");
+    let daemon = host.join(&server, "").await.unwrap();
+    for name in ["hog", "modest"] {
+        give(&server, &host, name, json!({})).unwrap();
+        wait_for_shown(&server, name, is_ready).await.unwrap();
+    }
+    daemon.stop().await.unwrap();
+    let of_hog = |labels: &HashMap<String, String>| {
+        labels.get("io.kubernetes.pod.name").is_some_and(|pod| pod == "hog")
+    };
+    let hog = host.runtime().wire_containers().into_iter().find(|c| of_hog(&c.labels)).unwrap();
+    host.runtime().set_written(&hog.id.into(), 1 << 50);
+
+    let daemon = host.join(&server, SHORT_OF_DISK).await.unwrap();
+    let status = wait_for_shown(&server, "hog", is_evicted).await.unwrap().status.unwrap();
+    let message = status.message.unwrap_or_default();
+    assert!(
+        message.starts_with("The node was low on resource: ephemeral-storage. Threshold quantity: "),
+        "{message}"
+    );
+    let disrupted = |condition: &PodCondition| {
+        (condition.type_ == "DisruptionTarget").then(|| condition.reason.clone().unwrap_or_default())
+    };
+    let reasons: Vec<String> = status.conditions.iter().flatten().filter_map(disrupted).collect();
+    assert_eq!(reasons, ["TerminationByKubelet"]);
+    wait_for("the event with its annotations", SOON, async || {
+        let events = server.api().list::<Event>("/api/v1/namespaces/default/events");
+        let starved = |event: &Event| {
+            let annotations = event.metadata.annotations.as_ref()?;
+            Some(annotations.get("starved_resource")? == "ephemeral-storage")
+        };
+        let is_seen = events.iter().filter_map(starved).any(|is_right| is_right);
+        Ok(if is_seen { Look::Done(()) } else { Look::NotYet(format!("{events:?}")) })
+    })
+    .await
+    .unwrap();
+    // Its end would free nothing.
+    let modest = server.api().get::<Pod>(&format!("{PODS}/modest")).unwrap();
+    assert!(is_ready(&modest), "{:?}", modest.status);
+    let pressed = |node: &Node| {
+        let conditions = node.status.clone().unwrap_or_default().conditions.unwrap_or_default();
+        conditions.into_iter().any(|it| it.type_ == "DiskPressure" && it.status == "True")
+    };
+    wait_for("the condition of the node", SOON, async || {
+        let node = server.api().get::<Node>(&format!("/api/v1/nodes/{}", host.node()));
+        Ok(if node.as_ref().is_some_and(pressed) { Look::Done(()) } else { Look::NotYet(format!("{node:?}")) })
+    })
+    .await
+    .unwrap();
+    give(&server, &host, "late", json!({})).unwrap();
+    let late = wait_for_shown(&server, "late", is_evicted).await.unwrap().status.unwrap();
+    assert_eq!(late.message.as_deref(), Some("The node had condition: [DiskPressure]. "));
+    let shown = daemon.cli(&["node"]).unwrap();
+    assert!(shown.contains("imagefs.available") && shown.contains("KubeletHasDiskPressure"), "{shown}");
     daemon.stop().await.unwrap();
 }
 

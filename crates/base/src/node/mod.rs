@@ -2,6 +2,7 @@
 
 mod addresses;
 mod event;
+mod node_pressure;
 mod own;
 mod pressure;
 mod reader;
@@ -9,7 +10,8 @@ mod signal;
 
 pub use addresses::{AddressPublisher, NodeAddresses};
 pub use event::{NodeEvent, NodeEvents};
+pub use node_pressure::{NodePressure, PressureState, PressureStates, SignalLook};
 pub use own::OwnNode;
 pub use pressure::{Pressure, Pressures};
 pub use reader::{NodeReadError, NodeReader};
-pub use signal::{CrossedSignals, Signal, Threshold, Thresholds, pressures};
+pub use signal::{Signal, Threshold, Thresholds};

@@ -1,4 +1,4 @@
-//! Node pressure, which follows from the signals that are crossed. The Node's conditions report it, and admission heeds it.
+//! Node pressure, which follows from the eviction signals. The Node's conditions report it, and admission heeds it.
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,8 @@
 //! Signals of the node's health: what a threshold can be set for, and what follows for the node if it is crossed. Measures nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use super::pressure::{Pressure, Pressures};
+use super::pressure::Pressure;
 use crate::Quantity;
 use crate::resources::{EPHEMERAL_STORAGE, MEMORY};
 
@@ -41,8 +41,32 @@ pub enum Threshold {
 /// Thresholds by signal.
 pub type Thresholds = BTreeMap<Signal, Threshold>;
 
-/// The signals that are below their thresholds.
-pub type CrossedSignals = BTreeSet<Signal>;
+impl Threshold {
+    /// The threshold for this capacity. A fraction is truncated to whole units, in binary notation, as upstream
+    /// (`GetThresholdQuantity`).
+    pub fn of(self, capacity: Quantity) -> Quantity {
+        match self {
+            Self::Amount(amount) => amount,
+            Self::Part(part) => {
+                #[expect(
+                    clippy::cast_precision_loss,
+                    reason = "upstream computes it so, and results must be equal"
+                )]
+                let units = capacity.value() as f64 * f64::from(part);
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "a fraction of a u64, at least 0"
+                )]
+                Quantity::bytes(units as u64)
+            }
+        }
+    }
+}
+
+/// The resource names of what upstream counts for itself (`kubelet/eviction/helpers.go`).
+const INODES: &str = "inodes";
+const PIDS: &str = "pids";
 
 impl Signal {
     /// All signals, in the order of upstream's documentation.
@@ -78,6 +102,11 @@ impl Signal {
         Self::ALL.into_iter().find(|signal| signal.name() == name)
     }
 
+    /// The signals of a pressure.
+    pub fn of(pressure: Pressure) -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(move |signal| signal.pressure() == pressure)
+    }
+
     /// The resource that its hard threshold is subtracted from, because pods would be evicted before they use that part; `None` if
     /// upstream subtracts it from none.
     pub fn resource(self) -> Option<&'static str> {
@@ -91,6 +120,16 @@ impl Signal {
             | Self::ContainerfsAvailable
             | Self::ContainerfsInodesFree
             | Self::PidAvailable => None,
+        }
+    }
+
+    /// The resource that is starved while it is crossed, as messages name it.
+    pub fn starved_resource(self) -> &'static str {
+        match self {
+            Self::MemoryAvailable | Self::AllocatableMemoryAvailable => MEMORY,
+            Self::NodefsAvailable | Self::ImagefsAvailable | Self::ContainerfsAvailable => EPHEMERAL_STORAGE,
+            Self::NodefsInodesFree | Self::ImagefsInodesFree | Self::ContainerfsInodesFree => INODES,
+            Self::PidAvailable => PIDS,
         }
     }
 
@@ -109,11 +148,6 @@ impl Signal {
     }
 }
 
-/// The pressures that the node is under with these signals crossed.
-pub fn pressures(crossed: &CrossedSignals) -> Pressures {
-    crossed.iter().map(|signal| signal.pressure()).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,10 +163,18 @@ mod tests {
     }
 
     #[test]
-    fn several_signals_of_a_pressure_are_one() {
-        use Signal::{ImagefsAvailable, MemoryAvailable, NodefsInodesFree, PidAvailable};
-        let crossed = [PidAvailable, ImagefsAvailable, NodefsInodesFree, MemoryAvailable].into();
-        assert_eq!(pressures(&crossed), Pressures::from(Pressure::ALL));
-        assert_eq!(pressures(&CrossedSignals::new()), Pressures::new());
+    fn every_signal_is_of_one_pressure() {
+        let signals: Vec<Signal> = Pressure::ALL.into_iter().flat_map(Signal::of).collect();
+        assert_eq!(signals, Signal::ALL);
+    }
+
+    #[test]
+    fn a_part_of_a_capacity_is_truncated_to_whole_units() {
+        let of = |threshold: Threshold, capacity: u64| threshold.of(Quantity::count(capacity)).to_string();
+        assert_eq!(of(Threshold::Part(0.1), 1001), "100");
+        assert_eq!(of(Threshold::Part(0.5), 4 << 20), "2Mi");
+        assert_eq!(of(Threshold::Part(0.15), 0), "0");
+        let amount = Threshold::Amount(Quantity::parse("100Mi").unwrap());
+        assert_eq!(of(amount, 1), "100Mi");
     }
 }

@@ -104,6 +104,16 @@ fn text(report: &NodeReport, now: Timestamp) -> String {
         ]
     });
     text.push_str(&table(["RESOURCE", "CAPACITY", "RESERVED", "EVICTION", "ALLOCATABLE"], rows));
+    if !description.signals.is_empty() {
+        text.push_str("\nEviction signals:\n");
+        let rows = description.signals.iter().map(|(name, look)| {
+            let set = |limit: &Option<String>| limit.clone().unwrap_or_default();
+            let age = format!("{} ago", human_duration(now.duration_since(look.at)));
+            let (hard, soft) = (set(&look.threshold), set(&look.soft_threshold));
+            [name.clone(), look.available.clone(), look.capacity.clone(), hard, soft, age]
+        });
+        text.push_str(&table(["SIGNAL", "AVAILABLE", "CAPACITY", "HARD", "SOFT", "SEEN"], rows));
+    }
     if let Some(contact) = &report.api_server {
         text.push_str(&format!("\nConnections to the API server:\n{}", lanes(&contact.connections)));
     }
@@ -139,6 +149,8 @@ mod tests {
             }},
             "reserved": {"cpu": "500m", "pid": "100"},
             "evictionThresholds": {"memory": "100Mi"},
+            "signals": {"pid.available": {"at": "1970-01-01T00:01:25Z", "available": "30k", "capacity": "32k",
+                "threshold": "1k", "softThreshold": null}},
             "apiServer": {"lastResponse": "1970-01-01T00:00:00Z", "connections": [],
                 "certificate": {"state": "It is valid for 3 days.", "isProblem": false}},
         }))
@@ -159,7 +171,8 @@ mod tests {
         };
         assert_eq!(row("cpu"), ["cpu", "4", "500m", "3500m"]);
         assert_eq!(row("memory"), ["memory", "8Gi", "100Mi", "7Gi"]);
-        assert_eq!(row("pid"), ["pid", "100"]);
+        assert_eq!(row("pid "), ["pid", "100"]);
+        assert_eq!(row("pid.available"), ["pid.available", "30k", "32k", "1k", "5s", "ago"]);
         assert!(!is_ready(&report));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hostlet_base::Quantity;
-use hostlet_base::node::{Threshold, pressures};
+use hostlet_base::node::{SignalLook, Threshold};
 use hostlet_runtime::cri::Version;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
@@ -27,6 +27,9 @@ pub struct NodeDescription {
     pub reserved: BTreeMap<String, String>,
     /// What hard eviction thresholds keep from pods, by resource.
     pub eviction_thresholds: BTreeMap<String, String>,
+    /// The last look at each eviction signal that could be read, by its name.
+    #[serde(default)]
+    pub signals: BTreeMap<String, SignalLook>,
 }
 
 /// Describes this node.
@@ -62,7 +65,17 @@ impl NodeDescriber {
         update(status, settings, &facts, now);
         set_heartbeats(status, &facts.kernel, now);
         status.images = None;
-        NodeDescription { node, reserved: reserved(settings), eviction_thresholds: thresholds(settings) }
+        NodeDescription {
+            node,
+            reserved: reserved(settings),
+            eviction_thresholds: thresholds(settings),
+            signals: self.signals(),
+        }
+    }
+
+    fn signals(&self) -> BTreeMap<String, SignalLook> {
+        let pressure = self.inputs.pressure.borrow();
+        pressure.looks.iter().map(|(signal, look)| (signal.name().to_owned(), look.clone())).collect()
     }
 
     fn facts(&self, version: Option<Version>) -> NodeFacts {
@@ -77,7 +90,7 @@ impl NodeDescriber {
             },
             runtime,
             status: inputs.status.borrow().clone(),
-            pressures: pressures(&inputs.crossed.borrow()),
+            pressures: inputs.pressure.borrow().states.clone(),
             kernel: inputs.kernel.borrow().clone(),
             unready: inputs.unready(Instant::now()),
         }
@@ -110,7 +123,7 @@ fn thresholds(settings: &NodeSettings) -> BTreeMap<String, String> {
 mod tests {
     use super::*;
     use crate::node::{KernelConditions, testing};
-    use hostlet_base::node::{CrossedSignals, NodeAddresses};
+    use hostlet_base::node::{NodeAddresses, NodePressure};
     use hostlet_observe::pleg;
 
     fn describer(latest: Option<Node>) -> NodeDescriber {
@@ -125,7 +138,7 @@ mod tests {
             status: watch::channel(facts.status).1,
             ready_at: watch::channel(Some(Instant::now())).1,
             pleg: watch::channel(pleg::Health { last_relist: Instant::now(), error: None }).1,
-            crossed: watch::channel(CrossedSignals::new()).1,
+            pressure: watch::channel(NodePressure::from([])).1,
             kernel: watch::channel(KernelConditions::default()).1,
             others: watch::channel(Vec::new()).1,
         };

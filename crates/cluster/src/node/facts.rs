@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use hostlet_base::node::Pressures;
+use hostlet_base::node::PressureStates;
 use hostlet_host::Machine;
 use hostlet_runtime::cri::{ImageInfo, RuntimeStatus, Version};
 
@@ -35,8 +35,8 @@ pub struct NodeFacts {
     pub runtime: RuntimeFacts,
     /// The runtime's own status; `None` until it first responds.
     pub status: Option<RuntimeStatus>,
-    /// The node's active pressures.
-    pub pressures: Pressures,
+    /// What is known of the node's pressures.
+    pub pressures: PressureStates,
     /// The conditions that follow from the kernel's log.
     pub kernel: KernelConditions,
     /// Why the node is not ready; empty if it is ready.

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use hostlet_base::node::{CrossedSignals, NodeAddresses, Pressures, pressures};
+use hostlet_base::node::{NodeAddresses, NodePressure, PressureStates};
 use hostlet_host::Machine;
 use hostlet_observe::pleg;
 use hostlet_runtime::cri::RuntimeStatus;
@@ -29,8 +29,8 @@ pub struct NodeInputs {
     pub ready_at: watch::Receiver<Option<Instant>>,
     /// Health of the PLEG.
     pub pleg: watch::Receiver<pleg::Health>,
-    /// The signals that are crossed, from which the pressures follow.
-    pub crossed: watch::Receiver<CrossedSignals>,
+    /// The node's pressures, and what was seen of their signals.
+    pub pressure: watch::Receiver<NodePressure>,
     /// The conditions that follow from the kernel's log.
     pub kernel: watch::Receiver<KernelConditions>,
     /// Other reasons why the node is not ready, in upstream's words: storage, a shutdown.
@@ -72,16 +72,16 @@ impl NodeInputs {
             host: HostFacts { machine, addresses },
             runtime: self.runtime.borrow().clone(),
             status: self.status.borrow().clone(),
-            pressures: pressures(&self.crossed.borrow()),
+            pressures: self.pressure.borrow().states.clone(),
             kernel: self.kernel.borrow().clone(),
             unready: self.unready(now),
         })
     }
 
     /// The facts that, besides readiness, are reported as soon as they change.
-    pub(super) fn urgent(&self) -> (Arc<[IpAddr]>, Pressures, KernelConditions, Vec<String>) {
-        let kernel = self.kernel.borrow().clone();
-        (self.addresses.now(), pressures(&self.crossed.borrow()), kernel, self.others.borrow().clone())
+    pub(super) fn urgent(&self) -> (Arc<[IpAddr]>, PressureStates, KernelConditions, Vec<String>) {
+        let (pressures, kernel) = (self.pressure.borrow().states.clone(), self.kernel.borrow().clone());
+        (self.addresses.now(), pressures, kernel, self.others.borrow().clone())
     }
 
     /// Waits for a change that may have to be reported at once; forever once all observers have ended. Cancel-safe.
@@ -92,7 +92,7 @@ impl NodeInputs {
             () = self.addresses.changed() => {}
             Ok(()) = self.runtime.changed() => {}
             Ok(()) = self.status.changed() => {}
-            Ok(()) = self.crossed.changed() => {}
+            Ok(()) = self.pressure.changed() => {}
             Ok(()) = self.kernel.changed() => {}
             Ok(()) = self.others.changed() => {}
             else => std::future::pending().await,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hostlet_base::WallClock;
-use hostlet_base::node::{CrossedSignals, NodeAddresses, NodeEvent, Signal};
+use hostlet_base::node::{NodeAddresses, NodeEvent, NodePressure, Pressure};
 use hostlet_host::Machine;
 use hostlet_observe::pleg;
 use hostlet_runtime::cri::RuntimeStatus;
@@ -35,7 +35,7 @@ struct Bed {
     status: watch::Sender<Option<RuntimeStatus>>,
     ready_at: watch::Sender<Option<Instant>>,
     pleg: watch::Sender<pleg::Health>,
-    crossed: watch::Sender<CrossedSignals>,
+    pressure: watch::Sender<NodePressure>,
     kernel: watch::Sender<KernelConditions>,
     others: watch::Sender<Vec<String>>,
     node: watch::Receiver<Option<Arc<Node>>>,
@@ -56,7 +56,7 @@ impl Bed {
         let (status, status_view) = watch::channel(facts.status);
         let (ready_at, ready_view) = watch::channel(Some(Instant::now()));
         let (pleg, pleg_view) = watch::channel(pleg::Health { last_relist: Instant::now(), error: None });
-        let (crossed, crossed_view) = watch::channel(CrossedSignals::new());
+        let (pressure, pressure_view) = watch::channel(NodePressure::from([]));
         let (kernel, kernel_view) = watch::channel(KernelConditions::default());
         let (others, others_view) = watch::channel(Vec::new());
         let (addresses, addresses_view) = NodeAddresses::new();
@@ -67,7 +67,7 @@ impl Bed {
             status: status_view,
             ready_at: ready_view,
             pleg: pleg_view,
-            crossed: crossed_view,
+            pressure: pressure_view,
             kernel: kernel_view,
             others: others_view,
         };
@@ -115,7 +115,7 @@ impl Bed {
             status,
             ready_at,
             pleg,
-            crossed,
+            pressure,
             kernel,
             others,
             node,
@@ -239,11 +239,11 @@ async fn a_change_of_pressure_is_reported_at_once() {
     let bed = Bed::registered(settings()).await;
     let under = |node: &Node| condition(node, "DiskPressure").unwrap().status == "True";
     sleep(Duration::from_secs(3)).await;
-    bed.crossed.send_replace([Signal::NodefsAvailable].into());
+    bed.pressure.send_replace([Pressure::Disk].into());
     assert!(bed.time_until(under).await < Duration::from_millis(50));
     assert_eq!(ready(&bed.stored().unwrap()), "True");
     sleep(Duration::from_secs(3)).await;
-    bed.crossed.send_replace(CrossedSignals::new());
+    bed.pressure.send_replace([].into());
     assert!(bed.time_until(|node| !under(node)).await < Duration::from_millis(50));
     assert_eq!(bed.reasons()[4..], ["NodeHasDiskPressure", "NodeHasNoDiskPressure"]);
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hostlet_base::Quantity;
-use hostlet_base::node::{Pressures, Signal, Threshold};
+use hostlet_base::node::{NodePressure, Signal, Threshold};
 use hostlet_base::settings::Reserved;
 use hostlet_config::Node;
 use hostlet_host::Machine;
@@ -90,7 +90,7 @@ pub fn facts() -> NodeFacts {
             handlers: vec![handler("runc"), handler("")],
             features: Some(RuntimeFeatures { supplemental_groups_policy: true }),
         }),
-        pressures: Pressures::default(),
+        pressures: NodePressure::from([]).states,
         kernel: KernelConditions::default(),
         unready: Vec::new(),
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use hostlet_base::node::{CrossedSignals, NodeReader, OwnNode, pressures};
+use hostlet_base::node::{NodePressure, NodeReader, OwnNode};
 use hostlet_base::{PodEvent, PodUid, WallClock, reasons, sleep_until};
 use hostlet_observe::status::timeline::Timeline;
 use hostlet_observe::status::{LifecycleSummary, StatusCache};
@@ -36,8 +36,8 @@ pub(crate) struct AdmissionInputs {
     pub own: NodeView,
     /// The node's allocatable resources: the value that the Node's status reports.
     pub own_node: watch::Receiver<OwnNode>,
-    /// The signals that are crossed: the value whose pressures the Node's conditions report.
-    pub crossed: watch::Receiver<CrossedSignals>,
+    /// The node's pressures: the value that the Node's conditions report.
+    pub pressure: watch::Receiver<NodePressure>,
     /// The Node object; `None` before registration and on a standalone node.
     pub node: watch::Receiver<Option<Arc<Node>>>,
     /// Reads the Node again, into `node`; `None` on a standalone node.
@@ -176,7 +176,7 @@ impl Admission {
                 Ok(()) = self.inputs.api.changed() => {}
                 Ok(()) = self.inputs.node.changed() => {}
                 Ok(()) = self.inputs.own_node.changed() => {}
-                Ok(()) = self.inputs.crossed.changed() => {}
+                Ok(()) = self.inputs.pressure.changed() => {}
                 Ok(()) = self.inputs.shutdown.changed() => {}
                 Ok(()) = self.inputs.runtime.changed() => {}
                 Ok(()) = self.inputs.evicted.changed() => {}
@@ -194,7 +194,7 @@ impl Admission {
     fn update(&mut self) {
         let node = self.inputs.node.borrow_and_update().clone();
         let resources = NodeResources::new(self.inputs.own_node.borrow_and_update().allocatable.clone());
-        let pressures = pressures(&self.inputs.crossed.borrow_and_update());
+        let pressures = self.inputs.pressure.borrow_and_update().active();
         let strict_groups = self.inputs.runtime.borrow_and_update().as_ref().map(supports_strict_groups);
         let own = NodeView { resources, pressures, strict_groups, ..self.inputs.own.clone() };
         let snapshot = Snapshot {

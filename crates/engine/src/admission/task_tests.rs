@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use hostlet_base::node::{NodeReadError, Signal};
+use hostlet_base::node::{NodePressure, NodeReadError, Pressure};
 use hostlet_base::testing::resource_list;
 use hostlet_base::{CONFIG_SOURCE_ANNOTATION, Quantity, ResourceList};
 use hostlet_observe::status::PodStatusEntry;
@@ -77,7 +77,7 @@ struct Harness {
     events: Arc<Mutex<Vec<String>>>,
     node: Arc<FakeNode>,
     own_node: watch::Sender<OwnNode>,
-    crossed: watch::Sender<CrossedSignals>,
+    pressure: watch::Sender<NodePressure>,
     heartbeats: Heartbeats,
     metrics: Metrics,
     shutdown: watch::Sender<NodeShutdown>,
@@ -99,14 +99,14 @@ fn harness() -> Harness {
         allocatable: resource_list([("cpu", "2"), ("memory", "8Gi"), ("pods", "250")]),
         unreserved: ResourceList::default(),
     });
-    let crossed = watch::Sender::default();
+    let pressure = watch::Sender::default();
     let (shutdown, evicted) = (watch::Sender::default(), watch::Sender::default());
     let inputs = AdmissionInputs {
         manifests,
         api: api_out,
         own: NodeView { name: "n1".to_owned(), ..NodeView::default() },
         own_node: own_node.subscribe(),
-        crossed: crossed.subscribe(),
+        pressure: pressure.subscribe(),
         node: node.seen.subscribe(),
         reader: Some(node.clone()),
         status_cache: status_cache.clone(),
@@ -144,7 +144,7 @@ fn harness() -> Harness {
         events,
         node,
         own_node,
-        crossed,
+        pressure,
         heartbeats,
         metrics,
         shutdown,
@@ -340,7 +340,7 @@ async fn a_node_under_disk_pressure_admits_only_critical_pods() {
     let harness = harness();
     harness.give(&pod("runs", "100m", 0), "1");
     harness.settle().await;
-    harness.crossed.send_replace([Signal::NodefsAvailable].into());
+    harness.pressure.send_replace([Pressure::Disk].into());
     harness.give(&pod("late", "100m", 0), "1");
     harness.give(&pod("vital", "100m", 2_000_000_000), "1");
     harness.settle().await;
@@ -348,7 +348,7 @@ async fn a_node_under_disk_pressure_admits_only_critical_pods() {
     assert_eq!(harness.events(), ["late Evicted"]);
     let message = harness.rejected.borrow()[0].status.message.clone();
     assert_eq!(message.as_deref(), Some("Pod was rejected: The node had condition: [DiskPressure]. "));
-    harness.crossed.send_replace(CrossedSignals::new());
+    harness.pressure.send_replace([].into());
     harness.give(&pod("next", "100m", 0), "1");
     harness.settle().await;
     assert_eq!(harness.desired_pods(), ["runs", "vital", "next"], "a rejected pod stays rejected");

@@ -155,7 +155,7 @@ fn admission(
         api: deps.sources.api.clone(),
         own: settings.node.clone(),
         own_node: deps.node.own_node.clone(),
-        crossed: deps.node.crossed.clone(),
+        pressure: deps.node.pressure.subscribe(),
         node: deps.node.object.clone(),
         reader: deps.node.reader.clone(),
         status_cache: handles.status_cache.clone(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hostlet_base::node::{CrossedSignals, NodeAddresses, NodeEvents, NodeReader, OwnNode};
+use hostlet_base::node::{NodeAddresses, NodeEvents, NodePressure, NodeReader, OwnNode};
 use hostlet_base::{QuietPeriod, WallClock};
 use hostlet_host::Mounts;
 use hostlet_image::Images;
@@ -19,6 +19,7 @@ use k8s_openapi::api::core::v1::Node;
 use rand::rngs::StdRng;
 use tokio::sync::watch;
 
+use crate::eviction::Reclaimer;
 use crate::housekeeping::HostJanitor;
 use crate::lifecycle::Janitor;
 use crate::ownership::OwnPods;
@@ -46,6 +47,8 @@ pub struct EngineDeps {
     pub own: OwnPods,
     /// What the engine reaches of the host.
     pub host: HostDeps,
+    /// Free what nobody uses, before a pod has to end because the node runs out of it.
+    pub reclaimers: Vec<Box<dyn Reclaimer>>,
     /// Receives events.
     pub events: EventSinks,
     /// For times that others see; deadlines use tokio's clock.
@@ -104,8 +107,8 @@ pub struct PodSources {
 pub struct NodeInputs {
     /// The allocatable resources: the value that the Node's status reports.
     pub own_node: watch::Receiver<OwnNode>,
-    /// The crossed eviction signals: the value from which the Node's conditions follow, too.
-    pub crossed: watch::Receiver<CrossedSignals>,
+    /// The node's pressures, which the engine publishes: the value that the Node's conditions report, too.
+    pub pressure: watch::Sender<NodePressure>,
     /// The Node object; `None` before registration and on a standalone node.
     pub object: watch::Receiver<Option<Arc<Node>>>,
     /// Reads the Node again, into `object`; `None` on a standalone node.

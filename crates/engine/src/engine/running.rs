@@ -15,7 +15,7 @@ use super::deps::ImagePreload;
 use super::task::{EngineTask, TaskStage};
 use crate::container_logs::{LogRotation, LogRotationDeps};
 use crate::cri_config::{HostSettings, UserNamespaces};
-use crate::eviction::{Eviction, EvictionDeps};
+use crate::eviction::{Eviction, EvictionDeps, LimitedStorage, NodeObserver};
 use crate::housekeeping::{LeftoverShims, LeftoverTasks, PodsLimit};
 use crate::probe::{Prober, ProberDeps};
 use crate::shutdown::Reports;
@@ -30,6 +30,8 @@ pub struct RunningHost {
     pub limits_all_pods: bool,
     /// containerd, if that is the runtime: it leaves things behind that only its own services show.
     pub containerd: Option<ContainerdAccess>,
+    /// Observes what is left of its resources, and what pods use of them.
+    pub observer: Arc<dyn NodeObserver>,
     /// What the API server has of this node; `None` on a standalone node.
     pub reports: Option<Reports>,
 }
@@ -57,7 +59,7 @@ impl Engine {
     pub fn tasks(mut self, host: RunningHost) -> Vec<EngineTask> {
         let shared = self.shared(&host);
         let mut tasks = std::mem::take(&mut self.later);
-        tasks.extend(self.eviction());
+        tasks.push(self.eviction(&host));
         tasks.extend(self.log_rotation());
         tasks.extend(self.preload());
         tasks.extend(self.leftovers(&host));
@@ -88,21 +90,27 @@ impl Engine {
         }
     }
 
-    fn eviction(&self) -> Option<EngineTask> {
+    fn eviction(&mut self, host: &RunningHost) -> EngineTask {
+        let limited = self.settings.isolates_storage.then(|| LimitedStorage {
+            storage: self.handles.usage.clone(),
+            root_dir: self.settings.root_dir.clone(),
+        });
         let sources = EvictionDeps {
             desired_pods: self.handles.desired_pods.clone(),
             status_cache: self.handles.status_cache.clone(),
+            observed: self.deps.runtime.pleg.cache().clone(),
             timeline: self.handles.timeline.clone(),
-            storage: self.handles.usage.clone(),
-            root_dir: self.settings.root_dir.clone(),
+            limited,
+            observer: host.observer.clone(),
+            reclaimers: std::mem::take(&mut self.deps.reclaimers),
+            pressure: self.deps.node.pressure.clone(),
             kills: self.handles.kills.clone(),
             events: self.deps.events.pods.clone(),
+            node_events: self.deps.events.node.clone(),
             clock: self.deps.clock.clone(),
         };
-        self.settings.isolates_storage.then(|| {
-            let eviction = Eviction::new(sources, &self.deps.metrics);
-            EngineTask::new(TaskStage::Pods, "eviction", |cancel| eviction.run(cancel))
-        })
+        let eviction = Eviction::new(self.settings.eviction.clone(), sources, &self.deps.metrics);
+        EngineTask::new(TaskStage::Pods, "eviction", |cancel| eviction.run(cancel))
     }
 
     fn log_rotation(&self) -> Option<EngineTask> {

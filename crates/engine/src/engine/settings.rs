@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hostlet_base::settings::{ImageGcPolicy, LogLimits};
+use hostlet_base::settings::{EvictionSettings, ImageGcPolicy, LogLimits};
 use hostlet_observe::log::LogLayout;
 use hostlet_observe::status::StatusGates;
 use hostlet_volume::NodeAmounts;
@@ -41,6 +41,8 @@ pub struct EngineSettings {
     pub status_gates: StatusGates,
     /// Whether pods that exceed the limits of their local storage are evicted (`localStorageCapacityIsolation`).
     pub isolates_storage: bool,
+    /// When pods are evicted because the node runs out of a resource.
+    pub eviction: EvictionSettings,
     /// Pause between two measurements of volumes that outlive their pods; `None` if they are not measured.
     pub volume_stats_period: Option<Duration>,
     /// The IDs of pods with user namespaces.

@@ -1,11 +1,36 @@
-//! Evicts pods that use more local storage than they may, as upstream's eviction manager does. Requests kills; terminates no pod
-//! itself, and measures nothing.
+//! Evicts pods that use more local storage than they may, and pods that have to end because the node runs out of memory, disk or process
+//! identifiers, as upstream's eviction manager does. Publishes the node's pressures. Requests kills; terminates no pod itself.
 
+mod alarms;
+mod evictor;
 mod limits;
+mod local_storage;
+mod message;
 mod metrics;
+mod observer;
 mod plan;
 #[cfg(test)]
 mod plan_tests;
+mod pressure;
+#[cfg(test)]
+mod pressure_tests;
+mod rank;
+#[cfg(test)]
+mod rank_tests;
+mod reclaim;
+mod relief;
+#[cfg(test)]
+mod relief_tests;
 mod task;
+#[cfg(test)]
+mod testing;
+mod thresholds;
+#[cfg(test)]
+mod thresholds_tests;
+mod usage;
 
-pub(crate) use task::{Eviction, EvictionDeps};
+pub use alarms::{AlarmSettings, KernelAlarms, MemoryNotice};
+pub use observer::{StatsObserver, volume_places};
+pub use reclaim::{ReclaimError, Reclaimer, Reclaims};
+pub use task::{Eviction, EvictionDeps, LimitedStorage};
+pub use usage::{ContainerConsumption, DiskSpace, NodeObserver, PodConsumption, PodsConsumption};

@@ -1,13 +1,11 @@
 //! Which limit a pod exceeds. Pure. Order and messages are upstream's (`localStorageEviction`).
 
-use hostlet_base::{Quantity, reasons};
-use hostlet_observe::stats::{ContainerStorage, PodStorage};
-use hostlet_pod::{PodKill, PodPhase, StatusOverride};
+use std::collections::BTreeMap;
 
+use super::evictor::{EvictionReason, IMMEDIATE_SECONDS};
 use super::limits::StorageLimits;
-
-/// Upstream's grace period of an immediate eviction.
-const GRACE_SECONDS: i64 = 1;
+use hostlet_base::Quantity;
+use hostlet_observe::stats::{ContainerStorage, PodStorage};
 
 /// The kinds of limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,14 +35,14 @@ pub(super) struct Breach {
 
 impl Breach {
     /// How the pod is evicted. It gets no condition `DisruptionTarget`: the pod itself is the cause.
-    pub(super) fn kill(&self) -> PodKill {
-        let status = StatusOverride {
-            phase: PodPhase::Failed,
-            reason: reasons::EVICTED.to_owned(),
+    pub(super) fn reason(&self) -> EvictionReason {
+        EvictionReason {
+            signal: self.signal.as_str(),
             message: self.message.clone(),
-            disruption: None,
-        };
-        PodKill { status, grace_seconds: Some(GRACE_SECONDS), evict: true }
+            annotations: BTreeMap::new(),
+            grace_seconds: IMMEDIATE_SECONDS,
+            is_of_node: false,
+        }
     }
 }
 

@@ -8,7 +8,8 @@ use hostlet_base::testing::at;
 use hostlet_observe::log::LogLayout;
 use hostlet_observe::pleg::Cache;
 use hostlet_observe::stats::StorageSettings;
-use hostlet_pod::{ExternalVolumes, PodPhase, StatusOverride};
+use hostlet_observe::status::timeline::TimelineStep;
+use hostlet_pod::{AdmittedPod, ExternalVolumes, PodPhase, StatusOverride};
 use hostlet_runtime::cri::fake::FakeRuntime;
 use parking_lot::Mutex;
 use serde_json::json;
@@ -17,6 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::*;
+use crate::eviction::testing::FakeNode;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -51,16 +53,20 @@ impl Bench {
         let deps = EvictionDeps {
             desired_pods: desired_pods.subscribe(),
             status_cache: StatusCache::default(),
+            observed: Cache::default(),
             timeline: timeline.clone(),
-            storage,
-            root_dir: root.path().to_owned(),
+            limited: Some(LimitedStorage { storage, root_dir: root.path().to_owned() }),
+            observer: Arc::new(FakeNode::default()),
+            reclaimers: Vec::new(),
+            pressure: watch::Sender::default(),
             kills: kills_in,
             events: Arc::new(move |pod, _, event| sink.lock().push(format!("{} {event}", pod.name))),
+            node_events: Arc::new(|_| {}),
             clock: WallClock::of_tokio(at(0)),
         };
         let mut tasks = JoinSet::new();
         tasks.spawn(task.run(CancellationToken::new()));
-        tasks.spawn(Eviction::new(deps, &metrics).run(CancellationToken::new()));
+        tasks.spawn(Eviction::new(EvictionSettings::default(), deps, &metrics).run(CancellationToken::new()));
         Self { root, desired_pods, kills, timeline, events, metrics, _tasks: tasks }
     }
 

@@ -1,9 +1,10 @@
 //! Wires the parts that use the API server: its clients and tasks. They communicate through watch channels, so that an unreachable
 //! server blocks nothing.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hostlet_base::node::{CrossedSignals, NodeAddresses, NodeEvent, NodeEvents};
+use hostlet_base::node::{NodeAddresses, NodeEvent, NodeEvents, NodePressure};
 use hostlet_base::{PodEvent, PodRef, QuietPeriod, WallClock, architecture};
 use hostlet_cluster::api::events::{EventRecord, EventRecorder, EventSink, recorder};
 use hostlet_cluster::api::{
@@ -68,7 +69,7 @@ pub(super) struct Cluster {
 pub(super) struct ClusterInputs {
     pub(super) settings: Arc<NodeSettings>,
     pub(super) machine: watch::Receiver<Machine>,
-    pub(super) crossed: watch::Receiver<CrossedSignals>,
+    pub(super) pressure: watch::Receiver<NodePressure>,
     pub(super) kernel: watch::Receiver<KernelConditions>,
     pub(super) addresses: NodeAddresses,
     pub(super) runtime: Arc<dyn RuntimeService>,
@@ -290,7 +291,7 @@ impl Cluster {
             status: inputs.runtime_status,
             ready_at: inputs.ready_at,
             pleg: inputs.pleg,
-            crossed: inputs.crossed,
+            pressure: inputs.pressure,
             kernel: inputs.kernel,
             others: inputs.unready,
         };
@@ -326,6 +327,7 @@ fn of_pod(pod: &PodRef, container: Option<&ContainerRef>, event: &PodEvent) -> E
         kind: event.kind,
         reason: event.reason.clone().into_owned(),
         message: event.message.clone(),
+        annotations: event.annotations.clone(),
     }
 }
 
@@ -342,6 +344,7 @@ fn of_node(name: &str, event: NodeEvent) -> EventRecord {
         kind: event.kind,
         reason: event.reason.into_owned(),
         message: event.message,
+        annotations: BTreeMap::new(),
     }
 }
 

@@ -8,6 +8,7 @@ use hostlet_base::node::NodeAddresses;
 use hostlet_config::Config;
 use hostlet_engine::cri_config::{HostSettings, KernelFacts, SubordinateIds};
 use hostlet_engine::engine::{ContainerdAccess, EngineSettings, ImagePreload, RunningHost, UserIds};
+use hostlet_engine::eviction::NodeObserver;
 use hostlet_engine::shutdown::{Reports, ShutdownPeriods, ShutdownSettings};
 use hostlet_host::cgroup::{CgroupVersion, Cgroups};
 use hostlet_image::preload::{Containerd, PreloadConfig};
@@ -41,6 +42,7 @@ pub(super) fn engine_settings(config: &Config, node: &NodeSide) -> EngineSetting
             stop_signals: config.pods.stop_signals,
             image_volumes: config.pods.report_image_volumes,
         },
+        eviction: config.eviction.clone(),
         isolates_storage: node.settings.node.local_storage_isolation,
         volume_stats_period: config.pods.volume_stats_period,
         user_ids: UserIds {
@@ -71,6 +73,7 @@ pub(super) fn running_host(
     settings: HostSettings,
     cgroups: Arc<Cgroups>,
     runtime: &RuntimeSide,
+    observer: Arc<dyn NodeObserver>,
     reports: Option<Reports>,
 ) -> RunningHost {
     let is_containerd = settings.runtime_name == "containerd";
@@ -83,6 +86,7 @@ pub(super) fn running_host(
             socket: config.runtime.runtime_socket.clone(),
             proc: PROC.into(),
         }),
+        observer,
         reports,
     }
 }

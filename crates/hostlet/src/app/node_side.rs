@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hostlet_base::node::{CrossedSignals, OwnNode};
+use hostlet_base::node::{NodePressure, OwnNode};
 use hostlet_base::resources::{CPU, EPHEMERAL_STORAGE, MEMORY};
 use hostlet_cluster::node::{NodeSettings, overdrawn, own_node};
 use hostlet_config::Config;
@@ -23,8 +23,8 @@ pub(super) struct NodeSide {
     pub(super) machine: watch::Sender<Machine>,
     /// The node on this machine.
     pub(super) own_node: watch::Sender<OwnNode>,
-    /// The signals that are crossed. Always empty, because nothing observes them yet.
-    pub(super) crossed: watch::Sender<CrossedSignals>,
+    /// The node's pressures.
+    pub(super) pressure: watch::Sender<NodePressure>,
     /// Allocatable resources as seen by pods.
     pub(super) amounts: NodeAmounts,
     /// The sizes of the machine's huge pages, in bytes.
@@ -55,7 +55,7 @@ impl NodeSide {
             },
             machine: watch::Sender::new(machine.clone()),
             own_node: watch::Sender::new(own_node),
-            crossed: watch::Sender::default(),
+            pressure: watch::Sender::default(),
             amounts: NodeAmounts {
                 milli_cpu: allocatable.units(CPU),
                 memory: allocatable.units(MEMORY),

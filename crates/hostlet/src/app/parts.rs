@@ -196,13 +196,14 @@ impl Parts {
             sources: PodSources { manifests: manifests.clone(), api: api.clone() },
             node: engine::NodeInputs {
                 own_node: node.own_node.subscribe(),
-                crossed: node.crossed.subscribe(),
+                pressure: node.pressure.clone(),
                 object: latest_node.subscribe(),
                 reader: cluster.as_ref().map(|cluster| -> Arc<dyn NodeReader> {
                     Arc::new(cluster.node_reader(&node.settings, latest_node.clone()))
                 }),
                 addresses: addresses.clone(),
             },
+            reclaimers: Vec::new(),
             store: store.clone(),
             own,
             host: HostDeps {
@@ -232,7 +233,7 @@ impl Parts {
                 status: runtime.status.clone(),
                 ready_at: runtime.ready_at.clone(),
                 pleg: runtime.pleg.health(),
-                crossed: node.crossed.subscribe(),
+                pressure: node.pressure.subscribe(),
                 kernel: kernel.clone(),
                 others: handles.shutdown.unready.clone(),
             },
@@ -258,7 +259,7 @@ impl Parts {
             let inputs = ClusterInputs {
                 settings: node.settings.clone(),
                 machine: node.machine.subscribe(),
-                crossed: node.crossed.subscribe(),
+                pressure: node.pressure.subscribe(),
                 kernel,
                 addresses: addresses.clone(),
                 runtime: runtime.runtime.clone(),

@@ -42,14 +42,14 @@ impl Parts {
         tasks: &mut Tasks,
     ) -> Result<(), AppError> {
         self.start_cgroups(config, cgroups.clone(), tasks).await?;
-        self.serve_stats(config, &log_layout(config), cgroups.clone(), tasks);
+        let observer = self.serve_stats(config, &log_layout(config), cgroups.clone(), tasks);
         let settings =
             host_settings(config, runtime_info, cgroups.version(), &self.node, self.addresses.clone());
         // As upstream, once: what a later change does to a pod is an event of that pod.
         if let Some(problem) = resolv_conf_problem(&settings).await {
             (self.node_events)(resolv_conf_event(problem));
         }
-        let host = running_host(config, settings, cgroups, &self.runtime, self.reports);
+        let host = running_host(config, settings, cgroups, &self.runtime, Arc::new(observer), self.reports);
         tasks.spawn_engine(self.engine.tasks(host));
         Ok(())
     }

@@ -1,15 +1,18 @@
-//! Wires what measures the use of resources once somebody asks the node's API. Volumes, which may have limits or be of claims, are
-//! measured by the engine.
+//! Wires what measures the use of resources: for the node's API once somebody asks, and for evictions. Volumes, which may have limits or
+//! be of claims, are measured by the engine.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use hostlet_base::{WallClock, error_chain};
 use hostlet_config::Config;
+use hostlet_engine::eviction::{AlarmSettings, KernelAlarms, StatsObserver};
 use hostlet_host::cgroup::Cgroups;
 use hostlet_host::{CpuTopology, Host};
 use hostlet_observe::log::LogLayout;
-use hostlet_observe::stats::{DiskSettings, DiskStats, SystemPaths, UsageSettings, UsageStats};
+use hostlet_observe::stats::{
+    DiskSettings, DiskStats, SignalReader, SignalSettings, SystemPaths, UsageSettings, UsageStats,
+};
 use hostlet_serve::node_api::stats::StatsDeps;
 
 use super::parts::Parts;
@@ -17,14 +20,14 @@ use super::paths::{PROC, SYS};
 use super::tasks::{Stage, Tasks};
 
 impl Parts {
-    /// Gives the node's API and the control socket what they need for statistics.
+    /// Gives the node's API and the control socket what they need for statistics. Returns what evictions need.
     pub(super) fn serve_stats(
         &self,
         config: &Config,
         logs: &LogLayout,
         cgroups: Arc<Cgroups>,
         tasks: &mut Tasks,
-    ) {
+    ) -> StatsObserver {
         let clock = WallClock::system();
         let booted_at = Host::new(Path::new(PROC)).booted_at().unwrap_or_else(|error| {
             tracing::warn!(
@@ -36,7 +39,7 @@ impl Parts {
         let observed = self.runtime.pleg.cache().clone();
         let machine = self.node.machine.borrow().clone();
         let usage = UsageStats::new(UsageSettings {
-            cgroups,
+            cgroups: cgroups.clone(),
             observed: observed.clone(),
             proc: PROC.into(),
             root_dir: config.root_dir.clone(),
@@ -59,6 +62,25 @@ impl Parts {
             clock: clock.clone(),
         });
         tasks.spawn(Stage::Support, "disk use", |cancel| task.run(cancel));
+        let alarms = KernelAlarms::new(AlarmSettings::new(&config.eviction, &cgroups, Path::new(PROC)));
+        let huge_pages = machine.huge_pages.values().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
+        let signals = SignalReader::new(SignalSettings {
+            usage: usage.clone(),
+            images: self.runtime.images.clone(),
+            root_dir: config.root_dir.clone(),
+            huge_pages: if config.eviction.knows_huge_pages { huge_pages } else { 0 },
+            may_split_disks: config.eviction.may_split_disks,
+            clock: clock.clone(),
+        });
+        let observer = StatsObserver {
+            signals,
+            alarms,
+            usage: usage.clone(),
+            disks: disks.clone(),
+            storage: self.handles.usage.clone(),
+            desired_pods: self.handles.desired_pods.clone(),
+            root_dir: config.root_dir.clone(),
+        };
         self.stats.set(StatsDeps {
             usage,
             disks,
@@ -73,5 +95,6 @@ impl Parts {
             started_at: self.started,
             clock,
         });
+        observer
     }
 }

@@ -92,6 +92,15 @@ impl Cache {
         state.entries.values().filter_map(known).collect()
     }
 
+    /// Whether the runtime has containers of the pod, as far as is known.
+    pub fn has_containers(&self, uid: &PodUid) -> bool {
+        let state = self.lock();
+        let Some(entry) = state.entries.get(uid) else { return false };
+        let listed = entry.failing.as_ref().and_then(|failing| failing.listed.as_ref());
+        let status = entry.observed.as_ref().ok().or(listed);
+        status.is_some_and(|status| !status.containers.is_empty())
+    }
+
     /// Whether the runtime may have something of the pod: it was listed, even if its inspection is outstanding or failed.
     pub fn may_have(&self, uid: &PodUid) -> bool {
         let state = self.lock();

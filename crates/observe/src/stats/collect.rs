@@ -84,10 +84,16 @@ impl<'a> Measurement<'a> {
         // The root has no limits of its own.
         root.usage.limits.memory = Some(self.host.memory);
         root.usage.limits.swap = Some(self.host.swap);
-        let (network, tasks) = match self.detail {
-            Detail::CpuAndMemory => (Vec::new(), TaskCount::default()),
+        let tasks = part.tasks();
+        if self.detail == Detail::Node {
+            let all_pods = self.host.cgroups.all_pods_path().and_then(|path| part.unit(&path));
+            // The rates of other cgroups are kept: the next measurement of them goes on from there.
+            return Ok(NodeUsage { root, tasks, all_pods, at: self.now, ..NodeUsage::default() });
+        }
+        let network = match self.detail {
+            Detail::Node | Detail::CpuAndMemory => Vec::new(),
             // The daemon is in the network namespace of the host.
-            Detail::Summary | Detail::All => (part.network("self/net/dev").unwrap_or_default(), part.tasks()),
+            Detail::Summary | Detail::All => part.network("self/net/dev").unwrap_or_default(),
         };
         let own = part.reader.proc_text("self/cgroup").map(str::to_owned);
         let own = own.and_then(|text| own_cgroup(&text, self.host.cgroups.version()));
@@ -106,7 +112,7 @@ impl<'a> Measurement<'a> {
         let mut pods = self.pods(&mut part, observed, &cgroups);
         pods.sort_by(|a, b| (&a.pod.namespace, &a.pod.name).cmp(&(&b.pod.namespace, &b.pod.name)));
         let (devices, filesystem) = match self.detail {
-            Detail::CpuAndMemory | Detail::Summary => (BTreeMap::new(), None),
+            Detail::Node | Detail::CpuAndMemory | Detail::Summary => (BTreeMap::new(), None),
             Detail::All => part.disks(),
         };
         self.rates.lock().finish();
@@ -190,7 +196,7 @@ impl Part<'_, '_> {
         let units = inside.as_ref().unwrap_or(cgroups.outside);
         let mut sandbox = SandboxUsage { id: newest.id.clone(), created_at: newest.created_at, unit: None };
         match self.of.detail {
-            Detail::CpuAndMemory | Detail::Summary => {}
+            Detail::Node | Detail::CpuAndMemory | Detail::Summary => {}
             Detail::All => sandbox.unit = units.get(newest.id.as_str()).and_then(|path| self.unit(path)),
         }
         let running =
@@ -203,7 +209,7 @@ impl Part<'_, '_> {
             .collect();
         containers.sort_by(|a, b| a.name.cmp(&b.name));
         let network = match (self.of.detail, newest.host_network) {
-            (Detail::CpuAndMemory, _) => None,
+            (Detail::Node | Detail::CpuAndMemory, _) => None,
             (Detail::Summary | Detail::All, true) => Some(cgroups.network.to_vec()),
             (Detail::Summary | Detail::All, false) => {
                 // A sandbox need not have a process (CRI-O's `drop_infra_ctr`).

@@ -25,6 +25,7 @@ mod schedule;
 #[cfg(test)]
 mod schedule_tests;
 mod settings;
+mod signals;
 mod storage;
 mod task;
 #[cfg(test)]
@@ -43,6 +44,7 @@ pub use node_usage::{
 };
 pub use places::{PodPlaces, VolumePlace};
 pub use settings::{StorageSettings, SystemPaths, UsageSettings};
+pub use signals::{DiskLayout, Observation, SignalReader, SignalReport, SignalSettings};
 pub use storage::{ContainerStorage, ContainersStorage, PodStorage, VolumeUsage};
 pub use task::{StorageStats, StorageStatsTask};
 pub use usage::{

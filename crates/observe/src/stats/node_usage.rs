@@ -95,7 +95,7 @@ pub struct NodeFilesystem {
 }
 
 /// What everything on the node uses.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeUsage {
     /// When it was measured.
     pub at: Timestamp,

@@ -232,9 +232,9 @@ pub struct CgroupUsage {
     pub memory: MemoryUsage,
     /// Limits of the cgroup itself.
     pub limits: UsageLimits,
-    /// Block devices; with [`Detail::Summary`] only waiting for them, with [`Detail::CpuAndMemory`] empty.
+    /// Block devices; with [`Detail::Summary`] only waiting for them, with less empty.
     pub io: IoUsage,
-    /// Processes; with [`Detail::Summary`] without limits, threads and open files, with [`Detail::CpuAndMemory`] empty.
+    /// Processes; with [`Detail::Summary`] without limits, threads and open files, with less empty.
     pub processes: CgroupProcesses,
 }
 
@@ -275,6 +275,8 @@ impl CgroupUsage {
 /// How much is read of a cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Detail {
+    /// The same as the next, of the host and of all pods together only.
+    Node,
     /// Total CPU time, memory, swap, and their limits.
     CpuAndMemory,
     /// The same with what else a summary of the node has: processes, networks, and waiting for block devices.

@@ -79,6 +79,11 @@ impl StatusCache {
         self.lock().get(pod).map(|entry| entry.lifecycle)
     }
 
+    /// Whether the pod has released its resources on the host; also if it is not known any more.
+    pub fn has_released(&self, pod: &PodUid) -> bool {
+        self.lock().get(pod).is_none_or(|entry| entry.has_released)
+    }
+
     /// Removes the pods that are not in `known`.
     pub fn retain(&self, known: &HashSet<PodUid>) {
         let mut pods = self.lock();

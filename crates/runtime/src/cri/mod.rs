@@ -18,8 +18,7 @@ pub use error::{CriError, Operation};
 pub use monitor::monitor;
 pub use runtime::{EventStream, ImageService, RuntimeHint, RuntimeService};
 pub use types::{
-    Container, ContainerImage, ContainerState, ContainerStats, ContainerStatus, ExecOutput, ImageFilesystem,
-    ImageInfo, LinuxUser, RuntimeCondition, RuntimeFeatures, RuntimeHandler, RuntimeStatus, Sandbox,
+    Container, ContainerImage, ContainerState, ContainerStats, ContainerStatus, ExecOutput, ImageFilesystem, ImageInfo, LinuxUser, RuntimeCondition, RuntimeFeatures, RuntimeFilesystems, RuntimeHandler, RuntimeStatus, Sandbox,
     SandboxState, SandboxStatus, StdStreams, StoredPreStop, Version, WritableLayer,
 };
 

@@ -9,7 +9,7 @@ use futures::stream::BoxStream;
 use hostlet_base::{CgroupDriver, ContainerId, PodRef, PodUid, SandboxId};
 
 use super::types::{
-    Container, ContainerImage, ContainerStats, ContainerStatus, ExecOutput, ImageFilesystem, ImageInfo,
+    Container, ContainerImage, ContainerStats, ContainerStatus, ExecOutput, ImageFilesystem, ImageInfo, RuntimeFilesystems,
     RuntimeStatus, Sandbox, SandboxStatus, StdStreams, Version,
 };
 use super::wire::{AuthConfig, ContainerConfig, LinuxContainerResources, PodSandboxConfig};
@@ -184,6 +184,11 @@ pub trait ImageService: Send + Sync + 'static {
 
     /// What images take on each filesystem that the runtime stores them on.
     async fn image_filesystems(&self) -> Result<Vec<ImageFilesystem>, CriError>;
+
+    /// The same, with the filesystems of writable layers.
+    async fn runtime_filesystems(&self) -> Result<RuntimeFilesystems, CriError> {
+        Ok(RuntimeFilesystems { images: self.image_filesystems().await?, containers: Vec::new() })
+    }
 }
 
 impl CriError {

@@ -199,6 +199,15 @@ pub struct ContainerImage {
     pub references: Vec<String>,
 }
 
+/// The filesystems of the runtime.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuntimeFilesystems {
+    /// Those with images, and what images take on each.
+    pub images: Vec<ImageFilesystem>,
+    /// Those with writable layers, and what these take on each; empty if the runtime does not say.
+    pub containers: Vec<ImageFilesystem>,
+}
+
 /// A container as inspected.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContainerStatus {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hostlet_base::node::{CrossedSignals, NodeAddresses};
+use hostlet_base::node::{NodeAddresses, NodePressure};
 use hostlet_base::settings::{ImageGcPolicy, ImageVerification};
 use hostlet_base::{
     CONTAINER_NAME_LABEL, ContainerId, POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL, PodEvent, PodRef,
@@ -174,7 +174,7 @@ impl Bench {
                 status: watch::channel(None).1,
                 ready_at: watch::channel(None).1,
                 pleg: pleg.health(),
-                crossed: watch::channel(CrossedSignals::default()).1,
+                pressure: watch::channel(NodePressure::default()).1,
                 kernel: watch::channel(node::KernelConditions::default()).1,
                 others: watch::channel(Vec::new()).1,
             },

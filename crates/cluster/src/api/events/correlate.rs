@@ -1,7 +1,7 @@
 //! Event correlation (client-go `EventCorrelator`): equal events are counted in one object, many similar ones are aggregated
 //! into one, and events of a noisy object are rate-limited. Pure.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -33,6 +33,8 @@ pub struct EventRecord {
     pub reason: String,
     /// Human-readable message.
     pub message: String,
+    /// Annotations of the event object.
+    pub annotations: BTreeMap<String, String>,
 }
 
 /// The content of an event object.

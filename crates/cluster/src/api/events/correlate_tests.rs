@@ -1,5 +1,6 @@
 //! Counting, aggregation and rate limits.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hostlet_base::EventKind;
@@ -12,7 +13,13 @@ use super::correlate::Correlator;
 
 fn event_record(object: &str, message: &str) -> EventRecord {
     let object = ObjectReference { name: Some(object.to_owned()), ..ObjectReference::default() };
-    EventRecord { object, kind: EventKind::Warning, reason: "Failed".to_owned(), message: message.to_owned() }
+    EventRecord {
+        object,
+        kind: EventKind::Warning,
+        reason: "Failed".to_owned(),
+        message: message.to_owned(),
+        annotations: BTreeMap::new(),
+    }
 }
 
 fn clock() -> Timestamp {

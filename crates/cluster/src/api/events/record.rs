@@ -215,6 +215,7 @@ impl EventSink {
             metadata: ObjectMeta {
                 name: Some(event_name(object, self.last_name)),
                 namespace: Some(namespace.to_owned()),
+                annotations: Some(record.annotations.clone()).filter(|annotations| !annotations.is_empty()),
                 ..ObjectMeta::default()
             },
             involved_object: record.object.clone(),

@@ -32,7 +32,13 @@ fn event_record(message: &str) -> EventRecord {
         field_path: Some("spec.containers{c}".to_owned()),
         ..ObjectReference::default()
     };
-    EventRecord { object, kind: EventKind::Normal, reason: "Pulled".to_owned(), message: message.to_owned() }
+    EventRecord {
+        object,
+        kind: EventKind::Normal,
+        reason: "Pulled".to_owned(),
+        message: message.to_owned(),
+        annotations: [("starved_resource".to_owned(), "memory".to_owned())].into(),
+    }
 }
 
 fn events(api: &FakeApi) -> Vec<Event> {
@@ -47,6 +53,7 @@ async fn an_event_has_the_fields_of_a_stock_kubelets() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     let [event] = &events(&api)[..] else { panic!("{:?}", events(&api)) };
     assert!(event.metadata.name.as_deref().unwrap().starts_with("web."));
+    assert_eq!(event.metadata.annotations.as_ref().unwrap()["starved_resource"], "memory");
     assert_eq!(event.count, Some(2));
     assert_eq!(event.type_.as_deref(), Some("Normal"));
     let source = event.source.as_ref().unwrap();

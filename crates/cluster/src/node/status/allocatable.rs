@@ -1,7 +1,6 @@
 //! `allocatable`: the capacity without reservations and hard eviction thresholds
 //! (<https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/>).
 
-use hostlet_base::node::Threshold;
 use hostlet_base::resources::{CPU, HUGE_PAGES, MEMORY, PID};
 use hostlet_base::settings::Reserved;
 use hostlet_base::{Quantity, ResourceList};
@@ -67,21 +66,6 @@ fn reservations(name: &str, reserved: &Reserved) -> Vec<Quantity> {
 fn withheld(name: &str, whole: Quantity, reserved: &Reserved) -> Vec<Quantity> {
     let mut withheld = reservations(name, reserved);
     let of_this = reserved.eviction_hard.iter().filter(|(signal, _)| signal.resource() == Some(name));
-    withheld.extend(of_this.map(|(_, threshold)| match threshold {
-        Threshold::Amount(amount) => *amount,
-        Threshold::Part(part) => part_of(whole, *part),
-    }));
+    withheld.extend(of_this.map(|(_, threshold)| threshold.of(whole)));
     withheld
-}
-
-/// A fraction of an amount, truncated as upstream truncates it.
-fn part_of(whole: Quantity, part: f32) -> Quantity {
-    #[expect(clippy::cast_precision_loss, reason = "upstream computes it so, and results must be equal")]
-    let bytes = whole.value() as f64 * f64::from(part);
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a fraction of a u64, at least 0"
-    )]
-    Quantity::bytes(bytes as u64)
 }

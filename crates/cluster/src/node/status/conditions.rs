@@ -2,71 +2,117 @@
 
 use std::borrow::Cow;
 
-use hostlet_base::node::{NodeEvent, Pressure, Pressures};
+use hostlet_base::node::{NodeEvent, Pressure, PressureState, PressureStates};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{NodeCondition, NodeStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::events::status_event;
 
+/// Reason of a pressure condition whose signals nobody has seen.
+const UNOBSERVED: &str = "KubeletPressureUnobserved";
+
+/// The status of a condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ConditionStatus {
+    True,
+    False,
+    Unknown,
+}
+
+impl ConditionStatus {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::True => "True",
+            Self::False => "False",
+            Self::Unknown => "Unknown",
+        }
+    }
+}
+
 /// The content of a condition.
 pub(super) struct ConditionContent {
     pub(super) type_: &'static str,
-    pub(super) holds: bool,
+    pub(super) status: ConditionStatus,
     pub(super) reason: Cow<'static, str>,
     pub(super) message: String,
 }
 
-/// Upstream's content of a pressure condition, and the event about its change. Without pressure the reason is upstream's, for
-/// programs, but the message claims nothing that was not observed.
-fn pressure_content(pressure: Pressure, holds: bool) -> (ConditionContent, &'static str) {
-    let (reason, message, event) = match (pressure, holds) {
-        (Pressure::Memory, true) => (
+/// Upstream's reason and message of a pressure condition, and the reason of the event about its change.
+fn observed_content(pressure: Pressure, is_present: bool) -> [&'static str; 3] {
+    match (pressure, is_present) {
+        (Pressure::Memory, true) => [
             "KubeletHasInsufficientMemory",
             "kubelet has insufficient memory available",
             "NodeHasInsufficientMemory",
-        ),
-        (Pressure::Memory, false) => (
+        ],
+        (Pressure::Memory, false) => [
             "KubeletHasSufficientMemory",
-            "hostlet does not observe memory pressure yet, so it reports none",
+            "kubelet has sufficient memory available",
             "NodeHasSufficientMemory",
-        ),
+        ],
         (Pressure::Disk, true) => {
-            ("KubeletHasDiskPressure", "kubelet has disk pressure", "NodeHasDiskPressure")
+            ["KubeletHasDiskPressure", "kubelet has disk pressure", "NodeHasDiskPressure"]
         }
-        (Pressure::Disk, false) => (
-            "KubeletHasNoDiskPressure",
-            "hostlet does not observe disk pressure yet, so it reports none",
-            "NodeHasNoDiskPressure",
-        ),
+        (Pressure::Disk, false) => {
+            ["KubeletHasNoDiskPressure", "kubelet has no disk pressure", "NodeHasNoDiskPressure"]
+        }
         (Pressure::Pid, true) => {
-            ("KubeletHasInsufficientPID", "kubelet has insufficient PID available", "NodeHasInsufficientPID")
+            ["KubeletHasInsufficientPID", "kubelet has insufficient PID available", "NodeHasInsufficientPID"]
         }
-        (Pressure::Pid, false) => (
-            "KubeletHasSufficientPID",
-            "hostlet does not observe PID pressure yet, so it reports none",
-            "NodeHasSufficientPID",
-        ),
-    };
-    let type_ = pressure.condition();
-    (ConditionContent { type_, holds, reason: reason.into(), message: message.to_owned() }, event)
+        (Pressure::Pid, false) => {
+            ["KubeletHasSufficientPID", "kubelet has sufficient PID available", "NodeHasSufficientPID"]
+        }
+    }
 }
 
-/// Sets the pressure conditions. Returns an event for each one that changed or is new.
+/// Sets the pressure conditions. Returns an event for each one that was observed and changed, or is new. Before the first look after a
+/// start, what an earlier daemon found stays; what cannot be observed is reported as unknown, never as sufficient.
 pub(super) fn set_pressures(
     status: &mut NodeStatus,
-    observed: &Pressures,
+    states: &PressureStates,
     node: &str,
     now: Timestamp,
 ) -> Vec<NodeEvent> {
     let mut events = Vec::new();
     for pressure in Pressure::ALL {
-        let (content, event) = pressure_content(pressure, observed.contains(&pressure));
+        let type_ = pressure.condition();
+        let unknown = |message: String| ConditionContent {
+            type_,
+            status: ConditionStatus::Unknown,
+            reason: UNOBSERVED.into(),
+            message,
+        };
+        let is_present = match states.get(&pressure).unwrap_or(&PressureState::NotYet) {
+            PressureState::NotYet => {
+                if !has(status, type_) {
+                    put(status, unknown("kubelet has not looked at it yet".to_owned()), now);
+                }
+                continue;
+            }
+            PressureState::Unknown(why) => {
+                put(status, unknown(why.clone()), now);
+                continue;
+            }
+            PressureState::Absent => false,
+            PressureState::Present => true,
+        };
+        let [reason, message, event] = observed_content(pressure, is_present);
+        let content = ConditionContent {
+            type_,
+            status: if is_present { ConditionStatus::True } else { ConditionStatus::False },
+            reason: reason.into(),
+            message: message.to_owned(),
+        };
         if put(status, content, now) != Previous::Same {
             events.push(status_event(node, event));
         }
     }
     events
+}
+
+fn has(status: &NodeStatus, type_: &str) -> bool {
+    status.conditions.iter().flatten().any(|condition| condition.type_ == type_)
 }
 
 /// The previous status of a condition.
@@ -84,11 +130,11 @@ pub(super) enum Previous {
 /// heartbeat of an existing condition stays, since it alone is no change.
 pub(super) fn put(status: &mut NodeStatus, content: ConditionContent, now: Timestamp) -> Previous {
     let conditions = status.conditions.get_or_insert_default();
-    let holds = if content.holds { "True" } else { "False" };
+    let new = content.status.as_str();
     let old = conditions.iter_mut().find(|condition| condition.type_ == content.type_);
     let before = match &old {
         None => Previous::Absent,
-        Some(old) if old.status == holds => Previous::Same,
+        Some(old) if old.status == new => Previous::Same,
         Some(_) => Previous::Other,
     };
     let transition = match (&old, before) {
@@ -97,7 +143,7 @@ pub(super) fn put(status: &mut NodeStatus, content: ConditionContent, now: Times
     };
     let condition = NodeCondition {
         type_: content.type_.to_owned(),
-        status: holds.to_owned(),
+        status: new.to_owned(),
         reason: Some(content.reason.into_owned()),
         message: Some(content.message),
         last_transition_time: transition.or(Some(Time(now))),

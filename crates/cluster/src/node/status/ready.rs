@@ -4,7 +4,7 @@ use hostlet_base::node::NodeEvent;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::NodeStatus;
 
-use super::conditions::{ConditionContent, Previous, aggregate, put};
+use super::conditions::{ConditionContent, ConditionStatus, Previous, aggregate, put};
 use super::events::status_event;
 use crate::node::NodeSettings;
 
@@ -26,12 +26,13 @@ pub(super) fn set(
     let content = match problem {
         None => ConditionContent {
             type_: READY,
-            holds: true,
+            status: ConditionStatus::True,
             reason: "KubeletReady".into(),
             message: "kubelet is posting ready status".to_owned(),
         },
         Some(message) => {
-            ConditionContent { type_: READY, holds: false, reason: "KubeletNotReady".into(), message }
+            let (status, reason) = (ConditionStatus::False, "KubeletNotReady".into());
+            ConditionContent { type_: READY, status, reason, message }
         }
     };
     match (put(status, content, now), ready) {

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 
 use hostlet_base::Quantity;
-use hostlet_base::node::{NodeEvent, Pressure, Signal, Threshold};
+use hostlet_base::node::{
+    NodeEvent, NodePressure, Pressure, PressureState, PressureStates, Signal, Threshold,
+};
 use hostlet_runtime::cri::ImageInfo;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{NodeCondition, NodeStatus};
@@ -46,10 +48,6 @@ fn the_status_equals_the_stock_kubelets() {
     let mut expected = stock()["status"].clone();
     // It had become ready a second after it registered.
     expected["conditions"][3]["lastTransitionTime"] = json!("2026-11-21T07:04:55Z");
-    for (index, pressure) in ["memory", "disk", "PID"].into_iter().enumerate() {
-        let message = format!("hostlet does not observe {pressure} pressure yet, so it reports none");
-        expected["conditions"][index]["message"] = json!(message);
-    }
     assert_eq!(serde_json::to_value(&status).unwrap(), expected);
 }
 
@@ -315,7 +313,7 @@ fn readiness_has_reasons_and_a_transition_time() {
     assert_eq!(reasons(update(&mut status, &settings(), &facts, noon())), ["NodeNotReady"]);
 }
 
-/// Upstream's words, except for the message without the pressure.
+/// Upstream's words.
 #[test]
 fn pressure_conditions_follow_the_observed_pressures() {
     let mut status = made(&settings(), &facts());
@@ -330,31 +328,23 @@ fn pressure_conditions_follow_the_observed_pressures() {
             ],
             [
                 "KubeletHasSufficientMemory",
-                "hostlet does not observe memory pressure yet, so it reports none",
+                "kubelet has sufficient memory available",
                 "NodeHasSufficientMemory",
             ],
         ),
         (
             Pressure::Disk,
             ["KubeletHasDiskPressure", "kubelet has disk pressure", "NodeHasDiskPressure"],
-            [
-                "KubeletHasNoDiskPressure",
-                "hostlet does not observe disk pressure yet, so it reports none",
-                "NodeHasNoDiskPressure",
-            ],
+            ["KubeletHasNoDiskPressure", "kubelet has no disk pressure", "NodeHasNoDiskPressure"],
         ),
         (
             Pressure::Pid,
             ["KubeletHasInsufficientPID", "kubelet has insufficient PID available", "NodeHasInsufficientPID"],
-            [
-                "KubeletHasSufficientPID",
-                "hostlet does not observe PID pressure yet, so it reports none",
-                "NodeHasSufficientPID",
-            ],
+            ["KubeletHasSufficientPID", "kubelet has sufficient PID available", "NodeHasSufficientPID"],
         ),
     ] {
         let mut reported = |pressures: &[Pressure], at: &str| {
-            facts.pressures = pressures.iter().copied().collect();
+            facts.pressures = states(pressures);
             let events = update(&mut status, &settings(), &facts, at.parse().unwrap());
             let conditions = status.conditions.as_ref().unwrap();
             let c = conditions.iter().find(|c| c.type_ == pressure.condition()).unwrap().clone();
@@ -377,6 +367,39 @@ fn pressure_conditions_follow_the_observed_pressures() {
             (said("False", without, three), vec![without[2].into()])
         );
     }
+}
+
+/// All pressures are observed, and these are present.
+fn states(present: &[Pressure]) -> PressureStates {
+    let mut states = NodePressure::from([]).states;
+    states.extend(present.iter().map(|pressure| (*pressure, PressureState::Present)));
+    states
+}
+
+#[test]
+fn a_pressure_that_nobody_sees_is_unknown_and_one_not_looked_at_yet_stays_as_it_was() {
+    let (mut facts, mut status) = (facts(), NodeStatus::default());
+    let mut disk = |state: PressureState, status: &mut NodeStatus| {
+        facts.pressures.insert(Pressure::Disk, state);
+        let events = update(status, &settings(), &facts, at("2026-11-21T13:00:00Z"));
+        let conditions = status.conditions.as_ref().unwrap();
+        let c = conditions.iter().find(|c| c.type_ == "DiskPressure").unwrap().clone();
+        let of_disk = reasons(events).into_iter().filter(|reason| reason.contains("Disk"));
+        (c.status, c.message.unwrap_or_default(), of_disk.collect::<Vec<_>>())
+    };
+    let words = |status: &str, message: &str, events: &[&'static str]| {
+        (status.to_owned(), message.to_owned(), events.iter().map(|event| (*event).into()).collect())
+    };
+    let not_yet = words("Unknown", "kubelet has not looked at it yet", &[]);
+    assert_eq!(disk(PressureState::NotYet, &mut status), not_yet);
+    let present = words("True", "kubelet has disk pressure", &["NodeHasDiskPressure"]);
+    assert_eq!(disk(PressureState::Present, &mut status), present);
+    // The next daemon starts.
+    assert_eq!(disk(PressureState::NotYet, &mut status), words("True", "kubelet has disk pressure", &[]));
+    let why = "nodefs.available cannot be read".to_owned();
+    assert_eq!(disk(PressureState::Unknown(why.clone()), &mut status), words("Unknown", &why, &[]));
+    let absent = words("False", "kubelet has no disk pressure", &["NodeHasNoDiskPressure"]);
+    assert_eq!(disk(PressureState::Absent, &mut status), absent);
 }
 
 #[test]

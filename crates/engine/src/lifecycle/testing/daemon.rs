@@ -4,15 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hostlet_base::node::{CrossedSignals, OwnNode};
+use async_trait::async_trait;
+use hostlet_base::node::{OwnNode, Signal};
 use hostlet_base::resources::PODS;
-use hostlet_base::settings::{ImageGcPolicy, ImageVerification, LogLimits};
+use hostlet_base::settings::{EvictionSettings, ImageGcPolicy, ImageVerification, LogLimits};
 use hostlet_base::testing::resource_list;
 use hostlet_base::{Quantity, QuietPeriod, ResourceList};
 use hostlet_host::{FilesystemUsage, KernelMounts};
 use hostlet_image::Images;
 use hostlet_image::credentials::RegistryCredentials;
 use hostlet_observe::pleg::{Pleg, PlegHandle};
+use hostlet_observe::stats::{MeasureError, SignalReport};
 use hostlet_observe::status::StatusGates;
 use hostlet_pod::{ApiState, DesiredPods, PodEvents};
 use hostlet_resources::NodeResources;
@@ -33,6 +35,7 @@ use crate::engine::{
     Engine, EngineDeps, EngineHandles, EngineSettings, EngineTask, EventSinks, HostDeps, Interception,
     NodeInputs, ObjectInputs, PodSources, RunningHost, RuntimeDeps, UserIds,
 };
+use crate::eviction::{MemoryNotice, NodeObserver, PodsConsumption};
 use crate::shutdown::ShutdownSettings;
 use crate::shutdown::testing::FakeLogind;
 use crate::source::SourceState;
@@ -147,6 +150,7 @@ fn settings(node: &Node) -> EngineSettings {
         crash_loop_cap: super::CRASH_LOOP_CAP,
         status_gates: StatusGates { stop_signals: true, image_volumes: true },
         // Some directed tests have pods with limits, and what these use is measured outside paused time.
+        eviction: EvictionSettings::default(),
         isolates_storage: !node.is_directed,
         volume_stats_period: None,
         user_ids: UserIds {
@@ -208,11 +212,12 @@ fn deps(
         },
         node: NodeInputs {
             own_node: watch::channel(own_node).1,
-            crossed: watch::channel(CrossedSignals::default()).1,
+            pressure: watch::Sender::default(),
             object: watch::channel(None).1,
             reader: None,
             addresses: node.addresses.1.clone(),
         },
+        reclaimers: Vec::new(),
         store: store.clone(),
         own: node.own.clone(),
         host: HostDeps {
@@ -247,6 +252,25 @@ fn running_host(node: &Node) -> RunningHost {
         cgroups: None,
         limits_all_pods: false,
         containerd: None,
+        observer: Arc::new(Unobserved),
         reports: None,
+    }
+}
+
+/// Nobody looks at the node's resources.
+struct Unobserved;
+
+#[async_trait]
+impl NodeObserver for Unobserved {
+    async fn look(&self) -> SignalReport {
+        std::future::pending().await
+    }
+
+    async fn pods(&self, _: Signal) -> Result<PodsConsumption, Arc<MeasureError>> {
+        std::future::pending().await
+    }
+
+    async fn noticed(&self) -> MemoryNotice {
+        std::future::pending().await
     }
 }

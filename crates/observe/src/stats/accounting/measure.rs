@@ -20,7 +20,7 @@ impl Reader<'_> {
         }
         usage.memory.working_set = usage.memory.usage.saturating_sub(usage.memory.inactive_file);
         match detail {
-            Detail::CpuAndMemory => {}
+            Detail::Node | Detail::CpuAndMemory => {}
             Detail::Summary => self.read_for_summary(&mut usage, detail),
             Detail::All => {
                 self.read_for_summary(&mut usage, detail);

@@ -13,8 +13,7 @@ use hostlet_base::{
 use jiff::Timestamp;
 
 use super::super::types::{
-    Container, ContainerImage, ContainerState, ContainerStats, ContainerStatus, ImageFilesystem, ImageInfo,
-    LinuxUser, RuntimeFeatures, RuntimeHandler, RuntimeStatus, Sandbox, SandboxState, SandboxStatus,
+    Container, ContainerImage, ContainerState, ContainerStats, ContainerStatus, ImageFilesystem, ImageInfo, LinuxUser, RuntimeFeatures, RuntimeFilesystems, RuntimeHandler, RuntimeStatus, Sandbox, SandboxState, SandboxStatus,
     StoredPreStop, WritableLayer,
 };
 use super::super::{CriError, Operation, RuntimeCondition, wire};
@@ -111,13 +110,18 @@ pub(in crate::cri) fn container_stats(wire: wire::ContainerStats) -> Option<Cont
 }
 
 /// `None` for one without a path.
-pub(in crate::cri) fn image_filesystem(wire: wire::FilesystemUsage) -> Option<ImageFilesystem> {
+fn image_filesystem(wire: wire::FilesystemUsage) -> Option<ImageFilesystem> {
     Some(ImageFilesystem {
         at: timestamp(wire.timestamp),
         bytes: wire.used_bytes.map_or(0, |bytes| bytes.value),
         inodes: wire.inodes_used.map(|inodes| inodes.value),
         path: wire.fs_id.map(|id| id.mountpoint.into()).filter(|path: &PathBuf| path.is_absolute())?,
     })
+}
+
+pub(in crate::cri) fn runtime_filesystems(wire: wire::ImageFsInfoResponse) -> RuntimeFilesystems {
+    let all = |wire: Vec<wire::FilesystemUsage>| wire.into_iter().filter_map(image_filesystem).collect();
+    RuntimeFilesystems { images: all(wire.image_filesystems), containers: all(wire.container_filesystems) }
 }
 
 /// The image in containerd's information about a sandbox, which has no defined form.

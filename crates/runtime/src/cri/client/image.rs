@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::super::calls::CallSubject;
-use super::super::types::{ImageFilesystem, ImageInfo};
+use super::super::types::{ImageFilesystem, ImageInfo, RuntimeFilesystems};
 use super::super::wire;
 use super::super::{CriError, ImageService, Operation};
 use super::connection::CriClient;
@@ -78,9 +78,13 @@ impl ImageService for CriClient {
     }
 
     async fn image_filesystems(&self) -> Result<Vec<ImageFilesystem>, CriError> {
+        Ok(self.runtime_filesystems().await?.images)
+    }
+
+    async fn runtime_filesystems(&self) -> Result<RuntimeFilesystems, CriError> {
         let call = async { self.image().image_fs_info(wire::ImageFsInfoRequest {}).await };
         let answer = self.call(Operation::ImageFsInfo, CallSubject::Node, call).await?;
-        Ok(answer.image_filesystems.into_iter().filter_map(convert::image_filesystem).collect())
+        Ok(convert::runtime_filesystems(answer))
     }
 }
 

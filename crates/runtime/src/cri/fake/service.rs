@@ -14,8 +14,7 @@ use super::super::wire::{
     PodSandboxConfig, PodSandboxFilter,
 };
 use super::super::{
-    Container, ContainerImage, ContainerStats, ContainerStatus, CriError, EventStream, ExecOutput,
-    ImageFilesystem, ImageInfo, ImageService, Operation, RuntimeService, RuntimeStatus, Sandbox,
+    Container, ContainerImage, ContainerStats, ContainerStatus, CriError, EventStream, ExecOutput, ImageFilesystem, ImageInfo, ImageService, Operation, RuntimeFilesystems, RuntimeService, RuntimeStatus, Sandbox,
     SandboxStatus, StdStreams, Version,
 };
 use super::containers::{Stopping, no_container};
@@ -368,7 +367,10 @@ impl ImageService for FakeRuntime {
     }
 
     async fn image_filesystems(&self) -> Result<Vec<ImageFilesystem>, CriError> {
-        let filesystems = self.image_filesystems_like().await?.image_filesystems;
-        Ok(filesystems.into_iter().filter_map(convert::image_filesystem).collect())
+        Ok(self.runtime_filesystems().await?.images)
+    }
+
+    async fn runtime_filesystems(&self) -> Result<RuntimeFilesystems, CriError> {
+        Ok(convert::runtime_filesystems(self.image_filesystems_like().await?))
     }
 }

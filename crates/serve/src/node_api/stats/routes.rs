@@ -15,6 +15,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use futures::stream;
 use hostlet_base::{WallClock, error_chain};
+use hostlet_engine::eviction::volume_places;
 use hostlet_host::{CpuTopology, Machine};
 use hostlet_observe::stats::{Detail, DiskStats, MeasureError, StorageStats, UsageStats};
 use hostlet_pod::DesiredPods;
@@ -135,7 +136,7 @@ impl Server {
     async fn summary(&self) -> Result<Response, SummaryError> {
         let deps = &self.deps;
         if let Some(pace) = deps.volume_pace {
-            let places = volumes::places(&deps.desired_pods.borrow(), &deps.root_dir, pace);
+            let places = volume_places(&deps.desired_pods.borrow(), &deps.root_dir, pace);
             deps.storage.ask(places);
         }
         let (usage, disks) = tokio::join!(deps.usage.usage(Detail::Summary), deps.disks.usage());

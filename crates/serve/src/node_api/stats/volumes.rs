@@ -1,30 +1,11 @@
-//! Which volumes of pods are measured for the summary, and what their specs say of them. Pure.
+//! What the specs of pods say of the volumes in a summary. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::time::Duration;
-
-use k8s_openapi::api::core::v1::Volume;
 
 use hostlet_base::PodUid;
-use hostlet_observe::stats::{PodPlaces, VolumePlace};
 use hostlet_pod::{AdmittedPod, DesiredPods};
-use hostlet_volume::{local_volume_dir, own_volume_dir};
-
-/// The volumes that the daemon makes for pods that have not ended, each measured at this pace.
-pub(super) fn places(desired: &DesiredPods, root: &Path, pace: Duration) -> BTreeMap<PodUid, PodPlaces> {
-    let of = |pod: &AdmittedPod| {
-        let uid = &pod.reference.uid;
-        let place = |volume: &Volume| {
-            let path = own_volume_dir(root, uid, volume)?;
-            Some((volume.name.clone(), VolumePlace { path, enough: u64::MAX, pace }))
-        };
-        let volumes = pod.spec().volumes.iter().flatten().filter_map(place).collect();
-        PodPlaces { pod: pod.reference.clone(), volumes, external: BTreeMap::new(), containers: None }
-    };
-    let alive = desired.pods.iter().filter(|pod| !pod.has_ended());
-    alive.map(|pod| (pod.reference.uid.clone(), of(pod))).collect()
-}
+use hostlet_volume::local_volume_dir;
 
 /// What a pod's spec says of its volumes.
 #[derive(Debug, Default)]
