@@ -19,7 +19,6 @@ use k8s_openapi::api::core::v1::Node;
 use rand::rngs::StdRng;
 use tokio::sync::watch;
 
-use crate::eviction::Reclaimer;
 use crate::housekeeping::HostJanitor;
 use crate::lifecycle::Janitor;
 use crate::ownership::OwnPods;
@@ -47,8 +46,6 @@ pub struct EngineDeps {
     pub own: OwnPods,
     /// What the engine reaches of the host.
     pub host: HostDeps,
-    /// Free what nobody uses, before a pod has to end because the node runs out of it.
-    pub reclaimers: Vec<Box<dyn Reclaimer>>,
     /// Receives events.
     pub events: EventSinks,
     /// For times that others see; deadlines use tokio's clock.

@@ -8,6 +8,7 @@ mod first_pods;
 mod handles;
 mod pod_images;
 mod pods;
+mod reclaimers;
 mod running;
 mod settings;
 mod task;

@@ -102,7 +102,10 @@ impl Engine {
             timeline: self.handles.timeline.clone(),
             limited,
             observer: host.observer.clone(),
-            reclaimers: std::mem::take(&mut self.deps.reclaimers),
+            reclaimers: vec![
+                Box::new(self.handles.dead_containers.clone()),
+                Box::new(self.handles.image_gc.clone()),
+            ],
             pressure: self.deps.node.pressure.clone(),
             kills: self.handles.kills.clone(),
             events: self.deps.events.pods.clone(),

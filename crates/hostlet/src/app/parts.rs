@@ -203,7 +203,6 @@ impl Parts {
                 }),
                 addresses: addresses.clone(),
             },
-            reclaimers: Vec::new(),
             store: store.clone(),
             own,
             host: HostDeps {

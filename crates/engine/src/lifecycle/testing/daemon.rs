@@ -217,7 +217,6 @@ fn deps(
             reader: None,
             addresses: node.addresses.1.clone(),
         },
-        reclaimers: Vec::new(),
         store: store.clone(),
         own: node.own.clone(),
         host: HostDeps {
