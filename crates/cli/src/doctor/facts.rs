@@ -222,7 +222,7 @@ pub(crate) struct CredentialFacts {
 
 /// The key of stored ConfigMaps, Secrets and tokens in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ObjectsKeyFacts {
+pub(crate) struct ObjectsKeyFacts {
     /// The file.
     pub file: PathBuf,
     /// Whether the host has a TPM that can protect a key.

@@ -4,7 +4,7 @@ use hostlet_cluster::api_objects::ServedCopy;
 use jiff::Timestamp;
 
 /// The sentence about these copies, if there are any.
-pub fn stored_copies(copies: &[ServedCopy], now: Timestamp) -> Option<String> {
+pub(crate) fn stored_copies(copies: &[ServedCopy], now: Timestamp) -> Option<String> {
     let time = |at: Timestamp| at.strftime("%Y-%m-%d %H:%MZ").to_string();
     let described = |copy: &ServedCopy| {
         let state = match copy.expires {
