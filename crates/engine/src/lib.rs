@@ -5,7 +5,7 @@ pub mod admission;
 pub mod container_logs;
 pub mod cri_config;
 pub mod engine;
-mod eviction;
+pub mod eviction;
 mod gate;
 pub mod housekeeping;
 mod lifecycle;

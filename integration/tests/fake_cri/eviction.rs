@@ -172,7 +172,11 @@ async fn a_node_that_is_short_of_disk_evicts_who_fills_it_and_admits_nobody() {
     };
     wait_for("the condition of the node", SOON, async || {
         let node = server.api().get::<Node>(&format!("/api/v1/nodes/{}", host.node()));
-        Ok(if node.as_ref().is_some_and(pressed) { Look::Done(()) } else { Look::NotYet(format!("{node:?}")) })
+        Ok(if node.as_ref().is_some_and(pressed) {
+            Look::Done(())
+        } else {
+            Look::NotYet(format!("{node:?}"))
+        })
     })
     .await
     .unwrap();

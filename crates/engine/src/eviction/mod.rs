@@ -31,6 +31,6 @@ mod usage;
 
 pub use alarms::{AlarmSettings, KernelAlarms, MemoryNotice};
 pub use observer::{StatsObserver, volume_places};
-pub use reclaim::{ReclaimError, Reclaimer, Reclaims};
-pub use task::{Eviction, EvictionDeps, LimitedStorage};
+pub(crate) use reclaim::{ReclaimError, Reclaimer, Reclaims};
+pub(crate) use task::{Eviction, EvictionDeps, LimitedStorage};
 pub use usage::{ContainerConsumption, DiskSpace, NodeObserver, PodConsumption, PodsConsumption};

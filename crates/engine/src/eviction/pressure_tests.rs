@@ -160,7 +160,8 @@ async fn what_cannot_be_read_is_unknown_after_a_minute_and_never_sufficient_from
     let verdict = node.look(10, &silent);
     assert_eq!((state(&verdict, Pressure::Disk), verdict.unreadable), (Absent, BTreeMap::new()));
     // The node's own memory is enough to say whether there is pressure.
-    let thresholds = [MemoryAvailable, AllocatableMemoryAvailable].map(|signal| threshold(signal, 100, 0, None));
+    let thresholds =
+        [MemoryAvailable, AllocatableMemoryAvailable].map(|signal| threshold(signal, 100, 0, None));
     let mut node = Node::new(&thresholds);
     let verdict = node.look(60, &unreadable([AllocatableMemoryAvailable]));
     assert_eq!(state(&verdict, Pressure::Memory), Absent);

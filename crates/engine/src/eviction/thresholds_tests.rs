@@ -52,8 +52,7 @@ fn a_threshold_is_crossed_below_it_and_stays_so_until_its_minimum_is_reclaimed()
     }
     // What nobody has seen is not crossed.
     assert!(!is_crossed(&plain, &seen(Signal::PidAvailable, "0", "1"), Ignored));
-    let missing =
-        |available: &str| shortage(&reclaiming, &seen(MemoryAvailable, available, "8Gi"), Required);
+    let missing = |available: &str| shortage(&reclaiming, &seen(MemoryAvailable, available, "8Gi"), Required);
     assert_eq!(missing("1Gi"), Some(500 << 20));
     assert_eq!(missing("0"), Some(1524 << 20));
     assert_eq!(missing("2Gi"), None);

@@ -18,8 +18,9 @@ pub use error::{CriError, Operation};
 pub use monitor::monitor;
 pub use runtime::{EventStream, ImageService, RuntimeHint, RuntimeService};
 pub use types::{
-    Container, ContainerImage, ContainerState, ContainerStats, ContainerStatus, ExecOutput, ImageFilesystem, ImageInfo, LinuxUser, RuntimeCondition, RuntimeFeatures, RuntimeFilesystems, RuntimeHandler, RuntimeStatus, Sandbox,
-    SandboxState, SandboxStatus, StdStreams, StoredPreStop, Version, WritableLayer,
+    Container, ContainerImage, ContainerState, ContainerStats, ContainerStatus, ExecOutput, ImageFilesystem,
+    ImageInfo, LinuxUser, RuntimeCondition, RuntimeFeatures, RuntimeFilesystems, RuntimeHandler,
+    RuntimeStatus, Sandbox, SandboxState, SandboxStatus, StdStreams, StoredPreStop, Version, WritableLayer,
 };
 
 /// Retry interval before the first response of a runtime. At boot all pods wait for it, and a refused connection costs next to

@@ -9,8 +9,8 @@ use futures::stream::BoxStream;
 use hostlet_base::{CgroupDriver, ContainerId, PodRef, PodUid, SandboxId};
 
 use super::types::{
-    Container, ContainerImage, ContainerStats, ContainerStatus, ExecOutput, ImageFilesystem, ImageInfo, RuntimeFilesystems,
-    RuntimeStatus, Sandbox, SandboxStatus, StdStreams, Version,
+    Container, ContainerImage, ContainerStats, ContainerStatus, ExecOutput, ImageFilesystem, ImageInfo,
+    RuntimeFilesystems, RuntimeStatus, Sandbox, SandboxStatus, StdStreams, Version,
 };
 use super::wire::{AuthConfig, ContainerConfig, LinuxContainerResources, PodSandboxConfig};
 use super::{CriError, Operation};

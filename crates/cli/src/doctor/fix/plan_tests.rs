@@ -56,7 +56,7 @@ fn a_network_is_written_only_where_there_is_none_and_nobody_else_writes_it() {
                 rotate_certificates: false,
                 requests: None,
                 events: None,
-                    offline_objects: true,
+                offline_objects: true,
                 publish_resource_slices: false,
             });
         },

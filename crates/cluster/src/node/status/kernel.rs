@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::NodeStatus;
 
-use super::conditions::{ConditionContent, put};
+use super::conditions::{ConditionContent, ConditionStatus, put};
 use crate::node::{KernelCondition, KernelConditions};
 
 /// Sets the conditions, removes those that hostlet set earlier, or leaves them to whoever else sets them. There are no events: each
@@ -16,11 +16,14 @@ pub(super) fn set(status: &mut NodeStatus, conditions: &KernelConditions, now: T
         KernelConditions::Reported(findings) => {
             for condition in KernelCondition::ALL {
                 let finding = findings.get(&condition);
-                let holds = finding.is_some();
+                let state = match finding {
+                    Some(_) => ConditionStatus::True,
+                    None => ConditionStatus::False,
+                };
                 let content = finding.cloned().unwrap_or_else(|| condition.absent());
                 let content = ConditionContent {
                     type_: condition.name(),
-                    holds,
+                    status: state,
                     reason: Cow::Owned(content.reason),
                     message: content.message,
                 };

@@ -13,8 +13,9 @@ use hostlet_base::{
 use jiff::Timestamp;
 
 use super::super::types::{
-    Container, ContainerImage, ContainerState, ContainerStats, ContainerStatus, ImageFilesystem, ImageInfo, LinuxUser, RuntimeFeatures, RuntimeFilesystems, RuntimeHandler, RuntimeStatus, Sandbox, SandboxState, SandboxStatus,
-    StoredPreStop, WritableLayer,
+    Container, ContainerImage, ContainerState, ContainerStats, ContainerStatus, ImageFilesystem, ImageInfo,
+    LinuxUser, RuntimeFeatures, RuntimeFilesystems, RuntimeHandler, RuntimeStatus, Sandbox, SandboxState,
+    SandboxStatus, StoredPreStop, WritableLayer,
 };
 use super::super::{CriError, Operation, RuntimeCondition, wire};
 

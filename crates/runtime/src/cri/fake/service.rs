@@ -14,8 +14,9 @@ use super::super::wire::{
     PodSandboxConfig, PodSandboxFilter,
 };
 use super::super::{
-    Container, ContainerImage, ContainerStats, ContainerStatus, CriError, EventStream, ExecOutput, ImageFilesystem, ImageInfo, ImageService, Operation, RuntimeFilesystems, RuntimeService, RuntimeStatus, Sandbox,
-    SandboxStatus, StdStreams, Version,
+    Container, ContainerImage, ContainerStats, ContainerStatus, CriError, EventStream, ExecOutput,
+    ImageFilesystem, ImageInfo, ImageService, Operation, RuntimeFilesystems, RuntimeService, RuntimeStatus,
+    Sandbox, SandboxStatus, StdStreams, Version,
 };
 use super::containers::{Stopping, no_container};
 use super::lists::{SANDBOX_IMAGE, selector_of};
