@@ -72,11 +72,15 @@ pub struct SignalReport {
 #[derive(Clone)]
 pub struct SignalReader(Arc<SignalSettings>);
 
+/// Why a filesystem could not be measured, for people.
+#[derive(Clone, Debug)]
+struct Unreadable(String);
+
 /// The filesystems that signals are about.
 struct Filesystems {
-    root: Result<FilesystemUsage, String>,
-    images: Result<FilesystemUsage, String>,
-    containers: Result<FilesystemUsage, String>,
+    root: Result<FilesystemUsage, Unreadable>,
+    images: Result<FilesystemUsage, Unreadable>,
+    containers: Result<FilesystemUsage, Unreadable>,
     layout: Option<DiskLayout>,
 }
 
@@ -116,7 +120,7 @@ impl SignalReader {
                         report.observed.insert(signal, Observation { at, available, capacity });
                     }
                 }
-                Err(why) => report.unreadable.extend([space, inodes].map(|signal| (signal, why.clone()))),
+                Err(why) => report.unreadable.extend([space, inodes].map(|signal| (signal, why.0.clone()))),
             }
         }
         report
@@ -178,7 +182,7 @@ impl SignalReader {
         let (root, may_split) = (self.0.root_dir.clone(), self.0.may_split_disks);
         let work = move || Filesystems::measure(&root, places, may_split);
         file_work(work).await.unwrap_or_else(|source| {
-            let why = error_chain(&MeasureError::Panicked { source }).to_string();
+            let why = Unreadable(error_chain(&MeasureError::Panicked { source }).to_string());
             let [root, images, containers] = [0; 3].map(|_| Err(why.clone()));
             Filesystems { root, images, containers, layout: None }
         })
@@ -188,12 +192,13 @@ impl SignalReader {
 impl Filesystems {
     /// Blocking.
     fn measure(root: &Path, places: Result<(PathBuf, PathBuf), MeasureError>, may_split: bool) -> Self {
-        let measure = |path: &Path| filesystem_usage(path).map_err(|error| error_chain(&error).to_string());
+        let measure =
+            |path: &Path| filesystem_usage(path).map_err(|error| Unreadable(error_chain(&error).to_string()));
         let usage = measure(root);
         let (images, containers) = match places {
             Ok(places) => places,
             Err(error) => {
-                let why = error_chain(&error).to_string();
+                let why = Unreadable(error_chain(&error).to_string());
                 return Self { root: usage, images: Err(why.clone()), containers: Err(why), layout: None };
             }
         };
@@ -202,8 +207,8 @@ impl Filesystems {
             let why = "images and containers are on different filesystems, but the feature gate KubeletSeparateDiskGC is off";
             return Self {
                 root: usage,
-                images: Err(why.to_owned()),
-                containers: Err(why.to_owned()),
+                images: Err(Unreadable(why.to_owned())),
+                containers: Err(Unreadable(why.to_owned())),
                 layout: None,
             };
         }
