@@ -12,7 +12,7 @@ use serde::Deserialize;
 use crate::cluster::{Agent, may_lower_oom_scores};
 
 /// What hostlet cannot do yet, as the reasons of known failures name it. The failures of each go with it.
-const MISSING: [&str; 5] = ["claims", "device plugins", "eviction", "resource managers", "swap"];
+const MISSING: [&str; 4] = ["claims", "device plugins", "resource managers", "swap"];
 /// In `ginkgo`'s notation.
 const TIME_LIMIT: &str = "3h";
 /// ginkgo's report in the directory of the reports.

@@ -59,8 +59,8 @@ fn failures_are_compared_with_the_known_ones() {
 #[test]
 fn what_hostlet_can_do_leaves_the_list() {
     let known =
-        read_known("[sig-node] Pods a\n  eviction: none yet\n[sig-node] Pods b\n  here: a kernel\n").unwrap();
-    assert_eq!(known[0].missing(), Some("eviction"));
+        read_known("[sig-node] Pods a\n  claims: none yet\n[sig-node] Pods b\n  here: a kernel\n").unwrap();
+    assert_eq!(known[0].missing(), Some("claims"));
     assert_eq!(known[1].missing(), None);
     assert!(known[0].concerns(Agent::Hostlet) && !known[0].concerns(Agent::Stock));
     assert!(known[1].concerns(Agent::Hostlet) && known[1].concerns(Agent::Stock));

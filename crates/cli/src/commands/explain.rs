@@ -5,7 +5,6 @@ use std::io::{self, Write};
 use clap::Args;
 use hostlet_base::human_duration;
 use hostlet_cluster::api::LaneCounts;
-use hostlet_cluster::node::NO_RELIEF;
 use hostlet_serve::explain::{Explanation, Verdict};
 use jiff::Timestamp;
 
@@ -72,7 +71,6 @@ async fn node(args: &ExplainArgs) -> Result<Exit, CommandError> {
     if !connections.is_empty() {
         text.push_str(&format!("\nConnections to the API server:\n{}", lanes(&connections)));
     }
-    text.push_str(&format!("\nNote: {NO_RELIEF}.\n"));
     write!(io::stdout().lock(), "{text}")?;
     Ok(if is_ok { Exit::Ok } else { Exit::Failed })
 }

@@ -22,7 +22,6 @@ mod task_tests;
 #[cfg(any(test, feature = "fakes"))]
 #[doc(hidden)]
 pub mod testing;
-mod unserved;
 
 pub use description::{NodeDescriber, NodeDescription};
 pub use facts::{HostFacts, NodeFacts, RuntimeFacts};
@@ -41,4 +40,3 @@ pub use register::FormerDevices;
 pub use settings::NodeSettings;
 pub use status::overdrawn;
 pub use task::NodeStatusTask;
-pub use unserved::NO_RELIEF;

@@ -6,7 +6,7 @@ use hostlet_observe::stats::DiskLayout;
 
 /// What is freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reclaims {
+pub(crate) enum Reclaims {
     /// Containers that do not run, with their writable layers.
     Containers,
     /// Images that no container uses.
@@ -16,7 +16,7 @@ pub enum Reclaims {
 /// Nothing, or not everything, could be freed.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot free everything that is not used")]
-pub struct ReclaimError {
+pub(crate) struct ReclaimError {
     /// Why.
     #[from]
     pub source: Box<dyn std::error::Error + Send + Sync>,
@@ -24,7 +24,7 @@ pub struct ReclaimError {
 
 /// Frees what nobody uses.
 #[async_trait]
-pub trait Reclaimer: Send + Sync {
+pub(crate) trait Reclaimer: Send + Sync {
     /// What it frees.
     fn reclaims(&self) -> Reclaims;
 

@@ -51,7 +51,7 @@ pub(crate) struct EvictionDeps {
 }
 
 /// What is measured of pods with limits.
-pub struct LimitedStorage {
+pub(crate) struct LimitedStorage {
     /// Measures storage.
     pub storage: StorageStats,
     /// The daemon's directory.
@@ -59,7 +59,7 @@ pub struct LimitedStorage {
 }
 
 /// The task, which the app runs.
-pub struct Eviction {
+pub(crate) struct Eviction {
     evictor: Evictor,
     local_storage: Option<LocalStorage>,
     relief: Relief,
@@ -67,7 +67,7 @@ pub struct Eviction {
 
 impl Eviction {
     /// Evicts nothing before it runs.
-    pub fn new(settings: EvictionSettings, deps: EvictionDeps, metrics: &Metrics) -> Self {
+    pub(crate) fn new(settings: EvictionSettings, deps: EvictionDeps, metrics: &Metrics) -> Self {
         let eviction_metrics = EvictionMetrics::default();
         eviction_metrics.register(metrics);
         let evictor = Evictor {
@@ -95,7 +95,7 @@ impl Eviction {
     }
 
     /// Runs until cancelled.
-    pub async fn run(self, cancel: CancellationToken) {
+    pub(crate) async fn run(self, cancel: CancellationToken) {
         let local_storage = async {
             if let Some(local_storage) = self.local_storage {
                 local_storage.run(&cancel).await;

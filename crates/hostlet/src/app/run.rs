@@ -3,7 +3,6 @@
 
 use std::path::Path;
 
-use hostlet_cluster::node::NO_RELIEF;
 use hostlet_config::Config;
 use hostlet_engine::housekeeping::trim_heap_regularly;
 use hostlet_engine::ownership::OwnPods;
@@ -37,7 +36,6 @@ pub(crate) async fn run(config: Config, reload: Reload, cancel: CancellationToke
         container_logs: CONTAINER_LOGS.into(),
     };
     let started = prepare(&config, &dirs, Path::new(ROOT))?;
-    tracing::warn!("{NO_RELIEF}");
     let node = NodeSide::new(&config, started.machine)?;
     let cluster = match &config.cluster {
         Some(joined) => Some(Cluster::new(joined, &config.node_name)?),
