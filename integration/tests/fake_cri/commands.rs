@@ -188,7 +188,7 @@ async fn the_node_is_described_standalone() {
     assert_eq!(json["reserved"]["memory"], "64Mi");
     assert!(daemon.cli(&["node", "-o", "yaml"]).unwrap().contains("evictionThresholds"));
     let explained = stdout(&daemon.command(&["explain"]).output().unwrap());
-    assert!(explained.contains("does not yet remove unused images"), "{explained}");
+    assert!(explained.contains("it has no known problems"), "{explained}");
 }
 
 /// As behind `head -1`, at its worst: the reader leaves before anything is written.

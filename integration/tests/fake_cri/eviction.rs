@@ -182,7 +182,7 @@ async fn a_node_that_is_short_of_disk_evicts_who_fills_it_and_admits_nobody() {
     .unwrap();
     give(&server, &host, "late", json!({})).unwrap();
     let late = wait_for_shown(&server, "late", is_evicted).await.unwrap().status.unwrap();
-    assert_eq!(late.message.as_deref(), Some("The node had condition: [DiskPressure]. "));
+    assert_eq!(late.message.as_deref(), Some("Pod was rejected: The node had condition: [DiskPressure]. "));
     let shown = daemon.cli(&["node"]).unwrap();
     assert!(shown.contains("imagefs.available") && shown.contains("KubeletHasDiskPressure"), "{shown}");
     daemon.stop().await.unwrap();
