@@ -147,6 +147,7 @@ YAML
     printf '# Nothing listens on the network, so a kubelet on the same host is not in the way.\nenableServer: false\n'
   fi
   printf '# The rules of the host stay as they are.\nmakeIPTablesUtilChains: false\n'
+  printf '# A host that is short of disk or memory shows its first pod nevertheless.\nevictionHard: {memory.available: 50Mi, nodefs.available: 50Mi, imagefs.available: 50Mi}\n'
   has_cgroup_v2 || printf '# This host still has cgroup version 1.\nfailCgroupV1: false\n'
   [ "$(wc -l </proc/swaps)" -le 1 ] || printf '# This host uses swap.\nfailSwapOn: false\n'
   [ "$AGENT" = hostlet ] || return 0

@@ -81,7 +81,7 @@ imagePreloadDir: {state}/archives
             thresholds = match self.extra.contains("evictionHard") {
                 true => "",
                 false =>
-                    "evictionHard: {memory.available: 50Mi, nodefs.available: 1%, imagefs.available: 1%}\n",
+                    "evictionHard: {memory.available: 50Mi, nodefs.available: 50Mi, imagefs.available: 50Mi}\n",
             },
             extra = self.extra,
             socket = self.socket.display(),

@@ -94,7 +94,7 @@ impl Agent {
             "clusterDomain": "cluster.local",
             "resolvConf": resolv,
             // The machine's disk is shared.
-            "evictionHard": {"memory.available": "50Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
+            "evictionHard": {"memory.available": "50Mi", "nodefs.available": "50Mi", "imagefs.available": "50Mi"},
         });
         let mut extra = extra.as_object().cloned().unwrap_or_default();
         let more = extra.remove("hostlet");
