@@ -95,6 +95,8 @@ impl Agent {
             "resolvConf": resolv,
             // The machine's disk is shared.
             "evictionHard": {"memory.available": "50Mi", "nodefs.available": "50Mi", "imagefs.available": "50Mi"},
+            "imageGCHighThresholdPercent": 100,
+            "imageGCLowThresholdPercent": 99,
         });
         let mut extra = extra.as_object().cloned().unwrap_or_default();
         let more = extra.remove("hostlet");
