@@ -48,8 +48,8 @@ scenario_install() {
   same "the kernel's settings" "1 10" "$(vm "echo \$(sysctl -n vm.overcommit_memory kernel.panic)")"
   vm_until 30 "the iptables chains" "iptables -w -S KUBE-IPTABLES-HINT -t mangle && ip6tables -w -S KUBE-IPTABLES-HINT -t mangle &&
     iptables -w -S KUBE-FIREWALL -t filter | grep -q DROP" >/dev/null
-  # What hostlet cannot do yet, and that there was no network before doctor --fix; nothing else is to be wondered about.
-  same "warnings in the journal" $'hostlet does not yet remove unused images\nthe pod network is not ready' \
+  # There was no network before doctor --fix; nothing else is to be wondered about.
+  same "warnings in the journal" 'the pod network is not ready' \
     "$(vm "journalctl -b -u hostlet.service -p warning --no-pager -o cat | cut -d ' ' -f 1-6")"
 }
 
