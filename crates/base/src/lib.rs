@@ -37,6 +37,7 @@ mod stop_signals;
 #[doc(hidden)]
 pub mod testing;
 mod timer;
+mod token_bucket;
 pub mod watching;
 pub mod yaml;
 
@@ -67,3 +68,4 @@ pub use resources::ResourceList;
 pub use size::human_size;
 pub use stop_signals::{STOP_SIGNALS, stop_signal_name, stop_signal_number};
 pub use timer::sleep_until;
+pub use token_bucket::TokenBucket;

@@ -14,7 +14,6 @@ mod policy;
 pub mod preload;
 mod progress;
 mod puller;
-mod throttle;
 
 pub use access::RecordUpkeep;
 pub use error::ImageError;

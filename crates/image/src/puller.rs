@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared, WeakShared};
+use hostlet_base::TokenBucket;
 use hostlet_runtime::cri::wire::{AuthConfig, PodSandboxConfig};
 use hostlet_runtime::cri::{ImageInfo, ImageService};
 use parking_lot::Mutex;
@@ -18,7 +19,6 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::credentials::Login;
-use super::throttle::TokenBucket;
 
 /// Pull limits: fields of KubeletConfiguration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,8 +84,9 @@ impl Puller {
         Self {
             service,
             slots: at_once.map(|n| Arc::new(Semaphore::new(n.min(Semaphore::MAX_PERMITS)))),
-            throttle: (limits.qps > 0)
-                .then(|| Arc::new(Mutex::new(TokenBucket::new(limits.qps, limits.burst, now)))),
+            throttle: (limits.qps > 0).then(|| {
+                Arc::new(Mutex::new(TokenBucket::new(limits.burst, Duration::from_secs(1) / limits.qps, now)))
+            }),
             in_flight: Arc::default(),
         }
     }

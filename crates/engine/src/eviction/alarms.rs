@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::select_all;
-use hostlet_base::node::Signal;
+use hostlet_base::node::{Pressure, Signal};
 use hostlet_base::settings::{EvictionSettings, EvictionThreshold, StallLimits};
 use hostlet_base::{Quantity, error_chain};
 use hostlet_host::cgroup::{CgroupVersion, Cgroups};
@@ -58,16 +58,8 @@ impl AlarmSettings {
     pub fn new(settings: &EvictionSettings, cgroups: &Cgroups, proc: &Path) -> Self {
         let host = cgroups.mount_of("memory").map(Path::to_owned);
         let pods = cgroups.all_pods_path().zip(host.clone());
-        let thresholds = settings.thresholds.iter().filter(|threshold| match threshold.signal {
-            Signal::MemoryAvailable | Signal::AllocatableMemoryAvailable => true,
-            Signal::NodefsAvailable
-            | Signal::NodefsInodesFree
-            | Signal::ImagefsAvailable
-            | Signal::ImagefsInodesFree
-            | Signal::ContainerfsAvailable
-            | Signal::ContainerfsInodesFree
-            | Signal::PidAvailable => false,
-        });
+        let is_of_memory = |threshold: &&EvictionThreshold| threshold.signal.pressure() == Pressure::Memory;
+        let thresholds = settings.thresholds.iter().filter(is_of_memory);
         Self {
             version: cgroups.version(),
             stalls: proc.join("pressure/memory"),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hostlet_base::Quantity;
-use hostlet_base::node::Signal;
+use hostlet_base::node::{Pressure, Signal};
 use hostlet_base::settings::EvictionThreshold;
 use hostlet_observe::stats::{DiskLayout, Observation};
 
@@ -78,16 +78,7 @@ pub(super) fn applicable(
 
 /// Sorts thresholds by what is relieved first: memory, which runs out fastest.
 pub(super) fn by_priority(thresholds: &mut [EvictionThreshold]) {
-    thresholds.sort_by_key(|threshold| match threshold.signal {
-        Signal::MemoryAvailable | Signal::AllocatableMemoryAvailable => 0,
-        Signal::NodefsAvailable
-        | Signal::NodefsInodesFree
-        | Signal::ImagefsAvailable
-        | Signal::ImagefsInodesFree
-        | Signal::ContainerfsAvailable
-        | Signal::ContainerfsInodesFree
-        | Signal::PidAvailable => 1,
-    });
+    thresholds.sort_by_key(|threshold| threshold.signal.pressure() != Pressure::Memory);
 }
 
 /// The lowest amount that has to be left of a signal, at once or for some time; `None` without such a threshold.

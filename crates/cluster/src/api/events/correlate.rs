@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::time::Instant;
 
-use hostlet_base::EventKind;
+use hostlet_base::{EventKind, TokenBucket};
 
 /// Number of different messages with the same reason and object within [`SIMILAR_WITHIN`] that makes them one aggregated event.
 const SIMILAR: usize = 10;
@@ -16,7 +16,7 @@ const SIMILAR_WITHIN: Duration = Duration::from_secs(600);
 const COMBINED: &str = "(combined from similar events): ";
 
 /// Burst of one object's events, and the interval of further ones.
-const BURST: f64 = 25.0;
+const BURST: u32 = 25;
 const REFILL: Duration = Duration::from_secs(300);
 
 /// Maximum number of entries of each kind. Beyond it the oldest are dropped: their next event is a new object.
@@ -88,18 +88,12 @@ struct Messages {
     last: Instant,
 }
 
-#[derive(Debug)]
-struct Bucket {
-    left: f64,
-    last: Instant,
-}
-
 /// State of the correlation.
 #[derive(Debug, Default)]
 pub(super) struct Correlator {
     known: HashMap<Key, KnownEvent>,
     similar: HashMap<Similar, Messages>,
-    buckets: HashMap<Limited, Bucket>,
+    buckets: HashMap<Limited, TokenBucket>,
 }
 
 impl Correlator {
@@ -176,15 +170,9 @@ impl Correlator {
     }
 
     fn within_limit(&mut self, limited: Limited, now: Instant) -> bool {
-        let bucket = self.buckets.entry(limited).or_insert(Bucket { left: BURST, last: now });
-        let refilled = now.saturating_duration_since(bucket.last).as_secs_f64() / REFILL.as_secs_f64();
-        bucket.left = (bucket.left + refilled).min(BURST);
-        bucket.last = now;
-        let is_allowed = bucket.left >= 1.0;
-        if is_allowed {
-            bucket.left -= 1.0;
-        }
-        forget_oldest(&mut self.buckets, |bucket| bucket.last);
+        let bucket = self.buckets.entry(limited).or_insert_with(|| TokenBucket::new(BURST, REFILL, now));
+        let is_allowed = bucket.try_take(now);
+        forget_oldest(&mut self.buckets, TokenBucket::last_use);
         is_allowed
     }
 }

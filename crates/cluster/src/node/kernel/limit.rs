@@ -3,37 +3,24 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use hostlet_base::TokenBucket;
 use tokio::time::Instant;
 
 /// Events of one reason before they are limited. All reasons of a failing disk together stay below the 25 warnings that the recorder of
 /// events grants the Node, which has other events as well.
-const BURST: f64 = 3.0;
+const BURST: u32 = 3;
 
 /// The interval of further events of that reason; that of upstream's recorder.
 const REFILL: Duration = Duration::from_secs(300);
 
 /// A bucket for each reason.
 #[derive(Debug, Default)]
-pub(super) struct EventLimit(BTreeMap<&'static str, Bucket>);
-
-#[derive(Debug)]
-struct Bucket {
-    left: f64,
-    at: Instant,
-}
+pub(super) struct EventLimit(BTreeMap<&'static str, TokenBucket>);
 
 impl EventLimit {
     /// Whether an event of this reason may be recorded now.
     pub(super) fn permits(&mut self, reason: &'static str, now: Instant) -> bool {
-        let bucket = self.0.entry(reason).or_insert(Bucket { left: BURST, at: now });
-        let refilled = now.saturating_duration_since(bucket.at).as_secs_f64() / REFILL.as_secs_f64();
-        bucket.left = (bucket.left + refilled).min(BURST);
-        bucket.at = now;
-        let is_permitted = bucket.left >= 1.0;
-        if is_permitted {
-            bucket.left -= 1.0;
-        }
-        is_permitted
+        self.0.entry(reason).or_insert_with(|| TokenBucket::new(BURST, REFILL, now)).try_take(now)
     }
 }
 
