@@ -10,9 +10,16 @@ use super::super::testing::PLACES;
 use super::faults::NAMES;
 use super::world::World;
 
-/// Calls of an idle daemon: its own, and those of probes.
-const IDLE_CALLS: [Operation; 4] =
-    [Operation::ListSandboxes, Operation::ListContainers, Operation::ContainerEvents, Operation::ExecSync];
+/// Calls of an idle daemon: of PLEG, of the look at images every five minutes, and of probes.
+const IDLE_CALLS: [Operation; 7] = [
+    Operation::ListSandboxes,
+    Operation::ListContainers,
+    Operation::ContainerEvents,
+    Operation::ListImages,
+    Operation::ImageFsInfo,
+    Operation::Status,
+    Operation::ExecSync,
+];
 
 impl World {
     /// Checks the desired state; the error says what differs.
