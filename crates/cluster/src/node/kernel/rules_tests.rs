@@ -94,6 +94,17 @@ fn messages_of_kernels_have_their_reasons() {
 }
 
 #[test]
+fn no_message_that_matches_lacks_its_hint() {
+    for (_, message) in LOGGED {
+        for (rule, pattern) in Rules::new().0 {
+            let is_hinted = rule.hints.iter().any(|hint| message.contains(hint));
+            assert!(is_hinted || !pattern.is_match(message), "{}: {message}", rule.reason);
+        }
+    }
+    assert_eq!(Rules::new().0.len(), RULES.len(), "a pattern is no regular expression");
+}
+
+#[test]
 fn conditions_hold_for_what_lasts() {
     let rules = Rules::new();
     let condition = |message: &str| rules.find(message).and_then(|rule| rule.condition);
