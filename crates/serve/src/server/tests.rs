@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hostlet_base::node::{NodeAddresses, NodePressure};
+use hostlet_base::node::{CgroupLimit, NodeAddresses, NodePressure};
 use hostlet_base::settings::{ImageGcPolicy, ImageVerification};
 use hostlet_base::{
     CONTAINER_NAME_LABEL, ContainerId, POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL, PodEvent, PodRef,
@@ -153,6 +153,13 @@ impl Bench {
             kubelets: watch::channel(Some("another kubelet".to_owned())).1,
             offline: watch::channel(None).1,
             exposure: watch::channel(Some("anybody".to_owned())).1,
+            limits: watch::channel(vec![CgroupLimit {
+                of: "pods".to_owned(),
+                cgroup: "/kubepods".to_owned(),
+                problem: Some("cannot write".to_owned()),
+                ..CgroupLimit::default()
+            }])
+            .1,
         };
         let pulls = ImagePulls {
             images: images.clone(),
@@ -179,6 +186,7 @@ impl Bench {
                 others: watch::channel(Vec::new()).1,
             },
             latest: watch::channel(None).1,
+            limits: watch::channel(Vec::new()).1,
         };
         let (image_gc, gc) = ImageGcTask::new(
             IMAGE_GC,
