@@ -122,6 +122,17 @@ proptest! {
     }
 
     #[test]
+    fn any_name_of_daemons_is_one_below_the_mount_or_an_error(text in "[a-z./_\\\\-]{0,12}(\\.slice)?") {
+        for driver in DRIVERS {
+            if let Ok(name) = CgroupName::of_daemons(&text, driver) {
+                let path = name.path(driver);
+                let parts: Vec<&str> = path.split('/').skip(1).collect();
+                prop_assert!(parts.iter().all(|part| !["", ".", ".."].contains(part)), "{:?}: {}", text, path);
+            }
+        }
+    }
+
+    #[test]
     fn any_directory_name_is_handled(entry in ".{0,40}") {
         for driver in DRIVERS {
             let layout = Layout::new(driver, "").unwrap();

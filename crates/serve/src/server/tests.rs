@@ -531,6 +531,16 @@ async fn the_node_is_described() {
 }
 
 #[tokio::test]
+async fn a_limit_that_is_not_in_force_is_shown() {
+    let bench = Bench::new().await;
+    let refused = "the limit of pods on the cgroup /kubepods is not in force: cannot write";
+    for path in ["/v1/pods", "/v1/explain?pod=web"] {
+        let (status, text) = bench.get(path).await;
+        assert!(status == 200 && text.contains(refused), "{path}: {text}");
+    }
+}
+
+#[tokio::test]
 async fn a_pod_is_not_called_admitted_before_it_is() {
     let bench = Bench::new().await;
     let metadata = json!({"name": "new-node1", "namespace": "default", "uid": "uid-2"});
