@@ -322,10 +322,12 @@ fn unsupported_fields_are_errors_or_warnings() {
     );
     let found = errors("qosReserved: {memory: half}\ncpuManagerPolicy: static\n");
     assert_eq!(found.len(), 2, "{found:?}");
-    let loaded = load_file("qosReserved: {memory: 50%}\n").unwrap();
+    let host = Host::new(&[("a.yaml", &format!("{HEAD}qosReserved: {{memory: 50%}}\n"))]);
     assert_eq!(
-        loaded.warnings[0].to_string(),
-        "DIR/a.yaml:3: qosReserved: this has no effect without the feature gate QOSReserved; switch that on, or remove this"
+        host.warnings(&["--config=DIR/a.yaml"]),
+        [
+            "DIR/a.yaml:3: qosReserved: this has no effect without the feature gate QOSReserved; switch that on, or remove this"
+        ]
     );
 }
 

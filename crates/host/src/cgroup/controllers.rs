@@ -58,9 +58,9 @@ pub(super) fn of_pod(resources: &PodResources, settings: &CgroupSettings) -> Vec
         ControllerSetting::CpuShares(resources.cpu_shares),
         ControllerSetting::CpuQuota(quota, period),
         ControllerSetting::Memory(resources.memory_limit),
-        ControllerSetting::MemoryHigh(resources.memory_high),
     ];
     controller_settings.extend(protection(resources.memory_protection));
+    controller_settings.push(ControllerSetting::MemoryHigh(resources.memory_high));
     controller_settings.extend(settings.pids_limit.filter(|limit| *limit > 0).map(ControllerSetting::Pids));
     controller_settings.extend(huge_pages(&resources.huge_pages, settings));
     controller_settings
