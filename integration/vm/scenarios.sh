@@ -246,6 +246,21 @@ scenario_cgroups() {
   vm "systemctl daemon-reload && systemctl daemon-reexec"
   same "all pods after systemd started over" "$limit" "$(vm "cat /sys/fs/cgroup/kubepods.slice/memory.max")"
   same "what systemd says" "$limit" "$(vm "systemctl show -P MemoryMax kubepods.slice")"
+  same "the CPUs of all pods" "$(vm "cat /sys/devices/system/cpu/online")" "$(vm "cat /sys/fs/cgroup/kubepods.slice/cpuset.cpus")"
+  # The slice of daemons has to exist; systemd gives it the controllers of what is reserved.
+  node_configure 'kubeReserved: {cpu: 100m, memory: 64Mi, pid: "100"}' 'kubeReservedCgroup: /daemons.slice' \
+    'enforceNodeAllocatable: [pods, kube-reserved]'
+  vm "systemctl --no-block restart hostlet.service"
+  vm_until 60 "hostlet does not start without the slice" "journalctl -b -u hostlet.service | grep -q 'daemons.slice does not exist'"
+  vm_until 30 "doctor says so" "hostlet doctor | grep -q 'WRONG *reserved cgroup.*daemons.slice'"
+  vm "systemctl start daemons.slice && systemctl restart hostlet.service"
+  node_ready 120 best burst whole
+  local daemons="cd /sys/fs/cgroup/daemons.slice && echo \$(cat cpu.weight memory.max memory.min pids.max)"
+  same "the daemons: weight, memory, protected memory, processes" "4 67108864 67108864 100" "$(vm "$daemons")"
+  vm "systemctl daemon-reload"
+  same "the daemons after systemd read its units again" "4 67108864 67108864 100" "$(vm "$daemons")"
+  same "all pods: the memory without both reservations" $((total - 364 * 1024 * 1024)) "$(vm "cat /sys/fs/cgroup/kubepods.slice/memory.max")"
+  vm "hostlet node | grep -q 'kube-reserved .*in force'"
 }
 
 scenario_huge() {

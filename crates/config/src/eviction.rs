@@ -11,6 +11,7 @@ use super::flags::ProcessFlags;
 use super::gates;
 use super::hostlet::HostletConfiguration;
 use super::node::{NodeSettingError, threshold};
+use super::reservations;
 use super::values::time;
 use super::wire::KubeletConfiguration;
 
@@ -24,7 +25,7 @@ pub(super) fn eviction(
 ) -> EvictionSettings {
     let limit = |text: &Option<String>| text.as_deref().and_then(|text| stall_limit(text).ok()?);
     let gate = |gate: &str| gates::enabled(gate, kubelet.feature_gates.as_ref());
-    let limits_pods = kubelet.enforce_node_allocatable.iter().flatten().any(|what| what == "pods");
+    let limits_pods = reservations::limits_pods(kubelet);
     EvictionSettings {
         // As upstream, whoever keeps thresholds out of allocatable has none for it either.
         thresholds: thresholds(kubelet, limits_pods && !flags.experimental_allocatable_ignore_eviction),

@@ -19,6 +19,7 @@ const SERVED: &[&str] = &[
     HUGE_PAGE_EVICTION,
     IMAGE_VOLUMES,
     MEMORY_QOS,
+    QOS_RESERVED,
     SEPARATE_DISKS,
     SPLIT_LOG_STREAMS,
     STATUSZ,
@@ -48,6 +49,9 @@ pub(super) const SEPARATE_DISKS: &str = "KubeletSeparateDiskGC";
 
 /// Containers on cgroup v2 get their memory settings explicitly.
 pub(super) const MEMORY_QOS: &str = "MemoryQoS";
+
+/// QoS classes cannot use a part of the memory that pods of better ones request.
+pub(super) const QOS_RESERVED: &str = "QOSReserved";
 
 /// Readers of logs may ask for one stream.
 pub(super) const SPLIT_LOG_STREAMS: &str = "PodLogsQuerySplitStreams";

@@ -22,6 +22,7 @@ mod log_limits;
 mod merge;
 mod node;
 mod node_api;
+mod reservations;
 mod served;
 mod settings;
 mod show;

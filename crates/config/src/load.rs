@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use hostlet_base::yaml::{Flaw, Problem, decode};
 use serde_json::Value;
 
+use super::breach::Breach;
 use super::credential_providers;
 use super::defaults::{Membership, set_defaults};
 use super::error::{ConfigError, ConfigErrors, ConfigWarning, Place};
@@ -18,6 +19,7 @@ use super::layers::{Decoding, Layers, Stack};
 use super::merge::field;
 use super::node;
 use super::node_api;
+use super::reservations;
 use super::served::{self, Support};
 use super::settings::Config;
 use super::show::EffectiveConfig;
@@ -89,6 +91,7 @@ pub fn load(flags: &KubeletFlags, hostname: &str) -> Result<Loaded, ConfigErrors
     warnings.extend(invalid_ips(&flags.process));
     warnings.extend(needs_cluster(&hostlet, membership, &stack.hostlet));
     warnings.extend(ignored_gates(&kubelet, &stack.kubelet));
+    warnings.extend(reservations::idle(&kubelet).map(|idle| without_effect(idle, &stack.kubelet)));
     warnings.sort_by(|a, b| a.at.cmp(&b.at));
     let config = Config::new(&kubelet, &hostlet, &flags.process, providers, hostname);
     Ok(Loaded { config, effective, warnings })
@@ -289,11 +292,11 @@ fn needs_cluster(
 
 fn ignored_gates(kubelet: &KubeletConfiguration, layers: &Layers) -> impl Iterator<Item = ConfigWarning> {
     let ignored = gates::ignored(kubelet.feature_gates.as_ref());
-    ignored.into_iter().map(|(path, message)| ConfigWarning {
-        at: layers.place(&path),
-        path: Some(path),
-        message,
-    })
+    ignored.into_iter().map(|breach| without_effect(breach, layers))
+}
+
+fn without_effect((path, message): Breach, layers: &Layers) -> ConfigWarning {
+    ConfigWarning { at: layers.place(&path), path: Some(path), message }
 }
 
 #[cfg(test)]

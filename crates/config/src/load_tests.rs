@@ -320,11 +320,14 @@ fn unsupported_fields_are_errors_or_warnings() {
         errors("kubeReserved: {disk: \"1\", cpu: \"-1\"}\nsystemReserved: {memory: much}\nreservedSystemCPUs: a\nevictionHard: {memory: 1%}\n").len(),
         5
     );
-    let found = errors("qosReserved: {memory: 50%}\ncpuManagerPolicy: static\n");
+    let found = errors("qosReserved: {memory: half}\ncpuManagerPolicy: static\n");
     assert_eq!(found.len(), 2, "{found:?}");
+    let host = Host::new(&[("a.yaml", &format!("{HEAD}qosReserved: {{memory: 50%}}\n"))]);
     assert_eq!(
-        found[0],
-        "DIR/a.yaml:3: qosReserved: hostlet does not reserve memory for QoS classes yet; remove this"
+        host.warnings(&["--config=DIR/a.yaml"]),
+        [
+            "DIR/a.yaml:3: qosReserved: this has no effect without the feature gate QOSReserved; switch that on, or remove this"
+        ]
     );
 }
 
@@ -332,10 +335,13 @@ fn unsupported_fields_are_errors_or_warnings() {
 #[test]
 fn cgroups_of_reservations_matter_only_where_they_are_enforced() {
     let cgroups = "systemReservedCgroup: /system\nkubeReservedCgroup: /runtime\n";
-    assert_eq!(load_file(&format!("{cgroups}enforceNodeAllocatable: [pods]\n")).unwrap().warnings, []);
-    for word in ["system-reserved", "kube-reserved", "kube-reserved-compressible"] {
-        let found = errors(&format!("{cgroups}enforceNodeAllocatable: [pods, {word}]\n"));
-        assert!(found[0].contains(word) && found[0].contains("not supported yet"), "{found:?}");
+    let loaded = load_file(&format!("{cgroups}enforceNodeAllocatable: [pods]\n")).unwrap();
+    assert_eq!((loaded.warnings, loaded.config.cgroups.enforced_reservations), (Vec::new(), Vec::new()));
+    let amounts = "kubeReserved: {cpu: 100m}\n";
+    for word in ["kube-reserved", "kube-reserved-compressible"] {
+        let text = format!("{cgroups}{amounts}enforceNodeAllocatable: [pods, {word}]\n");
+        let [enforced] = load_file(&text).unwrap().config.cgroups.enforced_reservations.try_into().unwrap();
+        assert_eq!((enforced.word(), enforced.cgroup.as_str()), (word, "/runtime"));
     }
 }
 

@@ -1,12 +1,12 @@
 //! Settings of the Node object, and the parsing of their texts.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use hostlet_base::node::{Signal, Threshold, Thresholds};
 use hostlet_base::settings::Reserved;
-use hostlet_base::{NODE_LABELS, Quantity, QuantityError, names};
+use hostlet_base::{NODE_LABELS, Quantity, QuantityError, cpu_list, names};
 use k8s_openapi::api::core::v1::Taint;
 
 use super::flags::ProcessFlags;
@@ -41,9 +41,6 @@ pub struct Node {
     /// Resources that are not allocatable to pods.
     pub reserved: Reserved,
 }
-
-/// Resources that may be reserved.
-pub(super) const RESERVABLE: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pid"];
 
 impl Node {
     /// Extracts the settings from a complete and valid configuration.
@@ -85,12 +82,12 @@ fn reserved(kubelet: &KubeletConfiguration, ignore_eviction: bool) -> Reserved {
     let set = kubelet.reserved_system_cpus.as_deref().filter(|set| !set.is_empty());
     Reserved {
         resources,
-        system_cpus: set.and_then(|set| cpu_set(set).ok()).map(|set| set.len()),
+        system_cpus: set.and_then(|set| cpu_list(set).ok()),
         eviction_hard: thresholds(kubelet.eviction_hard.iter().flatten().filter(|_| !ignore_eviction)),
     }
 }
 
-/// Why a text is not a node label, a threshold or a set of CPUs.
+/// Why a text is not a node label or a threshold.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NodeSettingError {
     #[error("takes one address, or one of each family")]
@@ -117,10 +114,6 @@ pub(super) enum NodeSettingError {
     NotPositive(String),
     #[error("{0:?} must not be negative")]
     Negative(String),
-    #[error("{0:?} is not a list of CPUs such as \"0-2,4\"")]
-    CpuList(String),
-    #[error("{0:?} has a range that ends before it begins")]
-    CpuRange(String),
 }
 
 /// The only non-empty value of `--cloud-provider`.
@@ -190,26 +183,6 @@ pub(super) fn threshold(text: &str) -> Result<Option<Threshold>, NodeSettingErro
     Ok(Some(Threshold::Amount(amount)))
 }
 
-/// Parses a CPU list in the kernel's format: `0-2,4`.
-pub(super) fn cpu_set(text: &str) -> Result<BTreeSet<u32>, NodeSettingError> {
-    let mut set = BTreeSet::new();
-    for range in text.split(',') {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let number = |text: &str| text.trim().parse::<u32>().ok().filter(|cpu| *cpu < MAX_CPUS);
-        let (Some(first), Some(last)) = (number(first), number(last)) else {
-            return Err(NodeSettingError::CpuList(text.to_owned()));
-        };
-        if first > last {
-            return Err(NodeSettingError::CpuRange(text.to_owned()));
-        }
-        set.extend(first..=last);
-    }
-    Ok(set)
-}
-
-/// Upper bound of CPU numbers, so that a range never expands to a huge set.
-const MAX_CPUS: u32 = 1 << 16;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -271,14 +244,6 @@ mod tests {
         assert_eq!(threshold("100%"), Ok(None));
         for bad in ["", "%", "-1%", "101%", "NaN%", "0", "-1Mi", "much"] {
             assert!(threshold(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn sets_of_cpus() {
-        assert_eq!(cpu_set("0-2,4, 4").unwrap().len(), 4);
-        for bad in ["", "a", "2-1", "0-", "0,,1", "0-4294967295"] {
-            assert!(cpu_set(bad).is_err(), "{bad}");
         }
     }
 }

@@ -121,11 +121,10 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("topologyManagerScope", NO_PINNING),
     ("topologyManagerPolicyOptions", NO_PINNING),
     ("reservedMemory", NO_PINNING),
-    ("qosReserved", Rejected("hostlet does not reserve memory for QoS classes yet; remove this")),
+    ("qosReserved", Served),
     ("systemReserved", Served),
     ("kubeReserved", Served),
     ("reservedSystemCPUs", Served),
-    // Read only with values of enforceNodeAllocatable that are errors.
     ("systemReservedCgroup", Served),
     ("kubeReservedCgroup", Served),
     ("enforceNodeAllocatable", Served),

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hostlet_base::settings::{
-    CredentialProviders, EvictionSettings, GracefulShutdown, ImageGcPolicy, ImageVerification, LogLimits,
+    CredentialProviders, EnforcedReservation, EvictionSettings, GracefulShutdown, ImageGcPolicy,
+    ImageVerification, LogLimits,
 };
 use hostlet_base::{CgroupDriver, MemoryQos};
 use hostlet_telemetry::{Collector, LogFormat, TraceSettings};
@@ -19,6 +20,7 @@ use super::hostlet::HostletConfiguration;
 use super::log_limits::log_limits;
 use super::node::{self, Node};
 use super::node_api::NodeApi;
+use super::reservations;
 use super::static_pod_url::{StaticPodUrl, parse_headers, parse_url};
 use super::values::{count, path, socket_path, time};
 use super::wire::{self, KubeletConfiguration};
@@ -172,6 +174,11 @@ pub struct Cgroups {
     pub per_qos: bool,
     /// Whether all pods together are limited to the unreserved resources (`enforceNodeAllocatable: [pods]`).
     pub limit_all_pods: bool,
+    /// The reservations that are the limits of the daemons' cgroups (`enforceNodeAllocatable: [system-reserved, kube-reserved]`).
+    pub enforced_reservations: Vec<EnforcedReservation>,
+    /// The percentage of the memory requests of better QoS classes that worse ones cannot use (`qosReserved`); `None` without the
+    /// feature gate `QOSReserved`.
+    pub reserved_memory_percent: Option<u8>,
     /// Limit of processes per pod (`podPidsLimit`).
     pub pids_limit: Option<i64>,
     /// Whether CPU limits are enforced by CFS quotas (`cpuCFSQuota`).
@@ -472,7 +479,9 @@ fn cgroups(kubelet: &KubeletConfiguration) -> Cgroups {
         },
         root: kubelet.cgroup_root.clone().unwrap_or_default(),
         per_qos: kubelet.cgroups_per_qos.unwrap_or_default(),
-        limit_all_pods: kubelet.enforce_node_allocatable.iter().flatten().any(|what| what == "pods"),
+        limit_all_pods: reservations::limits_pods(kubelet),
+        enforced_reservations: reservations::enforced_reservations(kubelet),
+        reserved_memory_percent: reservations::reserved_memory_percent(kubelet),
         pids_limit: kubelet.pod_pids_limit.filter(|limit| *limit > 0),
         cfs_quota: kubelet.cpu_cfs_quota.unwrap_or_default(),
         memory_qos: gates::enabled(gates::MEMORY_QOS, kubelet.feature_gates.as_ref()).then_some(MemoryQos {

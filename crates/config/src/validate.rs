@@ -13,7 +13,7 @@ use super::eviction::min_reclaim;
 use super::static_pod_url::{parse_headers, parse_url};
 use super::values::socket_path;
 use super::wire::{CredentialsVerification, KubeletConfiguration, MemoryReservationPolicy, QuantityText};
-use super::{gates, node};
+use super::{gates, node, reservations};
 
 /// The default of memoryThrottlingFactor before Kubernetes 1.37, which files may still have without the feature gate.
 const FORMER_THROTTLING_FACTOR: f64 = 0.9;
@@ -57,9 +57,8 @@ pub(super) fn validate(kc: &KubeletConfiguration) -> Vec<Breach> {
     endpoints(kc, &mut breaches);
     images(kc, &mut breaches);
     logs(kc, &mut breaches);
-    node_allocatable(kc, &mut breaches);
+    breaches.0.extend(reservations::breaches(kc));
     reserved_memory(kc, &mut breaches);
-    reservations(kc, &mut breaches);
     eviction(kc, &mut breaches);
     shutdown(kc, &mut breaches);
     exclusions(kc, &mut breaches);
@@ -268,62 +267,6 @@ fn log_directory_rule(directory: &str) -> Option<&'static str> {
     }
 }
 
-fn node_allocatable(kc: &KubeletConfiguration, breaches: &mut Breaches) {
-    const PATH: &str = "enforceNodeAllocatable";
-    let set = kc.enforce_node_allocatable.as_deref().unwrap_or_default();
-    let mut seen = BTreeSet::new();
-    for word in set {
-        if !seen.insert(word.as_str()) {
-            breaches.add(PATH, format!("{word:?} is listed twice"));
-            continue;
-        }
-        match word.as_str() {
-            "none" => {
-                if set.len() > 1 {
-                    breaches.add(PATH, "\"none\" cannot be combined with others");
-                }
-                continue;
-            }
-            "pods" => {}
-            "system-reserved" | "system-reserved-compressible" => {
-                breaches.add(PATH, of_daemons(word, "systemReservedCgroup", &kc.system_reserved_cgroup));
-            }
-            "kube-reserved" | "kube-reserved-compressible" => {
-                breaches.add(PATH, of_daemons(word, "kubeReservedCgroup", &kc.kube_reserved_cgroup));
-            }
-            _ => {
-                let message = format!(
-                    "{word:?} must be one of pods, system-reserved, system-reserved-compressible, kube-reserved, \
-                     kube-reserved-compressible, none"
-                );
-                breaches.add(PATH, message);
-                continue;
-            }
-        }
-        if kc.cgroups_per_qos == Some(false) {
-            breaches
-                .add(PATH, format!("{word:?} needs cgroupsPerQOS: true; set enforceNodeAllocatable: [none]"));
-        }
-    }
-    for kind in ["system-reserved", "kube-reserved"] {
-        let compressible = format!("{kind}-compressible");
-        if seen.contains(kind) && seen.contains(compressible.as_str()) {
-            breaches.add(PATH, format!("{kind:?} and {compressible:?} exclude each other"));
-        }
-    }
-}
-
-/// Why the cgroup of the host's daemons cannot be limited.
-fn of_daemons(word: &str, field: &str, cgroup: &Option<String>) -> String {
-    match cgroup.as_deref().unwrap_or_default() {
-        "" => format!("{word:?} needs {field}"),
-        _ => format!(
-            "{word:?} is not supported yet: hostlet limits all pods together, but not the host's own daemons; \
-             remove this value"
-        ),
-    }
-}
-
 fn reserved_memory(kc: &KubeletConfiguration, breaches: &mut Breaches) {
     let mut seen = BTreeSet::new();
     for (index, item) in kc.reserved_memory.iter().flatten().enumerate() {
@@ -340,29 +283,6 @@ fn reserved_memory(kc: &KubeletConfiguration, breaches: &mut Breaches) {
                 breaches.add(&path, "must not be zero");
             }
         }
-    }
-}
-
-/// Reservations: known resources with valid, non-negative amounts.
-fn reservations(kc: &KubeletConfiguration, breaches: &mut Breaches) {
-    for (field, amounts) in [("kubeReserved", &kc.kube_reserved), ("systemReserved", &kc.system_reserved)] {
-        for (resource, text) in amounts.iter().flatten() {
-            let path = format!("{field}.{resource}");
-            if !node::RESERVABLE.contains(&resource.as_str()) {
-                breaches.add(&path, format!("must be one of {}", node::RESERVABLE.join(", ")));
-            }
-            match Quantity::parse(text) {
-                Ok(amount) if amount.is_negative() => {
-                    breaches.add(&path, format!("{text:?} must not be negative"));
-                }
-                Ok(_) => {}
-                Err(error) => breaches.add(&path, format!("{text:?}: {error}")),
-            }
-        }
-    }
-    let cpus = kc.reserved_system_cpus.as_deref().filter(|cpus| !cpus.is_empty());
-    if let Some(Err(wrong)) = cpus.map(node::cpu_set) {
-        breaches.add("reservedSystemCPUs", wrong.to_string());
     }
 }
 
@@ -461,12 +381,6 @@ fn exclusions(kc: &KubeletConfiguration, breaches: &mut Breaches) {
     }
     if kc.system_cgroups.as_deref() == Some("/") {
         breaches.add("systemCgroups", "cannot be the root; name a cgroup, such as /system");
-    }
-    if filled(&kc.reserved_system_cpus)
-        && (filled(&kc.system_reserved_cgroup) || filled(&kc.kube_reserved_cgroup))
-    {
-        breaches
-            .add("reservedSystemCPUs", "cannot be combined with systemReservedCgroup or kubeReservedCgroup");
     }
     if kc.run_once == Some(true) {
         breaches.add("runOnce", "is no longer supported; remove it");

@@ -13,8 +13,10 @@ pub use cpu_topology::CpuTopology;
 /// Facts of a machine for its Node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
-    /// Online CPUs.
+    /// How many CPUs are online.
     pub cpus: usize,
+    /// The online CPUs as a list, e.g. `0-3`; empty if the kernel does not show it.
+    pub cpu_list: String,
     /// Memory in bytes.
     pub memory: u64,
     /// Swap in bytes; 0 without swap.
@@ -49,6 +51,7 @@ impl Machine {
         let uuids = ["sys/class/dmi/id/product_uuid", "proc/device-tree/vm,uuid"];
         Ok(Self {
             cpus: host.cpu_count()?,
+            cpu_list: first(root, &["sys/devices/system/cpu/online"]).unwrap_or_default(),
             memory: host.memory_capacity()?,
             swap: host.swap_capacity()?,
             pids: host.pid_capacity()?,
@@ -118,6 +121,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let files = [
             ("proc/meminfo", MEMINFO),
+            ("sys/devices/system/cpu/online", "0-1\n"),
             ("proc/cpuinfo", "processor\t: 0\n\nprocessor\t: 1\n\n"),
             ("proc/sys/kernel/pid_max", "4194304\n"),
             ("proc/sys/kernel/threads-max", "31050\n"),
@@ -142,6 +146,7 @@ mod tests {
         assert!(machine.filesystem > 0);
         let expected = Machine {
             cpus: 2,
+            cpu_list: "0-1".to_owned(),
             memory: 3_975_224 << 10,
             swap: 2048 << 10,
             pids: 31_050,

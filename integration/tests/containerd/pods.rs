@@ -1,5 +1,7 @@
 //! Starting pods: one or several containers, two hosts side by side, and an unreadable manifest.
 
+use std::path::{Path, PathBuf};
+
 use hostlet_integration::real::RealHost;
 use hostlet_integration::{Look, wait_for};
 
@@ -48,13 +50,61 @@ async fn all_pods_together_are_limited_to_the_allocatable_resources() {
     let of_machine = std::fs::read_to_string("/proc/meminfo").unwrap();
     let total = of_machine.lines().find_map(|line| line.strip_prefix("MemTotal:")).unwrap();
     let total: u64 = total.trim().trim_end_matches(" kB").parse().unwrap();
-    let kubepods = format!("{}/kubepods", host.id());
-    let limit =
-        [("memory/", "memory.limit_in_bytes"), ("", "memory.max")].iter().find_map(|(hierarchy, file)| {
-            std::fs::read_to_string(format!("/sys/fs/cgroup/{hierarchy}{kubepods}/{file}")).ok()
-        });
-    let limit: u64 = limit.unwrap().trim().parse().unwrap();
+    let kubepods = format!("/{}/kubepods", host.id());
+    let limit = cgroup_file(&kubepods, ["memory.limit_in_bytes", "memory.max"]).unwrap();
+    let limit: u64 = limit.parse().unwrap();
     assert_eq!(limit, (total << 10) - (1 << 30));
+}
+
+/// The files of a cgroup on either version: a name of v1, which begins with its hierarchy, or a name of v2.
+fn cgroup_file(cgroup: &str, names: [&str; 2]) -> Option<String> {
+    let hierarchy = names[0].split('.').next().unwrap_or_default();
+    let paths = [format!("{hierarchy}{cgroup}/{}", names[0]), format!("{}/{}", &cgroup[1..], names[1])];
+    let read = |path: &String| std::fs::read_to_string(Path::new("/sys/fs/cgroup").join(path)).ok();
+    paths.iter().find_map(read).map(|text| text.trim().to_owned())
+}
+
+#[tokio::test]
+async fn daemons_are_limited_to_what_is_reserved_for_them_in_a_cgroup_that_exists() {
+    let host = RealHost::start().await.unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    host.write_manifest("idle.json", &manifest("idle", &[("idle", IDLE)])).unwrap();
+    wait_until_ready(&daemon, "idle").await.unwrap();
+    daemon.stop().await.unwrap();
+    let before = running_containers(&host).await.unwrap();
+
+    let cgroup = format!("/{}/daemons", host.id());
+    let extra = format!(
+        "kubeReserved: {{cpu: 100m, memory: 64Mi, pid: \"100\"}}\nkubeReservedCgroup: {cgroup}\n\
+         enforceNodeAllocatable: [pods, kube-reserved]\n"
+    );
+    let mut refused = host.launch_hostlet(&extra).unwrap();
+    let status = refused.wait_until_it_ends(SOON).await.unwrap();
+    let log = refused.log();
+    assert_eq!(status.code(), Some(1), "{log}");
+    assert!(log.contains("kube-reserved") && log.contains("does not exist"), "{log}");
+    drop(refused);
+    assert_eq!(running_containers(&host).await.unwrap(), before, "pods keep running");
+
+    // On v1 in each hierarchy.
+    let tops = std::fs::read_dir("/sys/fs/cgroup").unwrap().map(|entry| entry.unwrap().path());
+    for top in tops.chain([PathBuf::from("/sys/fs/cgroup")]).map(|top| top.join(host.id())) {
+        if top.is_dir() {
+            std::fs::create_dir_all(top.join("daemons")).unwrap();
+        }
+    }
+    let daemon = host.start_hostlet(&extra).await.unwrap();
+    wait_until_ready(&daemon, "idle").await.unwrap();
+    let weight = cgroup_file(&cgroup, ["cpu.shares", "cpu.weight"]).unwrap();
+    assert!(["102", "4"].contains(&weight.as_str()), "{weight}");
+    assert_eq!(cgroup_file(&cgroup, ["memory.limit_in_bytes", "memory.max"]).as_deref(), Some("67108864"));
+    assert_eq!(cgroup_file(&cgroup, ["pids.max", "pids.max"]).as_deref(), Some("100"));
+    let node: serde_json::Value =
+        serde_json::from_str(&daemon.cli(&["node", "-o", "json"]).unwrap()).unwrap();
+    let limits = node["limits"].as_array().unwrap();
+    let of: Vec<&str> = limits.iter().map(|limit| limit["of"].as_str().unwrap()).collect();
+    assert_eq!(of, ["kube-reserved", "pods"]);
+    assert!(limits.iter().all(|limit| limit["problem"].is_null()), "{limits:?}");
 }
 
 #[tokio::test]

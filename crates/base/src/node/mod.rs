@@ -1,6 +1,7 @@
 //! Values that other crates share with `cluster::node`: addresses, events, signals, pressures and resources, and how to read the Node again.
 
 mod addresses;
+mod cgroup_limit;
 mod event;
 mod node_pressure;
 mod own;
@@ -9,6 +10,7 @@ mod reader;
 mod signal;
 
 pub use addresses::{AddressPublisher, NodeAddresses};
+pub use cgroup_limit::{CgroupLimit, CgroupLimits};
 pub use event::{NodeEvent, NodeEvents};
 pub use node_pressure::{NodePressure, PressureState, PressureStates, SignalLook};
 pub use own::OwnNode;

@@ -14,4 +14,4 @@ pub use graceful_shutdown::GracefulShutdown;
 pub use image_gc::ImageGcPolicy;
 pub use image_verification::ImageVerification;
 pub use log_limits::LogLimits;
-pub use reserved::Reserved;
+pub use reserved::{Daemons, EnforcedReservation, Reserved};

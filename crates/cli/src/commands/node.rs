@@ -104,6 +104,17 @@ fn text(report: &NodeReport, now: Timestamp) -> String {
         ]
     });
     text.push_str(&table(["RESOURCE", "CAPACITY", "RESERVED", "EVICTION", "ALLOCATABLE"], rows));
+    if !description.limits.is_empty() {
+        text.push_str("\nLimits of cgroups:\n");
+        let rows = description.limits.iter().map(|limit| {
+            let amounts: Vec<String> =
+                limit.amounts.iter().map(|(name, amount)| format!("{name} {amount}")).collect();
+            let state =
+                limit.problem.as_ref().map_or("in force".to_owned(), |why| format!("NOT in force: {why}"));
+            [limit.of.clone(), limit.cgroup.clone(), amounts.join(", "), state.replace('\n', " ")]
+        });
+        text.push_str(&table(["OF", "CGROUP", "LIMIT", "STATE"], rows));
+    }
     if !description.signals.is_empty() {
         text.push_str("\nEviction signals:\n");
         let rows = description.signals.iter().map(|(name, look)| {
@@ -149,6 +160,10 @@ mod tests {
             }},
             "reserved": {"cpu": "500m", "pid": "100"},
             "evictionThresholds": {"memory": "100Mi"},
+            "limits": [
+                {"of": "pods", "cgroup": "/kubepods", "amounts": {"cpu": "3500m", "memory": "7Gi"}, "problem": "it is\nbusy"},
+                {"of": "kube-reserved", "cgroup": "/kube", "amounts": {"cpu": "500m"}},
+            ],
             "signals": {"pid.available": {"at": "1970-01-01T00:01:25Z", "available": "30k", "capacity": "32k",
                 "threshold": "1k", "softThreshold": null}},
             "apiServer": {"lastResponse": "1970-01-01T00:00:00Z", "connections": [],
@@ -162,6 +177,8 @@ mod tests {
             "it last answered 90s ago",
             "certificate: It is valid for 3 days.",
             "KubeletNotReady  why not\n",
+            "pods           /kubepods  cpu 3500m, memory 7Gi  NOT in force: it is busy\n",
+            "kube-reserved  /kube      cpu 500m               in force\n",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }

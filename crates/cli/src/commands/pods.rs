@@ -115,6 +115,9 @@ pub(super) fn print_problems(node: &PodsView, err: &mut impl Write) -> io::Resul
     if let Some(foreign) = &node.foreign {
         writeln!(err, "\nThis node: {foreign}.")?;
     }
+    if let Some(trouble) = &node.limits {
+        writeln!(err, "\nThis node: {trouble}.")?;
+    }
     if let Some(trouble) = &node.kubelets {
         writeln!(err, "\nThis node: {trouble}.")?;
     }

@@ -116,6 +116,19 @@ pub(crate) struct CgroupFacts {
     pub hierarchy: Seen<(CgroupHierarchy, BTreeSet<String>)>,
     /// Whether systemd runs this host.
     pub has_systemd: bool,
+    /// The cgroups of the reservations that are enforced.
+    pub reserved: Vec<ReservedCgroup>,
+}
+
+/// The cgroup of an enforced reservation.
+#[derive(Clone, Debug)]
+pub(crate) struct ReservedCgroup {
+    /// Its value in `enforceNodeAllocatable`.
+    pub word: &'static str,
+    /// The cgroup as configured.
+    pub cgroup: String,
+    /// Whether it exists, or why not.
+    pub exists: Seen<()>,
 }
 
 /// The version of control groups.

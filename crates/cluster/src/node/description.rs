@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hostlet_base::Quantity;
-use hostlet_base::node::{SignalLook, Threshold};
+use hostlet_base::node::{CgroupLimit, SignalLook, Threshold};
 use hostlet_runtime::cri::Version;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
@@ -30,6 +30,9 @@ pub struct NodeDescription {
     /// The last look at each eviction signal that could be read, by its name.
     #[serde(default)]
     pub signals: BTreeMap<String, SignalLook>,
+    /// The limits of cgroups that keep reserved resources free.
+    #[serde(default)]
+    pub limits: Vec<CgroupLimit>,
 }
 
 /// Describes this node.
@@ -41,6 +44,8 @@ pub struct NodeDescriber {
     pub inputs: NodeInputs,
     /// The Node on the API server, whose conditions have the times of their transitions.
     pub latest: watch::Receiver<Option<Arc<Node>>>,
+    /// How the limits of cgroups stand.
+    pub limits: watch::Receiver<Vec<CgroupLimit>>,
 }
 
 impl NodeDescriber {
@@ -70,6 +75,7 @@ impl NodeDescriber {
             reserved: reserved(settings),
             eviction_thresholds: thresholds(settings),
             signals: self.signals(),
+            limits: self.limits.borrow().clone(),
         }
     }
 
@@ -104,8 +110,8 @@ fn reserved(settings: &NodeSettings) -> BTreeMap<String, String> {
         Some((name.clone(), sum.to_string()))
     });
     let mut all: BTreeMap<String, String> = sums.collect();
-    if let Some(cpus) = reserved.system_cpus {
-        all.insert("cpu".to_owned(), cpus.to_string());
+    if let Some(cpus) = &reserved.system_cpus {
+        all.insert("cpu".to_owned(), cpus.len().to_string());
     }
     all
 }
@@ -142,7 +148,12 @@ mod tests {
             kernel: watch::channel(KernelConditions::default()).1,
             others: watch::channel(Vec::new()).1,
         };
-        NodeDescriber { settings: Arc::new(settings), inputs, latest: watch::channel(latest.map(Arc::new)).1 }
+        NodeDescriber {
+            settings: Arc::new(settings),
+            inputs,
+            latest: watch::channel(latest.map(Arc::new)).1,
+            limits: watch::channel(Vec::new()).1,
+        }
     }
 
     fn ready(description: &NodeDescription) -> (String, Option<Timestamp>) {

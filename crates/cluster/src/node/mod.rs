@@ -38,5 +38,5 @@ pub use own::own_node;
 pub use pod_cidr::PodCidrTask;
 pub use register::FormerDevices;
 pub use settings::NodeSettings;
-pub use status::overdrawn;
+pub use status::{absent_cpus, overdrawn};
 pub use task::NodeStatusTask;

@@ -62,6 +62,7 @@ pub fn facts() -> NodeFacts {
             machine: Machine {
                 pids: 32_768,
                 cpus: 2,
+                cpu_list: "0-1".to_owned(),
                 memory: 24_684_096 << 10,
                 swap: 0,
                 huge_pages: BTreeMap::from([(2 << 20, 0), (1 << 30, 0)]),

@@ -7,7 +7,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use hostlet_base::node::{NodePressure, NodeReadError, Pressure};
 use hostlet_base::testing::resource_list;
-use hostlet_base::{CONFIG_SOURCE_ANNOTATION, Quantity, ResourceList};
+use hostlet_base::{CONFIG_SOURCE_ANNOTATION, Quantity};
 use hostlet_observe::status::PodStatusEntry;
 use hostlet_pod::{ApiPod, PodKill, PodPhase, StatusOverride};
 use hostlet_store::Store;
@@ -95,9 +95,8 @@ fn harness() -> Harness {
     let (rejected_in, rejected) = watch::channel(Vec::new());
     let (status_cache, events) = (StatusCache::default(), Arc::new(Mutex::new(Vec::new())));
     let own_node = watch::Sender::new(OwnNode {
-        labels: BTreeMap::new(),
         allocatable: resource_list([("cpu", "2"), ("memory", "8Gi"), ("pods", "250")]),
-        unreserved: ResourceList::default(),
+        ..OwnNode::default()
     });
     let pressure = watch::Sender::default();
     let (shutdown, evicted) = (watch::Sender::default(), watch::Sender::default());

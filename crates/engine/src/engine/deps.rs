@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hostlet_base::node::{NodeAddresses, NodeEvents, NodePressure, NodeReader, OwnNode};
+use hostlet_base::node::{CgroupLimits, NodeAddresses, NodeEvents, NodePressure, NodeReader, OwnNode};
 use hostlet_base::{QuietPeriod, WallClock};
 use hostlet_host::Mounts;
 use hostlet_image::Images;
@@ -106,6 +106,8 @@ pub struct NodeInputs {
     pub own_node: watch::Receiver<OwnNode>,
     /// The node's pressures, which the engine publishes: the value that the Node's conditions report, too.
     pub pressure: watch::Sender<NodePressure>,
+    /// How the limits of cgroups stand, which the engine publishes.
+    pub limits: CgroupLimits,
     /// The Node object; `None` before registration and on a standalone node.
     pub object: watch::Receiver<Option<Arc<Node>>>,
     /// Reads the Node again, into `object`; `None` on a standalone node.

@@ -21,7 +21,7 @@ const LOGIND_PATIENCE: Duration = Duration::from_secs(1);
 pub(super) struct FirstPods {
     pub(super) images: Images,
     pub(super) root_dir: PathBuf,
-    /// `None` without a limit of all pods together.
+    /// `None` without cgroups of pods.
     pub(super) pods_limit: Option<Arc<PodsLimit>>,
     pub(super) addresses: NodeAddresses,
     /// Whether logind was asked.

@@ -15,7 +15,7 @@ use super::running::{RunningHost, Shared};
 use super::task::{EngineTask, TaskStage};
 use crate::admission::AdoptedPod;
 use crate::gate::{StartGate, StopGate};
-use crate::housekeeping::{HostJanitor, ProtectedMemory};
+use crate::housekeeping::{HostJanitor, ProtectedMemory, ReservedMemory};
 use crate::lifecycle::{PodTable, PodTableDeps};
 use crate::shutdown::ShutdownDeps;
 use crate::worker::{EnvAccess, HostAccess, ReportSinks, RuntimeAccess, WorkerContext, WorkerMetrics};
@@ -124,6 +124,9 @@ impl Engine {
             // The kernel protects memory on cgroup v2 alone.
             memory_qos: host.settings.memory_qos.filter(|_| host.settings.cgroup_v2),
             protected_memory,
+            reserved_memory: host
+                .reserved_memory_percent
+                .map(|percent| ReservedMemory { percent, node: self.deps.node.own_node.clone() }),
             pods_limit: shared.pods_limit.clone(),
             user_namespaces: shared.user_namespaces.clone(),
             own: self.deps.own.clone(),

@@ -7,6 +7,7 @@ use hostlet_host::cgroup::Cgroups;
 use hostlet_image::preload;
 use hostlet_observe::status::{PodStatusDeps, PodStatusTask, StatusHandle};
 use hostlet_runtime::cri::CriClient;
+use parking_lot::Mutex;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
@@ -26,8 +27,10 @@ pub struct RunningHost {
     pub settings: HostSettings,
     /// The cgroups of pods; `None` with `cgroupsPerQOS: false`.
     pub cgroups: Option<Arc<Cgroups>>,
-    /// Whether these limit all pods together.
-    pub limits_all_pods: bool,
+    /// Whether reserved resources are kept from all pods together.
+    pub enforces_reservations: bool,
+    /// The percentage of the memory requests of better QoS classes that worse ones cannot use.
+    pub reserved_memory_percent: Option<u8>,
     /// containerd, if that is the runtime: it leaves things behind that only its own services show.
     pub containerd: Option<ContainerdAccess>,
     /// Observes what is left of its resources, and what pods use of them.
@@ -50,7 +53,7 @@ pub struct ContainerdAccess {
 pub(super) struct Shared {
     pub(super) statuses: StatusHandle,
     pub(super) user_namespaces: Arc<UserNamespaces>,
-    /// `None` without a limit of all pods together.
+    /// `None` without cgroups of pods.
     pub(super) pods_limit: Option<Arc<PodsLimit>>,
 }
 
@@ -71,10 +74,15 @@ impl Engine {
     }
 
     fn shared(&self, host: &RunningHost) -> Shared {
-        let limited = host.cgroups.as_ref().filter(|_| host.limits_all_pods);
-        let pods_limit = limited.map(|cgroups| {
-            let node = self.deps.node.own_node.clone();
-            Arc::new(PodsLimit::new(cgroups.clone(), node, self.deps.events.node.clone()))
+        let pods_limit = host.cgroups.as_ref().map(|cgroups| {
+            Arc::new(PodsLimit {
+                cgroups: cgroups.clone(),
+                is_enforced: host.enforces_reservations,
+                node: self.deps.node.own_node.clone(),
+                events: self.deps.events.node.clone(),
+                limits: self.deps.node.limits.clone(),
+                state: Mutex::default(),
+            })
         });
         let ids = &self.settings.user_ids;
         let root = self.settings.root_dir.clone();

@@ -23,6 +23,7 @@ use tokio::time::Instant;
 
 use super::pods_limit::PodsLimit;
 use super::protected_memory::ProtectedMemory;
+use super::reserved_memory::ReservedMemory;
 use crate::admission::AdmittedPods;
 use crate::cri_config::{UserNamespaces, pod_dirs, remove_pod_dir};
 use crate::lifecycle::{Janitor, KnownPods};
@@ -49,7 +50,9 @@ pub(crate) struct HostJanitor {
     pub memory_qos: Option<MemoryQos>,
     /// Protects the memory of all pods, and shows it.
     pub protected_memory: ProtectedMemory,
-    /// The limit of all pods together; `None` without one, or without `cgroups`.
+    /// Keeps memory of better QoS classes from worse ones; `None` without `qosReserved`.
+    pub reserved_memory: Option<ReservedMemory>,
+    /// The limit of all pods together; `None` without `cgroups`.
     pub pods_limit: Option<Arc<PodsLimit>>,
     /// The ID ranges of pods with user namespaces.
     pub user_namespaces: Arc<UserNamespaces>,
@@ -121,7 +124,10 @@ impl Janitor for HostJanitor {
 
     async fn share(&self, active: Vec<Arc<AdmittedPod>>) {
         let Some(cgroups) = self.cgroups.clone() else { return };
-        let resources = class_resources(&active, self.memory_qos.as_ref());
+        let mut resources = class_resources(&active, self.memory_qos.as_ref());
+        if let Some(reserved) = &self.reserved_memory {
+            reserved.limit(&mut resources, &active);
+        }
         self.protected_memory.set(&resources);
         let (limit, protected) = (self.pods_limit.clone(), self.protected_memory.clone());
         let update = move || {
@@ -205,6 +211,7 @@ fn class_resources(active: &[Arc<AdmittedPod>], memory_qos: Option<&MemoryQos>) 
         burstable_milli_cpu: of(QosClass::Burstable).map(|pod| pod_cpu_request(pod)).sum(),
         all_memory: MemoryProtection { min: guaranteed.min + burstable.low, low: burstable.low },
         burstable_memory: burstable,
+        ..ClassResources::default()
     }
 }
 

@@ -1,6 +1,6 @@
-//! Housekeeping on the host: leftovers of removed pods, dead containers of terminated ones, the limit of all pods together, leftover shims and tasks, iptables chains,
-//! other kubelets on the same runtime, the cgroups of processes that are no pod's, and the daemon's heap. Never touches a running
-//! pod.
+//! Housekeeping on the host: leftovers of removed pods, dead containers of terminated ones, the limits of all pods together and of the
+//! host's daemons, leftover shims and tasks, iptables chains, other kubelets on the same runtime, the cgroups of processes that are no
+//! pod's, and the daemon's heap. Never touches a running pod.
 
 mod dead_containers;
 mod heap_trim;
@@ -11,6 +11,8 @@ mod leftover_tasks;
 mod other_kubelets;
 mod pods_limit;
 mod protected_memory;
+mod reserved_cgroups;
+mod reserved_memory;
 mod system_cgroups;
 
 pub use dead_containers::{DeadContainers, DeadRemoved};
@@ -24,4 +26,6 @@ pub(crate) use leftover_tasks::LeftoverTasks;
 pub use other_kubelets::OtherKubelets;
 pub(crate) use pods_limit::PodsLimit;
 pub(crate) use protected_memory::ProtectedMemory;
+pub use reserved_cgroups::{NotEnforced, ReservedCgroups};
+pub(crate) use reserved_memory::ReservedMemory;
 pub use system_cgroups::SystemCgroups;

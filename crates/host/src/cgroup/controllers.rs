@@ -10,7 +10,9 @@ use std::path::Path;
 use hostlet_base::MemoryProtection;
 
 use super::shares::{cpu_shares, cpu_weight};
-use super::{AllPods, CgroupError, CgroupSettings, CgroupVersion, ClassResources, PodResources, files};
+use super::{
+    AllPods, CgroupError, CgroupSettings, CgroupVersion, ClassResources, DaemonResources, PodResources, files,
+};
 
 /// v1 reports a missing memory limit as at least this: the largest page-aligned number, for any page size.
 const V1_NO_LIMIT: u64 = (i64::MAX as u64) & !0xffff;
@@ -27,8 +29,10 @@ pub(super) enum ControllerSetting {
     CpuQuota(Option<i64>, u64),
     /// Memory limit in bytes; `None` is unlimited.
     Memory(Option<i64>),
-    /// Memory that is not reclaimed; v2 only.
-    Protection(MemoryProtection),
+    /// Bytes of memory that are never reclaimed; v2 only.
+    MemoryMin(i64),
+    /// Bytes of memory that are reclaimed only if nothing unprotected is left; v2 only.
+    MemoryLow(i64),
     /// Bytes of memory above which processes are throttled; `None` is never. v2 only.
     MemoryHigh(Option<i64>),
     /// Maximum number of processes and threads.
@@ -54,9 +58,9 @@ pub(super) fn of_pod(resources: &PodResources, settings: &CgroupSettings) -> Vec
         ControllerSetting::CpuShares(resources.cpu_shares),
         ControllerSetting::CpuQuota(quota, period),
         ControllerSetting::Memory(resources.memory_limit),
-        ControllerSetting::Protection(resources.memory_protection),
-        ControllerSetting::MemoryHigh(resources.memory_high),
     ];
+    controller_settings.extend(protection(resources.memory_protection));
+    controller_settings.push(ControllerSetting::MemoryHigh(resources.memory_high));
     controller_settings.extend(settings.pids_limit.filter(|limit| *limit > 0).map(ControllerSetting::Pids));
     controller_settings.extend(huge_pages(&resources.huge_pages, settings));
     controller_settings
@@ -74,10 +78,33 @@ pub(super) fn of_all_pods(all: &AllPods, settings: &CgroupSettings) -> Vec<Contr
 
 /// The settings of the cgroup of burstable pods.
 pub(super) fn of_burstable(resources: &ClassResources) -> Vec<ControllerSetting> {
-    vec![
-        ControllerSetting::CpuShares(cpu_shares(resources.burstable_milli_cpu)),
-        ControllerSetting::Protection(resources.burstable_memory),
-    ]
+    let mut controller_settings =
+        vec![ControllerSetting::CpuShares(cpu_shares(resources.burstable_milli_cpu))];
+    controller_settings.extend(protection(resources.burstable_memory));
+    controller_settings
+}
+
+/// The settings of a cgroup of the host's daemons. As upstream, a reservation of no memory limits none.
+pub(super) fn of_daemons(resources: &DaemonResources, settings: &CgroupSettings) -> Vec<ControllerSetting> {
+    let above_zero = |amount: Option<i64>| amount.filter(|amount| *amount > 0);
+    let mut controller_settings = Vec::new();
+    controller_settings
+        .extend(resources.milli_cpu.map(|milli| ControllerSetting::CpuShares(cpu_shares(milli))));
+    if let Some(memory) = above_zero(resources.memory) {
+        controller_settings.push(ControllerSetting::Memory(Some(memory)));
+        controller_settings
+            .extend(resources.is_memory_protected.then_some(ControllerSetting::MemoryMin(memory)));
+    }
+    controller_settings.extend(above_zero(resources.pids).map(ControllerSetting::Pids));
+    if resources.has_no_huge_pages {
+        controller_settings.extend(huge_pages(&BTreeMap::new(), settings));
+    }
+    controller_settings
+}
+
+/// Both kinds of protection of memory.
+pub(super) fn protection(memory: MemoryProtection) -> [ControllerSetting; 2] {
+    [ControllerSetting::MemoryMin(memory.min), ControllerSetting::MemoryLow(memory.low)]
 }
 
 /// A limit for each page size of the machine.
@@ -102,11 +129,26 @@ pub fn huge_page_size(bytes: u64) -> String {
 }
 
 impl ControllerSetting {
+    /// Whether the kernel, or a parent that does not delegate the controller, need not have its files: without the hugetlb
+    /// controller huge pages are not limited, as upstream.
+    pub(super) fn is_optional(self) -> bool {
+        match self {
+            Self::HugePages { .. } => true,
+            Self::CpuShares(_)
+            | Self::CpuQuota(..)
+            | Self::Memory(_)
+            | Self::MemoryMin(_)
+            | Self::MemoryLow(_)
+            | Self::MemoryHigh(_)
+            | Self::Pids(_) => false,
+        }
+    }
+
     /// Its controller, which has the same name in both versions.
     pub(super) fn controller(self) -> &'static str {
         match self {
             Self::CpuShares(_) | Self::CpuQuota(..) => "cpu",
-            Self::Memory(_) | Self::Protection(_) | Self::MemoryHigh(_) => "memory",
+            Self::Memory(_) | Self::MemoryMin(_) | Self::MemoryLow(_) | Self::MemoryHigh(_) => "memory",
             Self::Pids(_) => "pids",
             Self::HugePages { .. } => HUGETLB,
         }
@@ -144,11 +186,13 @@ impl ControllerSetting {
                     limit.is_none(),
                 )]
             }
-            (CgroupVersion::V1, Self::Protection(_) | Self::MemoryHigh(_)) => Vec::new(),
-            (CgroupVersion::V2, Self::Protection(MemoryProtection { min, low })) => vec![
-                line("memory.min", min.to_string(), min == 0),
-                line("memory.low", low.to_string(), low == 0),
-            ],
+            (CgroupVersion::V1, Self::MemoryMin(_) | Self::MemoryLow(_) | Self::MemoryHigh(_)) => Vec::new(),
+            (CgroupVersion::V2, Self::MemoryMin(min)) => {
+                vec![line("memory.min", min.to_string(), min == 0)]
+            }
+            (CgroupVersion::V2, Self::MemoryLow(low)) => {
+                vec![line("memory.low", low.to_string(), low == 0)]
+            }
             (CgroupVersion::V2, Self::MemoryHigh(high)) => {
                 vec![line(
                     "memory.high",
@@ -190,7 +234,7 @@ impl ControllerSetting {
         let mut pending = Vec::new();
         for line in self.file_values(version) {
             match files::read_if_present(&directory.join(&*line.file))? {
-                None if line.is_unlimited || line.is_optional() => {}
+                None if line.is_unlimited || self.is_optional() => {}
                 Some(current) if line.matches(&current) => {}
                 Some(_) | None => pending.push(line),
             }
@@ -214,12 +258,6 @@ impl FileValue {
             (Some(desired), Some(current)) => desired / procfs::page_size() == current / procfs::page_size(),
             _ => self.value == current,
         }
-    }
-
-    /// Whether the kernel, or a parent that does not delegate the controller, need not have the file: without the hugetlb
-    /// controller huge pages are not limited, as upstream.
-    fn is_optional(&self) -> bool {
-        self.file.starts_with(HUGETLB)
     }
 }
 

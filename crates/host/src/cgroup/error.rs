@@ -50,10 +50,31 @@ pub enum CgroupError {
         root: String,
     },
     /// A configured cgroup is not an absolute path of plain components.
-    #[error("cgroup {path:?} is not an absolute path of plain names")]
+    #[error("cgroup {path:?} is not an absolute path of plain names below the root")]
     BadPath {
         /// The configured path.
         path: String,
+    },
+    /// A cgroup of the host's daemons does not exist.
+    #[error(
+        "the cgroup {cgroup} does not exist: there is no directory {}; create it before hostlet starts, with systemd as a slice in \
+         which the daemons' services are (Slice=), or correct the name",
+        path.display()
+    )]
+    NoSuchCgroup {
+        /// The configured name.
+        cgroup: String,
+        /// Where it should be.
+        path: PathBuf,
+    },
+    /// With the systemd driver only slices have a place for limits.
+    #[error(
+        "the cgroup {cgroup} is not a slice: with the cgroup driver systemd, name the slice in which the daemons' services are \
+         (Slice=), such as /system.slice"
+    )]
+    NotASlice {
+        /// The configured name.
+        cgroup: String,
     },
     /// A pod's UID is not valid in a cgroup's name.
     #[error("pod UID {uid:?} cannot name a cgroup: only letters, digits, '-' and '.' can")]
@@ -103,7 +124,10 @@ pub enum CgroupError {
     #[error("cgroup {} still has processes after SIGKILL: {pids:?}", path.display())]
     StillPopulated { path: PathBuf, pids: Vec<i32> },
     /// v2: the parents do not delegate the controllers that a pod needs.
-    #[error("cgroup {} did not get the {} controller from its parents", path.display(), missing.join(", "))]
+    #[error(
+        "cgroup {} did not get the {} controller from its parents: enable it in the cgroup.subtree_control of each of them",
+        path.display(), missing.join(", ")
+    )]
     NotDelegated {
         path: PathBuf,
         /// The missing controllers of the cgroup.

@@ -3,6 +3,8 @@
 
 mod accounting;
 mod controllers;
+mod cpus;
+mod daemons;
 mod error;
 mod files;
 mod hierarchy;
@@ -16,13 +18,15 @@ mod systemd;
 mod tree;
 
 #[cfg(test)]
+mod testing;
+#[cfg(test)]
 mod tests;
 
 pub use controllers::huge_page_size;
 pub use error::CgroupError;
 pub use hierarchy::CgroupVersion;
 pub use place::own_cgroup;
-pub use settings::{AllPods, CgroupSettings, ClassResources, PodResources};
+pub use settings::{AllPods, CgroupSettings, ClassResources, DaemonResources, PodResources};
 pub use shares::{MIN_SHARES, cpu_quota, cpu_shares};
 pub use systemd::systemd_is_init;
 pub use tree::Cgroups;

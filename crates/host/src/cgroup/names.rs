@@ -8,6 +8,8 @@ use super::CgroupError;
 const KUBEPODS: &str = "kubepods";
 const POD_PREFIX: &str = "pod";
 const SLICE_SUFFIX: &str = ".slice";
+/// Units that have cgroups and are no slices.
+const OTHER_UNITS: [&str; 5] = [".service", ".scope", ".socket", ".mount", ".swap"];
 /// A longer UID does not fit in a unit's name (255 bytes) below a `cgroupRoot` of usual length.
 const MAX_UID_LEN: usize = 128;
 
@@ -18,19 +20,38 @@ pub(super) struct CgroupName(Vec<String>);
 impl CgroupName {
     /// Parses `cgroupRoot`; empty and `/` mean the root.
     fn root(path: &str) -> Result<Self, CgroupError> {
-        let components: Vec<String> =
-            path.split('/').filter(|part| !part.is_empty()).map(String::from).collect();
-        let plain = |part: &String| {
-            part != "."
-                && part != ".."
-                && !part.starts_with('-')
-                && part.chars().all(|c| c.is_ascii_alphanumeric() || "-_.:@".contains(c))
-        };
-        if components.iter().all(plain) {
+        let components = components(path);
+        if components.iter().all(|part| is_plain(part)) {
             Ok(Self(components))
         } else {
             Err(CgroupError::BadRoot { root: path.into() })
         }
+    }
+
+    /// Parses the name of a cgroup of the host's daemons as upstream does: a path, of which the systemd driver takes only the last part, as
+    /// the name of a slice. `/system-reserved` is `/system.slice/system-reserved.slice` then.
+    pub(super) fn of_daemons(path: &str, driver: CgroupDriver) -> Result<Self, CgroupError> {
+        let parts = match driver {
+            CgroupDriver::Cgroupfs => components(path),
+            CgroupDriver::Systemd => {
+                let last = components(path).pop().unwrap_or_default();
+                if OTHER_UNITS.iter().any(|suffix| last.ends_with(suffix)) {
+                    return Err(CgroupError::NotASlice { cgroup: path.to_owned() });
+                }
+                let stem = last.strip_suffix(SLICE_SUFFIX).unwrap_or(&last);
+                stem.split('-').map(|part| part.replace('_', "-")).collect()
+            }
+        };
+        // systemd escapes other characters with a backslash.
+        let is_name = |part: &String| !part.is_empty() && is_plain(&part.replace('\\', ""));
+        let is_named = !parts.is_empty() && parts.iter().all(is_name);
+        if is_named { Ok(Self(parts)) } else { Err(CgroupError::BadPath { path: path.to_owned() }) }
+    }
+
+    /// Its components as upstream prints them in messages.
+    pub(super) fn printed(&self) -> String {
+        let quoted: Vec<String> = self.0.iter().map(|part| format!("{part:?}")).collect();
+        format!("[{}]", quoted.join(" "))
     }
 
     fn child(&self, component: &str) -> Self {
@@ -72,6 +93,18 @@ impl CgroupName {
         let parts: Vec<String> = self.0.iter().map(|part| part.replace('-', "_")).collect();
         parts.join("-")
     }
+}
+
+fn components(path: &str) -> Vec<String> {
+    path.split('/').filter(|part| !part.is_empty()).map(String::from).collect()
+}
+
+/// Whether a component can be a directory of its own, and part of a unit's name.
+fn is_plain(component: &str) -> bool {
+    component != "."
+        && component != ".."
+        && !component.starts_with('-')
+        && component.chars().all(|c| c.is_ascii_alphanumeric() || "-_.:@".contains(c))
 }
 
 /// The tree of one node: `<root>/kubepods`, below it the cgroups of the Burstable and BestEffort classes, and pods.

@@ -77,6 +77,35 @@ fn uids_and_roots_with_path_syntax_are_rejected() {
     }
 }
 
+#[test]
+fn cgroups_of_daemons_are_named_as_upstream_reads_them() {
+    let path = |text: &str, driver| Ok(CgroupName::of_daemons(text, driver)?.path(driver));
+    let cgroupfs =
+        |text: &str| path(text, CgroupDriver::Cgroupfs).map_err(|error: CgroupError| error.to_string());
+    assert_eq!(cgroupfs("/system.slice").as_deref(), Ok("/system.slice"));
+    assert_eq!(cgroupfs("kube-reserved").as_deref(), Ok("/kube-reserved"));
+    assert_eq!(cgroupfs("/runtime.slice/kubelet.service/").as_deref(), Ok("/runtime.slice/kubelet.service"));
+    let systemd =
+        |text: &str| path(text, CgroupDriver::Systemd).map_err(|error: CgroupError| error.to_string());
+    for (text, slice) in [
+        ("/system.slice", "/system.slice"),
+        ("/system", "/system.slice"),
+        ("/kube_reserved.slice", "/kube_reserved.slice"),
+        ("kube-reserved", "/kube.slice/kube-reserved.slice"),
+        ("/kube.slice/kube-reserved.slice", "/kube.slice/kube-reserved.slice"),
+        (r"/a.slice/a-b\x2dc.slice", r"/a.slice/a-b\x2dc.slice"),
+    ] {
+        assert_eq!(systemd(text).as_deref(), Ok(slice), "{text}");
+    }
+    assert!(systemd("/system.slice/kubelet.service").unwrap_err().contains("is not a slice"));
+    for bad in ["", "/", "/a/../b", "/a b", ".."] {
+        assert!(cgroupfs(bad).is_err(), "{bad:?}");
+        assert!(bad == "/a/../b" || systemd(bad).is_err(), "{bad:?}");
+    }
+    assert!(systemd("/a--b.slice").is_err() && systemd("/-.slice").is_err());
+    assert_eq!(CgroupName::root("/a/b").unwrap().printed(), r#"["a" "b"]"#);
+}
+
 proptest! {
     #[test]
     fn a_directory_leads_back_to_its_pod(
@@ -90,6 +119,17 @@ proptest! {
         let (parent, entry) = path.rsplit_once('/').unwrap();
         prop_assert_eq!(parent, layout.qos(qos).path(driver));
         prop_assert_eq!(layout.uid_of(qos, entry), Some(uid));
+    }
+
+    #[test]
+    fn any_name_of_daemons_is_one_below_the_mount_or_an_error(text in "[a-z./_\\\\-]{0,12}(\\.slice)?") {
+        for driver in DRIVERS {
+            if let Ok(name) = CgroupName::of_daemons(&text, driver) {
+                let path = name.path(driver);
+                let parts: Vec<&str> = path.split('/').skip(1).collect();
+                prop_assert!(parts.iter().all(|part| !["", ".", ".."].contains(part)), "{:?}: {}", text, path);
+            }
+        }
     }
 
     #[test]

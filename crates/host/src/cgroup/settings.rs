@@ -57,6 +57,23 @@ pub struct AllPods {
     pub pids: i64,
     /// Bytes in huge pages by page size; 0 for a size that is missing.
     pub huge_pages: BTreeMap<u64, i64>,
+    /// The online CPUs as a list, e.g. `0-3`; nothing is written if it is empty. v2 only.
+    pub cpus: String,
+}
+
+/// Settings of a cgroup of the host's daemons. What is `None` or `false` stays as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DaemonResources {
+    /// CPU in thousandths of a core, which sets the weight.
+    pub milli_cpu: Option<i64>,
+    /// Bytes.
+    pub memory: Option<i64>,
+    /// Whether this memory is also never reclaimed; v2 only.
+    pub is_memory_protected: bool,
+    /// Processes and threads.
+    pub pids: Option<i64>,
+    /// Whether huge pages are forbidden.
+    pub has_no_huge_pages: bool,
 }
 
 /// What the cgroups of QoS classes get because of their pods.
@@ -68,6 +85,10 @@ pub struct ClassResources {
     pub all_memory: MemoryProtection,
     /// Protected memory of burstable pods together.
     pub burstable_memory: MemoryProtection,
+    /// Bytes for burstable and best-effort pods together; the limit stays as it is if `None`.
+    pub burstable_memory_limit: Option<i64>,
+    /// Bytes for best-effort pods; the limit stays as it is if `None`.
+    pub best_effort_memory_limit: Option<i64>,
 }
 
 /// Settings of a pod's cgroup.

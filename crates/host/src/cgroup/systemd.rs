@@ -5,6 +5,7 @@
 //! processes, as a slice is, and does not wait for systemd's jobs. Its slice properties are used only in part: it sends
 //! `Wants` as a string where systemd accepts only a list.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -158,7 +159,8 @@ pub(super) fn rounded(setting: ControllerSetting) -> ControllerSetting {
         ControllerSetting::CpuShares(_)
         | ControllerSetting::CpuQuota(..)
         | ControllerSetting::Memory(_)
-        | ControllerSetting::Protection(_)
+        | ControllerSetting::MemoryMin(_)
+        | ControllerSetting::MemoryLow(_)
         | ControllerSetting::MemoryHigh(_)
         | ControllerSetting::Pids(_)
         | ControllerSetting::HugePages { .. } => setting,
@@ -182,13 +184,16 @@ pub(super) fn properties(
             }
             (ControllerSetting::Memory(limit), CgroupVersion::V1) => add(MEMORY_LIMIT, bytes(limit)),
             (ControllerSetting::Memory(limit), CgroupVersion::V2) => add(MEMORY_MAX, bytes(limit)),
-            (ControllerSetting::Protection(protection), CgroupVersion::V2) => {
-                add("MemoryMin", bytes(Some(protection.min)));
-                add("MemoryLow", bytes(Some(protection.low)));
-            }
+            (ControllerSetting::MemoryMin(min), CgroupVersion::V2) => add("MemoryMin", bytes(Some(min))),
+            (ControllerSetting::MemoryLow(low), CgroupVersion::V2) => add("MemoryLow", bytes(Some(low))),
             (ControllerSetting::MemoryHigh(high), CgroupVersion::V2) => add("MemoryHigh", bytes(high)),
             // Not on this version, and not known to systemd.
-            (ControllerSetting::Protection(_) | ControllerSetting::MemoryHigh(_), CgroupVersion::V1)
+            (
+                ControllerSetting::MemoryMin(_)
+                | ControllerSetting::MemoryLow(_)
+                | ControllerSetting::MemoryHigh(_),
+                CgroupVersion::V1,
+            )
             | (ControllerSetting::HugePages { .. }, CgroupVersion::V1 | CgroupVersion::V2) => {}
             (ControllerSetting::Pids(limit), CgroupVersion::V1 | CgroupVersion::V2) => {
                 add(TASKS_MAX, bytes(Some(limit)))
@@ -196,6 +201,17 @@ pub(super) fn properties(
         }
     }
     properties
+}
+
+/// The property for the CPUs that a unit may use, which systemd has since version 244: a bit for each, the first CPU in the lowest bit
+/// of the first byte.
+pub(super) fn allowed_cpus(cpus: &BTreeSet<u32>) -> Property<'static> {
+    let highest = cpus.last().copied().unwrap_or_default() as usize;
+    let mut mask = vec![0_u8; highest / 8 + 1];
+    for cpu in cpus {
+        mask[*cpu as usize / 8] |= 1 << (cpu % 8);
+    }
+    ("AllowedCPUs", Value::from(mask))
 }
 
 fn bytes(limit: Option<i64>) -> u64 {
@@ -212,7 +228,6 @@ fn per_second(quota: i64, period: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hostlet_base::MemoryProtection;
 
     fn plain(properties: &[Property<'_>]) -> Vec<(String, u64)> {
         properties.iter().map(|(name, value)| ((*name).to_owned(), u64::try_from(value).unwrap())).collect()
@@ -242,8 +257,11 @@ mod tests {
 
     #[test]
     fn no_limit_is_infinity() {
-        let protected = ControllerSetting::Protection(MemoryProtection { min: 5, low: 6 });
-        let memory = [protected, ControllerSetting::MemoryHigh(None)];
+        let memory = [
+            ControllerSetting::MemoryMin(5),
+            ControllerSetting::MemoryLow(6),
+            ControllerSetting::MemoryHigh(None),
+        ];
         assert_eq!(properties(CgroupVersion::V1, &memory), []);
         let expected = [("MemoryMin", 5), ("MemoryLow", 6), ("MemoryHigh", u64::MAX)];
         assert_eq!(
@@ -256,6 +274,14 @@ mod tests {
         ));
         assert_eq!(found[1], ("CPUQuotaPerSecUSec".to_owned(), u64::MAX));
         assert_eq!(found[2], ("MemoryMax".to_owned(), u64::MAX));
+    }
+
+    #[test]
+    fn cpus_are_bits_from_the_lowest() {
+        let mask =
+            |cpus: &[u32]| Vec::<u8>::try_from(allowed_cpus(&cpus.iter().copied().collect()).1).unwrap();
+        assert_eq!(mask(&[0, 1, 2, 3]), [0b1111]);
+        assert_eq!(mask(&[1, 8, 17]), [0b10, 1, 0b10]);
     }
 
     #[test]

@@ -4,7 +4,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::time::Duration;
 
 use hostlet_base::CgroupDriver;
 use hostlet_base::{MemoryProtection, PodUid, QosClass};
@@ -12,23 +11,10 @@ use nix::unistd::Uid;
 
 use crate::testing::skipped;
 
+use super::testing::settings;
 use super::*;
 
 const CLASSES: [QosClass; 3] = [QosClass::Guaranteed, QosClass::Burstable, QosClass::BestEffort];
-
-fn settings(root: &str, mount: &Path, proc: &Path) -> CgroupSettings {
-    CgroupSettings {
-        driver: CgroupDriver::Cgroupfs,
-        root: root.into(),
-        mount: mount.into(),
-        proc: proc.into(),
-        per_qos: true,
-        huge_page_sizes: vec![2 << 20],
-        pids_limit: Some(50),
-        cfs_quota: true,
-        cfs_period: Duration::from_millis(100),
-    }
-}
 
 fn resources(cpu_shares: u64, cpu_quota: Option<i64>, memory_limit: Option<i64>) -> PodResources {
     PodResources { cpu_shares, cpu_quota, memory_limit, ..PodResources::default() }
@@ -348,18 +334,7 @@ mod on_v2 {
 
 mod on_made_up_mounts {
     use super::*;
-
-    /// A directory with a `proc/self/mountinfo` of these lines, in which `@` stands for the directory.
-    fn host(lines: &[&str]) -> (tempfile::TempDir, CgroupSettings) {
-        let dir = tempfile::tempdir().unwrap();
-        let proc = dir.path().join("proc");
-        fs::create_dir_all(proc.join("self")).unwrap();
-        fs::create_dir_all(dir.path().join("cgroup")).unwrap();
-        let text = lines.join("\n").replace('@', dir.path().to_str().unwrap());
-        fs::write(proc.join("self/mountinfo"), text).unwrap();
-        let settings = settings("", &dir.path().join("cgroup"), &proc);
-        (dir, settings)
-    }
+    use crate::cgroup::testing::{host, v2_cgroup, v2_host};
 
     const HYBRID: [&str; 9] = [
         "20 1 0:20 / / rw - ext4 /dev/sda rw",
@@ -437,31 +412,6 @@ mod on_made_up_mounts {
         assert!(!cgroups.pod_exists(&"c-d".into(), QosClass::Burstable).unwrap());
     }
 
-    fn v2_host(controllers: &str) -> (tempfile::TempDir, CgroupSettings) {
-        let (dir, settings) = host(&["31 20 0:28 / @/cgroup rw,nosuid - cgroup2 cgroup rw,nsdelegate"]);
-        v2_cgroup(&settings.mount, controllers);
-        (dir, settings)
-    }
-
-    /// The files of a new cgroup on a v2 kernel.
-    fn v2_cgroup(path: &Path, controllers: &str) {
-        fs::create_dir_all(path).unwrap();
-        let controller_settings = [
-            ("cpu.weight", "39"),
-            ("cpu.max", "max 100000"),
-            ("memory.max", "max"),
-            ("memory.min", "0"),
-            ("memory.low", "0"),
-            ("pids.max", "max"),
-        ];
-        for (file, value) in controller_settings
-            .into_iter()
-            .chain([("cgroup.controllers", controllers), ("cgroup.subtree_control", "")])
-        {
-            fs::write(path.join(file), format!("{value}\n")).unwrap();
-        }
-    }
-
     #[test]
     fn v2_passes_controllers_down_and_writes_its_own_knobs() {
         let all = "cpuset cpu io memory pids";
@@ -491,15 +441,43 @@ mod on_made_up_mounts {
             burstable_milli_cpu: 2000,
             all_memory: protection(12288, 8192),
             burstable_memory: protection(0, 8192),
+            burstable_memory_limit: Some(1 << 20),
+            best_effort_memory_limit: None,
         };
         cgroups.protect_all_pods(resources.all_memory).unwrap();
         cgroups.update_qos(&resources).unwrap();
         assert_eq!(read("burstable/cpu.weight"), "79");
+        assert_eq!(
+            (read("burstable/memory.max"), read("besteffort/memory.max")),
+            ("1048576".to_owned(), "max\n".to_owned())
+        );
         assert_eq!((read("memory.min"), read("memory.low")), ("12288".to_owned(), "8192".to_owned()));
         assert_eq!(
             (read("burstable/memory.min"), read("burstable/memory.low")),
             ("0\n".to_owned(), "8192".to_owned())
         );
+    }
+
+    #[test]
+    fn all_pods_are_limited_and_may_use_the_cpus_that_are_online() {
+        let all = "cpuset cpu io memory pids hugetlb";
+        let (_dir, settings) = v2_host(all);
+        let kubepods = settings.mount.join("kubepods");
+        v2_cgroup(&kubepods, all);
+        let cgroups = Cgroups::open(settings).unwrap();
+        let huge_pages = [(2 << 20, 4 << 20)].into();
+        let limit =
+            AllPods { milli_cpu: 2000, memory: 1 << 30, pids: 1000, huge_pages, cpus: "0-3,5".to_owned() };
+        cgroups.limit_all_pods(&limit).unwrap();
+        let read = |file: &str| fs::read_to_string(kubepods.join(file)).unwrap();
+        let files = ["cpu.weight", "memory.max", "pids.max", "hugetlb.2MB.max", "cpuset.cpus"];
+        assert_eq!(files.map(read), ["79", "1073741824", "1000", "4194304", "0-3,5"]);
+        assert_eq!(cgroups.all_pods_printed(), "[\"kubepods\"]");
+        // Where the controller is missing, and where the kernel shows no list.
+        fs::remove_file(kubepods.join("cpuset.cpus")).unwrap();
+        cgroups.limit_all_pods(&limit).unwrap();
+        cgroups.limit_all_pods(&AllPods { cpus: String::new(), ..limit }).unwrap();
+        assert!(!kubepods.join("cpuset.cpus").exists());
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub struct Cgroups {
     version: CgroupVersion,
     hierarchies: Vec<Hierarchy>,
     pub(super) layout: Layout,
-    metrics: CgroupMetrics,
+    pub(super) metrics: CgroupMetrics,
 }
 
 impl Cgroups {
@@ -74,7 +74,14 @@ impl Cgroups {
         if !self.settings.per_qos {
             return Ok(());
         }
-        self.apply(&self.all_pods(), &controllers::of_all_pods(all, &self.settings))
+        let name = self.all_pods();
+        self.apply(&name, &controllers::of_all_pods(all, &self.settings))?;
+        self.allow_cpus(&name, &all.cpus)
+    }
+
+    /// The cgroup of all pods as upstream prints it in messages, e.g. `["kubepods"]`.
+    pub fn all_pods_printed(&self) -> String {
+        self.all_pods().printed()
     }
 
     /// The cgroup of all pods. Guaranteed pods have no class cgroup: it is their parent.
@@ -116,14 +123,21 @@ impl Cgroups {
 
     /// The memory that the pod uses, bytes; `None` if pods get no cgroups.
     pub fn pod_memory(&self, uid: &PodUid, qos: QosClass) -> Result<Option<u64>, CgroupError> {
+        if !self.settings.per_qos {
+            return Ok(None);
+        }
+        self.memory_of(&self.layout.pod(uid, qos)?)
+    }
+
+    /// The memory that a cgroup uses, bytes.
+    fn memory_of(&self, name: &CgroupName) -> Result<Option<u64>, CgroupError> {
         let memory = self.controlling().find(|hierarchy| hierarchy.controls("memory"));
-        let Some(memory) = memory.filter(|_| self.settings.per_qos) else { return Ok(None) };
+        let Some(memory) = memory else { return Ok(None) };
         let file = match self.version {
             CgroupVersion::V1 => "memory.usage_in_bytes",
             CgroupVersion::V2 => "memory.current",
         };
-        let used = files::read(&self.directory(memory, &self.layout.pod(uid, qos)?).join(file))?;
-        Ok(used.parse().ok())
+        Ok(files::read(&self.directory(memory, name).join(file))?.parse().ok())
     }
 
     /// Protects the memory of all pods, because protection counts only below a protected parent.
@@ -131,18 +145,33 @@ impl Cgroups {
         if !self.settings.per_qos {
             return Ok(());
         }
-        self.apply(&self.all_pods(), &[ControllerSetting::Protection(memory)])
+        self.apply(&self.all_pods(), &controllers::protection(memory))
     }
 
     /// Gives the class cgroups what their pods have: the burstable class their CPU weight relative to guaranteed pods, and their
-    /// protected memory.
+    /// protected memory; both classes a limit of memory where there is one.
     pub fn update_qos(&self, resources: &ClassResources) -> Result<(), CgroupError> {
         if !self.settings.per_qos {
             return Ok(());
         }
+        let [burstable, best_effort] =
+            [QosClass::Burstable, QosClass::BestEffort].map(|qos| self.layout.qos(qos));
         self.metrics.timed(Operation::Update, || {
-            self.apply(&self.layout.qos(QosClass::Burstable), &controllers::of_burstable(resources))
+            self.apply(&burstable, &controllers::of_burstable(resources))?;
+            self.limit_class(&burstable, resources.burstable_memory_limit)?;
+            self.limit_class(&best_effort, resources.best_effort_memory_limit)
         })
+    }
+
+    /// As upstream, a class that uses more than its new limit, which the kernel rejects on v1, is limited to what it uses.
+    fn limit_class(&self, name: &CgroupName, limit: Option<i64>) -> Result<(), CgroupError> {
+        let Some(limit) = limit else { return Ok(()) };
+        let applied = self.apply(name, &[ControllerSetting::Memory(Some(limit))]);
+        let Err(error) = applied else { return Ok(()) };
+        match self.memory_of(name)?.and_then(|used| i64::try_from(used).ok()) {
+            Some(used) if used > limit => self.apply(name, &[ControllerSetting::Memory(Some(used))]),
+            Some(_) | None => Err(error),
+        }
     }
 
     /// Kills all processes in the pod's cgroup, whatever its class, and removes it. Succeeds if it does not exist. May be
@@ -270,7 +299,12 @@ impl Cgroups {
         }
     }
 
-    fn apply(&self, name: &CgroupName, controller_settings: &[ControllerSetting]) -> Result<(), CgroupError> {
+    /// Applies what is not set yet.
+    pub(super) fn apply(
+        &self,
+        name: &CgroupName,
+        controller_settings: &[ControllerSetting],
+    ) -> Result<(), CgroupError> {
         let systemd = self.settings.driver == CgroupDriver::Systemd;
         let mut pending = Vec::new();
         for setting in controller_settings {

@@ -80,7 +80,8 @@ pub(super) fn running_host(
     RunningHost {
         settings,
         cgroups: config.cgroups.per_qos.then_some(cgroups),
-        limits_all_pods: config.cgroups.limit_all_pods,
+        enforces_reservations: config.cgroups.limit_all_pods,
+        reserved_memory_percent: config.cgroups.reserved_memory_percent,
         containerd: is_containerd.then(|| ContainerdAccess {
             client: runtime.client.clone(),
             socket: config.runtime.runtime_socket.clone(),

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use hostlet_base::node::{NodePressure, OwnNode};
+use hostlet_base::node::{CgroupLimits, NodePressure, OwnNode};
 use hostlet_base::resources::{CPU, EPHEMERAL_STORAGE, MEMORY};
-use hostlet_cluster::node::{NodeSettings, overdrawn, own_node};
+use hostlet_cluster::node::{NodeSettings, absent_cpus, overdrawn, own_node};
 use hostlet_config::Config;
 use hostlet_engine::admission::NodeView;
 use hostlet_host::Machine;
@@ -25,6 +25,8 @@ pub(super) struct NodeSide {
     pub(super) own_node: watch::Sender<OwnNode>,
     /// The node's pressures.
     pub(super) pressure: watch::Sender<NodePressure>,
+    /// How the limits of cgroups stand.
+    pub(super) limits: CgroupLimits,
     /// Allocatable resources as seen by pods.
     pub(super) amounts: NodeAmounts,
     /// The sizes of the machine's huge pages, in bytes.
@@ -41,6 +43,10 @@ impl NodeSide {
         if let Some(resource) = overdrawn(&settings, &machine) {
             return Err(StartupError::Reserved(resource));
         }
+        let absent = absent_cpus(&settings, &machine);
+        if !absent.is_empty() {
+            return Err(StartupError::ReservedCpus { absent, online: machine.cpu_list });
+        }
         let own_node = own_node(&settings, &machine);
         let allocatable = own_node.allocatable.clone();
         Ok(Self {
@@ -56,6 +62,7 @@ impl NodeSide {
             machine: watch::Sender::new(machine.clone()),
             own_node: watch::Sender::new(own_node),
             pressure: watch::Sender::default(),
+            limits: CgroupLimits::default(),
             amounts: NodeAmounts {
                 milli_cpu: allocatable.units(CPU),
                 memory: allocatable.units(MEMORY),

@@ -197,6 +197,7 @@ impl Parts {
             node: engine::NodeInputs {
                 own_node: node.own_node.subscribe(),
                 pressure: node.pressure.clone(),
+                limits: node.limits.clone(),
                 object: latest_node.subscribe(),
                 reader: cluster.as_ref().map(|cluster| -> Arc<dyn NodeReader> {
                     Arc::new(cluster.node_reader(&node.settings, latest_node.clone()))
@@ -237,6 +238,7 @@ impl Parts {
                 others: handles.shutdown.unready.clone(),
             },
             latest: latest_node.subscribe(),
+            limits: node.limits.subscribe(),
         };
         describer.inputs.clone().register_ready(&metrics);
         let pod_cidr = PodCidrTask {

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hostlet_config::Config;
 use hostlet_engine::cri_config::resolv_conf_problem;
-use hostlet_engine::housekeeping::SystemCgroups;
+use hostlet_engine::housekeeping::{ReservedCgroups, SystemCgroups};
 use hostlet_host::cgroup::{CgroupVersion, Cgroups, systemd_is_init};
 use hostlet_host::tmpfs_can_avoid_swap;
 
@@ -17,6 +18,9 @@ use super::paths::{CGROUP_MOUNT, PROC};
 use super::runtime::RuntimeInfo;
 use super::startup::{StartupError, open_cgroups};
 use super::tasks::{Stage, Tasks};
+
+/// How long a daemon that cannot go on waits, so that its event reaches the API server, which hears nothing else of it.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 impl Parts {
     /// Opens the cgroups of pods, without changing any.
@@ -63,6 +67,7 @@ impl Parts {
     ) -> Result<(), AppError> {
         let tree = cgroups.clone();
         tokio::task::spawn_blocking(move || tree.ensure_tree()).await?.map_err(StartupError::Cgroups)?;
+        self.enforce_reservations(config, cgroups.clone()).await?;
         let version = cgroups.version();
         version.register(&self.metrics);
         match version {
@@ -87,5 +92,21 @@ impl Parts {
             tasks.spawn(Stage::Support, "system cgroups", |cancel| system.run(cancel));
         }
         Ok(())
+    }
+
+    /// Limits the daemons of the host to what is reserved for them.
+    async fn enforce_reservations(&self, config: &Config, cgroups: Arc<Cgroups>) -> Result<(), AppError> {
+        let reserved = ReservedCgroups {
+            cgroups,
+            reservations: config.cgroups.enforced_reservations.clone(),
+            protects_memory: config.cgroups.memory_qos.is_some(),
+            events: self.node_events.clone(),
+            limits: self.node.limits.clone(),
+        };
+        let enforced = tokio::task::spawn_blocking(move || reserved.enforce()).await?;
+        if enforced.is_err() && config.cluster.is_some() {
+            tokio::time::sleep(LAST_WORDS).await;
+        }
+        Ok(enforced.map_err(StartupError::NotEnforced)?)
     }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use hostlet_base::CgroupDriver;
 use hostlet_base::error_chain;
 use hostlet_config::Config;
+use hostlet_engine::housekeeping::NotEnforced;
 use hostlet_host::cgroup::{CgroupError, CgroupSettings, CgroupVersion, Cgroups};
 use hostlet_host::{
     Applied, Host, HostDirs, KernelMounts, LockFile, Machine, Sharing, SysError, Tunable, raise_open_files,
@@ -22,9 +23,21 @@ pub(crate) enum StartupError {
     Locked(String),
     /// The reservations leave pods none of a resource, which for memory or processes would kill all of them.
     #[error(
-        "{0}: systemReserved, kubeReserved and reservedSystemCPUs leave nothing for pods or exceed this machine; reserve less"
+        "{0}: systemReserved, kubeReserved, reservedSystemCPUs and evictionHard leave nothing for pods or exceed this machine; \
+         reserve less"
     )]
-    Reserved(&'static str),
+    Reserved(String),
+    /// A CPU that is reserved by number does not exist.
+    #[error(
+        "reservedSystemCPUs: this machine has the CPUs {online} online, and not {}; remove these",
+        absent.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+    )]
+    ReservedCpus {
+        /// The missing ones.
+        absent: Vec<u32>,
+        /// The kernel's list.
+        online: String,
+    },
     /// Swap is enabled.
     #[error("swap is on, and failSwapOn is true: turn it off (swapoff -a), or set failSwapOn: false")]
     Swap,
@@ -49,6 +62,9 @@ pub(crate) enum StartupError {
         "cgroups cannot be used; fix that, or set cgroupsPerQOS: false and enforceNodeAllocatable: [none]"
     )]
     Cgroups(#[source] CgroupError),
+    /// A reservation cannot be enforced.
+    #[error(transparent)]
+    NotEnforced(#[from] NotEnforced),
 }
 
 /// Resources acquired at start-up.

@@ -253,6 +253,7 @@ impl ExplainEndpoint {
         explanation
             .also
             .extend(self.host.shims.borrow().as_ref().map(|shims| format!("On this node {shims}.")));
+        explanation.also.extend(self.host.refused_limits().map(|limits| format!("On this node {limits}.")));
         explanation
     }
 

@@ -77,6 +77,7 @@ impl PodsEndpoint {
             store: self.host.store.borrow().clone(),
             shims: self.host.shims.borrow().clone(),
             foreign: self.host.foreign.borrow().clone(),
+            limits: self.host.refused_limits(),
             kubelets: self.host.kubelets.borrow().clone(),
             offline: self.host.offline.borrow().clone(),
             credentials: self.host.exposure.borrow().clone(),
@@ -115,6 +116,7 @@ impl PodsEndpoint {
             Ok(()) = self.host.shims.changed() => true,
             Ok(()) = self.host.foreign.changed() => true,
             Ok(()) = self.host.kubelets.changed() => true,
+            Ok(()) = self.host.limits.changed() => true,
             // None of these changes on a standalone host.
             Ok(()) = self.host.offline.changed() => true,
             Ok(()) = self.host.exposure.changed() => true,

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use hostlet_base::node::CgroupLimit;
 use hostlet_cluster::api::CertificateReport;
 use hostlet_image::preload::PreloadProblem;
 use hostlet_observe::pleg::PlegHandle;
@@ -66,6 +67,23 @@ pub struct HostProblems {
     pub offline: watch::Receiver<Option<String>>,
     /// Who else can read the API server's credentials.
     pub exposure: watch::Receiver<Option<String>>,
+    /// How the limits of cgroups stand.
+    pub limits: watch::Receiver<Vec<CgroupLimit>>,
+}
+
+impl HostProblems {
+    /// The limits of cgroups that are not in force, if any.
+    pub(super) fn refused_limits(&self) -> Option<String> {
+        let limits = self.limits.borrow();
+        let refused = limits.iter().filter_map(|limit| {
+            let problem = limit.problem.as_ref()?;
+            Some(format!(
+                "the limit of {} on the cgroup {} is not in force: {problem}",
+                limit.of, limit.cgroup
+            ))
+        });
+        Some(refused.collect::<Vec<_>>().join("; ")).filter(|sentence| !sentence.is_empty())
+    }
 }
 
 /// The directory of image archives.

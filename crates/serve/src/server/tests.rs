@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hostlet_base::node::{NodeAddresses, NodePressure};
+use hostlet_base::node::{CgroupLimit, NodeAddresses, NodePressure};
 use hostlet_base::settings::{ImageGcPolicy, ImageVerification};
 use hostlet_base::{
     CONTAINER_NAME_LABEL, ContainerId, POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL, PodEvent, PodRef,
@@ -153,6 +153,13 @@ impl Bench {
             kubelets: watch::channel(Some("another kubelet".to_owned())).1,
             offline: watch::channel(None).1,
             exposure: watch::channel(Some("anybody".to_owned())).1,
+            limits: watch::channel(vec![CgroupLimit {
+                of: "pods".to_owned(),
+                cgroup: "/kubepods".to_owned(),
+                problem: Some("cannot write".to_owned()),
+                ..CgroupLimit::default()
+            }])
+            .1,
         };
         let pulls = ImagePulls {
             images: images.clone(),
@@ -179,6 +186,7 @@ impl Bench {
                 others: watch::channel(Vec::new()).1,
             },
             latest: watch::channel(None).1,
+            limits: watch::channel(Vec::new()).1,
         };
         let (image_gc, gc) = ImageGcTask::new(
             IMAGE_GC,
@@ -520,6 +528,16 @@ async fn the_node_is_described() {
         assert!(text.contains(part), "{part} not in {text}");
     }
     assert!(!text.contains("apiServer"), "standalone: {text}");
+}
+
+#[tokio::test]
+async fn a_limit_that_is_not_in_force_is_shown() {
+    let bench = Bench::new().await;
+    let refused = "the limit of pods on the cgroup /kubepods is not in force: cannot write";
+    for path in ["/v1/pods", "/v1/explain?pod=web"] {
+        let (status, text) = bench.get(path).await;
+        assert!(status == 200 && text.contains(refused), "{path}: {text}");
+    }
 }
 
 #[tokio::test]

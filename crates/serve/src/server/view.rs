@@ -29,6 +29,9 @@ pub struct PodsView {
     /// What pods of others have on this host, if anything. hostlet leaves it alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub foreign: Option<String>,
+    /// Limits of cgroups that are not in force, if any. Pods run, and may use what is reserved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<String>,
     /// Other kubelets on the same container runtime, if any. They may remove this node's pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubelets: Option<String>,

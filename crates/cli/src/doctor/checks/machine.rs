@@ -3,7 +3,7 @@
 use hostlet_base::human_size;
 use jiff::SignedDuration;
 
-use super::super::facts::{CgroupHierarchy, DiskFacts, Facts, Seen};
+use super::super::facts::{CgroupHierarchy, DiskFacts, Facts, ReservedCgroup, Seen};
 use super::super::report::Finding;
 
 /// The oldest kernel with all that pods need. Cgroup v2 needs a later one
@@ -21,6 +21,7 @@ const INOTIFY_WATCHES: u64 = 8192;
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     let mut findings = vec![kernel(facts)];
     findings.extend(cgroups(facts));
+    findings.extend(facts.cgroups.reserved.iter().map(reserved));
     findings.extend([swap(facts), clock(facts)]);
     findings
         .extend(facts.machine.disks.iter().map(|(path, disk)| disk_of(&path.display().to_string(), disk)));
@@ -96,6 +97,20 @@ fn cgroups(facts: &Facts) -> Vec<Finding> {
         CgroupHierarchy::V1 | CgroupHierarchy::V2 => {}
     }
     findings
+}
+
+/// hostlet does not start without the cgroup of an enforced reservation, like the stock kubelet.
+fn reserved(found: &ReservedCgroup) -> Finding {
+    const CHECK: &str = "reserved cgroup";
+    let ReservedCgroup { word, cgroup, exists } = found;
+    match exists {
+        Ok(()) => Finding::ok(CHECK, format!("{word}: {cgroup}")),
+        Err(why) => Finding::wrong(
+            CHECK,
+            format!("{word}: {why}"),
+            format!("create {cgroup} before hostlet starts, or remove {word} from enforceNodeAllocatable"),
+        ),
+    }
 }
 
 fn swap(facts: &Facts) -> Finding {

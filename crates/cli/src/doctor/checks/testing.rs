@@ -62,6 +62,7 @@ pub(in crate::doctor) fn facts() -> Facts {
         cgroups: CgroupFacts {
             hierarchy: Ok((CgroupHierarchy::V2, words(&["cpu", "cpuset", "io", "memory", "pids"]))),
             has_systemd: true,
+            reserved: Vec::new(),
         },
         runtime: RuntimeFacts { answer: settings(|_| {}), containerd_file: None, has_containerd: true },
         network: NetworkFacts {

@@ -7,7 +7,7 @@ use super::testing::{facts, settings};
 use super::*;
 use crate::doctor::facts::{
     CertificateFacts, CgroupHierarchy, CredentialFacts, DisabledCri, DiskFacts, ObjectsKeyFacts,
-    RuntimeAnswer, Unseen,
+    ReservedCgroup, RuntimeAnswer, Unseen,
 };
 use crate::doctor::report::Level;
 
@@ -98,6 +98,23 @@ fn the_machine_is_checked() {
         &["--make-rshared /"],
     );
     only(|f| f.machine.inotify_instances = Ok(64), "Warning inotify: max_user_instances 64", &["sysctl -w"]);
+}
+
+#[test]
+fn cgroups_of_enforced_reservations_are_checked() {
+    let with = |exists| {
+        move |facts: &mut Facts| {
+            facts.cgroups.reserved =
+                vec![ReservedCgroup { word: "kube-reserved", cgroup: "/kube".to_owned(), exists }];
+        }
+    };
+    assert_eq!(found(with(Ok(()))), Vec::<String>::new());
+    let absent = with(Err(Unseen("it does not exist".to_owned())));
+    only(
+        absent,
+        "Wrong reserved cgroup: kube-reserved: it does not exist",
+        &["create /kube", "enforceNodeAllocatable"],
+    );
 }
 
 #[test]

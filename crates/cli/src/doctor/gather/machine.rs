@@ -5,12 +5,17 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use hostlet_base::settings::EnforcedReservation;
+use hostlet_base::{CgroupDriver, error_chain};
 use hostlet_config::Config;
+use hostlet_host::cgroup::{CgroupSettings, Cgroups};
 use hostlet_host::{Host, KernelMounts, Mounts, clock_is_synchronized};
 use jiff::Timestamp;
 use nix::sys::statvfs::{FsFlags, statvfs};
 
-use super::super::facts::{CgroupFacts, CgroupHierarchy, DiskFacts, MachineFacts, Seen, Unseen};
+use super::super::facts::{
+    CgroupFacts, CgroupHierarchy, DiskFacts, MachineFacts, ReservedCgroup, Seen, Unseen,
+};
 
 /// containerd's files, with the images.
 const CONTAINERD: &str = "/var/lib/containerd";
@@ -56,7 +61,7 @@ fn unshared_mount(proc: &Path, dir: &Path) -> Seen<Option<PathBuf>> {
     Ok(table.of(dir).filter(|mount| !mount.is_shared).map(|mount| mount.point.clone()))
 }
 
-pub(super) fn cgroups(root: &Path) -> CgroupFacts {
+pub(super) fn cgroups(root: &Path, config: &Config, driver: CgroupDriver) -> CgroupFacts {
     let mount = root.join("sys/fs/cgroup");
     let words = |text: String| text.split_whitespace().map(str::to_owned).collect();
     let hierarchy = match text(&mount.join("cgroup.controllers")) {
@@ -65,7 +70,24 @@ pub(super) fn cgroups(root: &Path) -> CgroupFacts {
             enabled(&root.join("proc/cgroups"), &mount).map(|all| (CgroupHierarchy::V1, all)).map_err(|_| why)
         }
     };
-    CgroupFacts { hierarchy, has_systemd: root.join("run/systemd/system").exists() }
+    let has_systemd = root.join("run/systemd/system").exists();
+    CgroupFacts { hierarchy, has_systemd, reserved: reserved(root, config, driver) }
+}
+
+/// The cgroups of enforced reservations. Whether this user may write them is not looked at.
+fn reserved(root: &Path, config: &Config, driver: CgroupDriver) -> Vec<ReservedCgroup> {
+    let settings = CgroupSettings::of_existing(driver, &config.cgroups.root, root);
+    let opened = Cgroups::open(CgroupSettings { per_qos: false, ..settings });
+    let found = |reservation: &EnforcedReservation| {
+        let exists = match &opened {
+            Ok(cgroups) => {
+                cgroups.require_daemons(&reservation.cgroup).map_err(|error| Unseen(error_chain(&error)))
+            }
+            Err(error) => Err(Unseen(error_chain(error))),
+        };
+        ReservedCgroup { word: reservation.word(), cgroup: reservation.cgroup.clone(), exists }
+    };
+    config.cgroups.enforced_reservations.iter().map(found).collect()
 }
 
 /// The controllers of version 1 that are enabled (cgroups(7)) and mounted.
@@ -118,6 +140,9 @@ pub(super) fn text(path: &Path) -> Seen<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hostlet_base::ResourceList;
+    use hostlet_base::settings::Daemons;
+    use hostlet_config::{KubeletFlags, load};
 
     #[test]
     fn both_versions_of_control_groups_are_told_apart() {
@@ -125,6 +150,8 @@ mod tests {
         let at = |path: &str| root.path().join(path);
         fs::create_dir_all(at("sys/fs/cgroup/memory")).unwrap();
         fs::create_dir_all(at("proc")).unwrap();
+        let config = load(&KubeletFlags::default(), "node1").unwrap().config;
+        let cgroups = |root: &Path| cgroups(root, &config, CgroupDriver::Cgroupfs);
         assert!(cgroups(root.path()).hierarchy.is_err());
         fs::write(
             at("proc/cgroups"),
@@ -138,6 +165,32 @@ mod tests {
         fs::write(at("sys/fs/cgroup/cgroup.controllers"), "memory\n").unwrap();
         assert_eq!(cgroups(root.path()).hierarchy, Ok((CgroupHierarchy::V2, memory)));
         assert!(!cgroups(root.path()).has_systemd);
+    }
+
+    #[test]
+    fn the_cgroups_of_enforced_reservations_are_looked_for() {
+        let root = tempfile::tempdir().unwrap();
+        let mount = root.path().join("sys/fs/cgroup");
+        fs::create_dir_all(mount.join("system.slice")).unwrap();
+        fs::create_dir_all(root.path().join("proc/self")).unwrap();
+        fs::write(mount.join("cgroup.controllers"), "cpu memory pids\n").unwrap();
+        let line = format!("31 20 0:28 / {} rw - cgroup2 cgroup rw", mount.display());
+        let mut config = load(&KubeletFlags::default(), "node1").unwrap().config;
+        let reservation = |daemons, cgroup: &str| EnforcedReservation {
+            daemons,
+            is_compressible: false,
+            cgroup: cgroup.to_owned(),
+            resources: ResourceList::default(),
+        };
+        config.cgroups.enforced_reservations =
+            vec![reservation(Daemons::System, "/system.slice"), reservation(Daemons::Kube, "/kube")];
+        let exist = || {
+            let found = reserved(root.path(), &config, CgroupDriver::Cgroupfs);
+            [(found[0].word, found[0].exists.is_ok()), (found[1].word, found[1].exists.is_ok())]
+        };
+        assert_eq!(exist(), [("system-reserved", false), ("kube-reserved", false)], "nothing is mounted");
+        fs::write(root.path().join("proc/self/mountinfo"), line).unwrap();
+        assert_eq!(exist(), [("system-reserved", true), ("kube-reserved", false)]);
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub(crate) async fn gather(place: &Place) -> Result<Facts, ConfigErrors> {
         now: Timestamp::now(),
         configuration,
         machine: machine::machine(&place.root, &config),
-        cgroups: machine::cgroups(&place.root),
+        cgroups: machine::cgroups(&place.root, &config, runtime::driver(&asked.facts, &config)),
         network: network::network(&place.root, &asked.cni),
         ports: network::ports(&place.root, &wanted_ports(&config), daemon),
         credentials: config.cluster.as_ref().map(|cluster| credentials::credentials(&cluster.kubeconfig)),

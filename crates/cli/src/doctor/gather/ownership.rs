@@ -14,7 +14,8 @@ use hostlet_host::{DaemonUnit, HostDirs};
 use hostlet_observe::log::LogLayout;
 use hostlet_store::Store;
 
-use super::super::facts::{OwnershipFacts, RuntimeAnswer, RuntimeFacts, Seen, Unseen};
+use super::super::facts::{OwnershipFacts, RuntimeFacts, Seen, Unseen};
+use super::runtime::driver;
 
 /// What a stock kubelet and kubeadm leave in the root directory.
 const LEFT: [&str; 6] = [
@@ -90,15 +91,7 @@ fn only_root(what: &str) -> Unseen {
 
 /// What pods, whosever they are, have on this host.
 fn remains(root: &Path, config: &Config, runtime: &RuntimeFacts) -> Seen<BTreeMap<PodUid, Remains>> {
-    let driver = match &runtime.answer {
-        RuntimeAnswer::Cri(settings) => settings.driver,
-        RuntimeAnswer::NoSocket
-        | RuntimeAnswer::NotPermitted
-        | RuntimeAnswer::Silent(_)
-        | RuntimeAnswer::NoCri => None,
-    };
-    let driver = driver.unwrap_or(config.cgroups.driver);
-    let settings = CgroupSettings::of_existing(driver, &config.cgroups.root, root);
+    let settings = CgroupSettings::of_existing(driver(runtime, config), &config.cgroups.root, root);
     // Where cgroups cannot be used, which other checks report, no pod has one.
     let cgroups = Cgroups::open(settings).ok().filter(|_| config.cgroups.per_qos);
     let logs = LogLayout { pod_logs_dir: config.pods.logs_dir.clone(), containers_dir: PathBuf::new() };
@@ -112,6 +105,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+    use crate::doctor::facts::RuntimeAnswer;
     use hostlet_config::{KubeletFlags, load};
 
     #[test]

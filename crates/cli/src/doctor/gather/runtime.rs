@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hostlet_base::{PodRef, error_chain};
+use hostlet_base::{CgroupDriver, PodRef, error_chain};
 use hostlet_config::Config;
 use hostlet_engine::ownership::{running_pods, runtime_pods};
 use hostlet_runtime::cri::{CriClient, CriError, ImageService, RuntimeService, containerd_settings};
@@ -48,6 +48,18 @@ impl CniDirs {
             bin: vec![root.join("opt/cni/bin"), root.join("usr/lib/cni")],
         }
     }
+}
+
+/// The cgroup driver that pods get: the runtime's, if it is known.
+pub(super) fn driver(runtime: &RuntimeFacts, config: &Config) -> CgroupDriver {
+    let of_runtime = match &runtime.answer {
+        RuntimeAnswer::Cri(settings) => settings.driver,
+        RuntimeAnswer::NoSocket
+        | RuntimeAnswer::NotPermitted
+        | RuntimeAnswer::Silent(_)
+        | RuntimeAnswer::NoCri => None,
+    };
+    of_runtime.unwrap_or(config.cgroups.driver)
 }
 
 pub(super) async fn ask(place: &Place, config: &Config) -> Asked {

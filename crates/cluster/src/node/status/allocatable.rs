@@ -3,10 +3,10 @@
 
 use hostlet_base::resources::{CPU, HUGE_PAGES, MEMORY, PID};
 use hostlet_base::settings::Reserved;
-use hostlet_base::{Quantity, ResourceList};
+use hostlet_base::{Quantity, ResourceList, cpu_list};
 use hostlet_host::Machine;
 
-use super::capacity::whole;
+use super::capacity::{capacity, whole};
 use crate::node::NodeSettings;
 
 /// The machine's capacity without reservations: the limit of all pods together for cores, memory and processes. Eviction
@@ -19,19 +19,33 @@ pub(in crate::node) fn unreserved(settings: &NodeSettings, machine: &Machine) ->
     left.collect()
 }
 
-/// The first resource whose reservations exceed the machine's capacity, as upstream checks it. For memory and processes,
-/// reserving all of it is an error as well: pods limited to nothing would be killed.
-pub fn overdrawn(settings: &NodeSettings, machine: &Machine) -> Option<&'static str> {
+/// The first resource whose reservations, with hard eviction thresholds, exceed the machine's capacity, as upstream checks it. For memory
+/// and processes, reserving all of it is an error as well: pods limited to nothing would be killed.
+pub fn overdrawn(settings: &NodeSettings, machine: &Machine) -> Option<String> {
+    let reserved = &settings.node.reserved;
+    let sum = |amounts: Vec<Quantity>| amounts.into_iter().fold(Quantity::bytes(0), Quantity::plus);
     let is_overdrawn = |(name, whole): &(&str, Quantity)| {
-        let reserved = reservations(name, &settings.node.reserved);
-        let reserved = reserved.into_iter().fold(Quantity::bytes(0), Quantity::plus);
+        let reserved = sum(reservations(name, reserved));
         reserved > *whole || (reserved == *whole && *name != CPU)
     };
-    limited_together(machine).into_iter().find(is_overdrawn).map(|(name, _)| name)
+    let together = limited_together(machine).into_iter().find(is_overdrawn).map(|(name, _)| name.to_owned());
+    let withheld = |(name, whole): &(&str, Quantity)| sum(withheld(name, *whole, reserved)) > *whole;
+    together.or_else(|| {
+        let capacity = capacity(settings, machine);
+        capacity.iter().find(withheld).map(|(name, _)| name.to_owned())
+    })
+}
+
+/// The CPUs in `reservedSystemCPUs` that are not online, which upstream does not accept.
+pub fn absent_cpus(settings: &NodeSettings, machine: &Machine) -> Vec<u32> {
+    // Without the kernel's list none counts as absent.
+    let Ok(online) = cpu_list(&machine.cpu_list) else { return Vec::new() };
+    let reserved = settings.node.reserved.system_cpus.iter().flatten();
+    reserved.filter(|cpu| !online.contains(cpu)).copied().collect()
 }
 
 /// The machine's capacity of the resources for which all pods together are limited.
-fn limited_together(machine: &Machine) -> [(&'static str, Quantity); 3] {
+pub(in crate::node) fn limited_together(machine: &Machine) -> [(&'static str, Quantity); 3] {
     [
         (CPU, whole(machine.cpus)),
         (MEMORY, Quantity::bytes(machine.memory)),
@@ -56,8 +70,8 @@ pub(in crate::node) fn allocatable(capacity: &ResourceList, reserved: &Reserved)
 
 /// The reservations of a resource.
 fn reservations(name: &str, reserved: &Reserved) -> Vec<Quantity> {
-    match (name, reserved.system_cpus) {
-        (CPU, Some(cpus)) => vec![whole(cpus)],
+    match (name, &reserved.system_cpus) {
+        (CPU, Some(cpus)) => vec![whole(cpus.len())],
         _ => reserved.resources.get(name).cloned().unwrap_or_default(),
     }
 }

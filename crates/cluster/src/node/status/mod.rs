@@ -14,8 +14,8 @@ mod runtime;
 mod tests;
 mod update;
 
-pub use allocatable::overdrawn;
-pub(super) use allocatable::{allocatable, unreserved};
+pub use allocatable::{absent_cpus, overdrawn};
+pub(super) use allocatable::{allocatable, limited_together, unreserved};
 pub(super) use capacity::capacity;
 #[cfg(test)]
 use conditions::aggregate;

@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::{NodeCondition, NodeStatus};
 use k8s_openapi::apimachinery::pkg::api::resource;
 use serde_json::{Value, json};
 
-use super::{aggregate, set_heartbeats, status_event, unreserved, update};
+use super::{absent_cpus, aggregate, set_heartbeats, status_event, unreserved, update};
 use crate::node::testing::{facts, settings};
 use crate::node::{KernelCondition, KernelConditions, KernelFinding, NodeFacts, NodeSettings};
 
@@ -170,7 +170,7 @@ fn allocatable_is_capacity_without_reservations_and_thresholds() {
     };
     // 8 - 1 - 0.5 - 4 - 0.5 GiB of memory.
     assert_eq!(allocatable(&settings), ["1650m", "2Gi", "8589934592", "512Mi", "250"]);
-    settings.node.reserved.system_cpus = Some(1);
+    settings.node.reserved.system_cpus = Some([1].into());
     settings.node.reserved.resources.insert("memory".to_owned(), vec![amount("20Gi")]);
     let [cpu, memory, ..] = allocatable(&settings);
     assert_eq!((cpu.as_str(), memory.as_str()), ("1", "0"));
@@ -189,7 +189,7 @@ fn the_limit_of_all_pods_ignores_eviction_thresholds() {
     let reserved = &mut settings.node.reserved;
     reserved.resources.insert("memory".to_owned(), vec![quantity("1Gi"), quantity("96Ki")]);
     reserved.resources.insert("pid".to_owned(), vec![quantity("768")]);
-    reserved.system_cpus = Some(1);
+    reserved.system_cpus = Some([1].into());
     reserved.eviction_hard = [(Signal::MemoryAvailable, Threshold::Amount(quantity("100Mi")))].into();
     assert_eq!(of(&settings), ["1", "23635424Ki", "32k"]);
 }
@@ -205,10 +205,25 @@ fn reservations_above_capacity_are_found() {
     };
     assert_eq!(overdrawn(&[]), None);
     assert_eq!(overdrawn(&[("cpu", &["1500m", "500m"]), ("memory", &["1Gi"])]), None);
-    assert_eq!(overdrawn(&[("cpu", &["1500m", "501m"])]), Some("cpu"));
-    assert_eq!(overdrawn(&[("memory", &["24684096Ki"])]), Some("memory"));
-    assert_eq!(overdrawn(&[("memory", &["24684095Ki"])]), None);
-    assert_eq!(overdrawn(&[("pid", &["32k", "768"])]), Some("pid"));
+    assert_eq!(overdrawn(&[("cpu", &["1500m", "501m"])]).as_deref(), Some("cpu"));
+    assert_eq!(overdrawn(&[("memory", &["24684096Ki"])]).as_deref(), Some("memory"));
+    // Eviction begins at 100Mi and 1%.
+    assert_eq!(overdrawn(&[("memory", &["24581697Ki"])]).as_deref(), Some("memory"));
+    assert_eq!(overdrawn(&[("memory", &["24581696Ki"])]), None);
+    assert_eq!(overdrawn(&[("ephemeral-storage", &["264212084Ki"])]).as_deref(), Some("ephemeral-storage"));
+    assert_eq!(overdrawn(&[("pid", &["32k", "768"])]).as_deref(), Some("pid"));
+}
+
+#[test]
+fn reserved_cpus_are_online() {
+    let (mut settings, mut facts) = (settings(), facts());
+    settings.node.reserved.system_cpus = Some([1, 2, 3].into());
+    assert_eq!(absent_cpus(&settings, &facts.host.machine), [2, 3]);
+    settings.node.reserved.system_cpus = Some([0].into());
+    assert_eq!(absent_cpus(&settings, &facts.host.machine), Vec::<u32>::new());
+    settings.node.reserved.system_cpus = Some([7].into());
+    facts.host.machine.cpu_list.clear();
+    assert_eq!(absent_cpus(&settings, &facts.host.machine), Vec::<u32>::new(), "the kernel shows none");
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! A daemon of the in-memory node: the engine that ships, built with fakes, and its tasks.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -181,8 +180,7 @@ fn deps(
         reported.lock().push((pod.uid.clone(), container, event.reason.to_string()));
     });
     let (syncer, janitor) = (node.wrap.clone(), node.wrap_janitor.clone());
-    let own_node =
-        OwnNode { labels: BTreeMap::new(), allocatable: allocatable(), unreserved: ResourceList::default() };
+    let own_node = OwnNode { allocatable: allocatable(), ..OwnNode::default() };
     EngineDeps {
         runtime: RuntimeDeps {
             service: runtime.clone(),
@@ -213,6 +211,7 @@ fn deps(
         node: NodeInputs {
             own_node: watch::channel(own_node).1,
             pressure: watch::Sender::default(),
+            limits: watch::Sender::default(),
             object: watch::channel(None).1,
             reader: None,
             addresses: node.addresses.1.clone(),
@@ -249,7 +248,8 @@ fn running_host(node: &Node) -> RunningHost {
             ..host()
         },
         cgroups: None,
-        limits_all_pods: false,
+        enforces_reservations: false,
+        reserved_memory_percent: None,
         containerd: None,
         observer: Arc::new(Unobserved),
         reports: None,
