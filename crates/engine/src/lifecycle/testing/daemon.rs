@@ -206,7 +206,7 @@ fn deps(
         node: NodeInputs {
             own_node: watch::channel(own_node).1,
             pressure: node.surroundings.pressure.clone(),
-            object: watch::channel(None).1,
+            object: watch::channel(node.surroundings.object.clone()).1,
             reader: None,
             addresses: node.addresses.1.clone(),
         },

@@ -10,6 +10,7 @@ use hostlet_host::FilesystemUsage;
 use hostlet_image::gc::MeasureFilesystem;
 use hostlet_observe::stats::{MeasureError, SignalReport};
 use hostlet_pod::ApiState;
+use k8s_openapi::api::core::v1::Node;
 use tokio::sync::watch;
 
 use crate::eviction::{MemoryNotice, NodeObserver, PodsConsumption};
@@ -23,6 +24,8 @@ const LOG_LIMITS: LogLimits =
 pub(in crate::lifecycle) struct Surroundings {
     /// How many pods the engine admits.
     pub(in crate::lifecycle) places: usize,
+    /// The Node object; none on a standalone node.
+    pub(in crate::lifecycle) object: Option<Arc<Node>>,
     /// The pods of the API server, as the daemon knows them.
     pub(in crate::lifecycle) api: watch::Sender<ApiState>,
     /// The filesystem of everything.
@@ -44,6 +47,7 @@ impl Surroundings {
             FilesystemUsage { capacity: 100 << 30, available: 50 << 30, ..FilesystemUsage::default() };
         Self {
             places: super::PLACES,
+            object: None,
             api: watch::Sender::new(ApiState { ready: true, ..ApiState::default() }),
             measure: Arc::new(move |_| Ok(usage)),
             observer: Arc::new(Unobserved),

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use hostlet_base::CONFIG_SOURCE_ANNOTATION;
 use hostlet_pod::{ApiPod, testing};
-use k8s_openapi::api::core::v1::{
-    EmptyDirVolumeSource, Pod, ProjectedVolumeSource, ServiceAccountTokenProjection, Volume, VolumeMount,
-    VolumeProjection,
-};
+use k8s_openapi::api::core::v1::{ConfigMapVolumeSource, EmptyDirVolumeSource, Pod, Volume, VolumeMount};
 
 /// The name of a pod's volume on the disk.
 pub(super) const SCRATCH: &str = "scratch";
+
+/// The name of the ConfigMap of all pods, and of their volume with it.
+pub(super) const CONFIG: &str = "config";
 
 /// What a pod does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +45,7 @@ impl Kind {
         let mut pod = testing::pod(uid, uid, policy, &[self.name()]);
         pod.metadata.annotations = Some([(CONFIG_SOURCE_ANNOTATION.to_owned(), "api".to_owned())].into());
         if let Some(spec) = &mut pod.spec {
-            spec.service_account_name = Some("default".to_owned());
-            spec.volumes = Some(vec![scratch(), token()]);
+            spec.volumes = Some(vec![scratch(), config()]);
             for container in &mut spec.containers {
                 container.image = Some(image.to_owned());
                 let mount = |name: &str| VolumeMount {
@@ -54,7 +53,7 @@ impl Kind {
                     mount_path: format!("/{name}"),
                     ..VolumeMount::default()
                 };
-                container.volume_mounts = Some([SCRATCH, "token"].map(mount).into());
+                container.volume_mounts = Some([SCRATCH, CONFIG].map(mount).into());
             }
         }
         of_api(pod)
@@ -74,11 +73,9 @@ fn scratch() -> Volume {
     Volume { name: SCRATCH.to_owned(), empty_dir: Some(EmptyDirVolumeSource::default()), ..Volume::default() }
 }
 
-fn token() -> Volume {
-    let token = ServiceAccountTokenProjection { path: "token".to_owned(), ..Default::default() };
-    let source = VolumeProjection { service_account_token: Some(token), ..VolumeProjection::default() };
-    let projected = ProjectedVolumeSource { sources: Some(vec![source]), ..Default::default() };
-    Volume { name: "token".to_owned(), projected: Some(projected), ..Volume::default() }
+fn config() -> Volume {
+    let source = ConfigMapVolumeSource { name: CONFIG.to_owned(), ..ConfigMapVolumeSource::default() };
+    Volume { name: CONFIG.to_owned(), config_map: Some(source), ..Volume::default() }
 }
 
 /// How large an image is, bytes: from 300 MiB to 1.5 GiB, by its name.

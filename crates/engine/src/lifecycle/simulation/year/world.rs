@@ -9,7 +9,7 @@ use std::time::Duration;
 use hostlet_base::node::{NodeEvent, Signal, Threshold};
 use hostlet_base::settings::{EvictionSettings, EvictionThreshold, LogLimits};
 use hostlet_base::{ContainerId, PodUid};
-use hostlet_pod::objects::ObjectError;
+use hostlet_pod::objects::ObjectKind;
 use hostlet_pod::{ApiPod, ApiState, has_ended};
 use hostlet_runtime::cri::Operation;
 use hostlet_runtime::cri::fake::{OnTerm, Script};
@@ -23,7 +23,7 @@ use tokio::time::{Instant, advance, sleep};
 use super::super::super::testing::{Node, Surroundings};
 use super::disk::Disk;
 use super::heap::allocated;
-use super::kinds::{Kind, SCRATCH, image_size};
+use super::kinds::{CONFIG, Kind, SCRATCH, image_size};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -98,6 +98,7 @@ impl Year {
         };
         node.surroundings = Surroundings {
             places: PLACES,
+            object: Some(Arc::default()),
             measure: Arc::new(move |_| Ok(measured.usage())),
             observer: Arc::new(disk.clone()),
             eviction: EvictionSettings {
@@ -128,6 +129,8 @@ impl Year {
 
     /// Five minutes, in which up to `count` pods are created.
     pub(super) async fn step(&mut self, count: usize) {
+        let text = self.day().to_string();
+        self.node.objects.put(ObjectKind::ConfigMap, "default", CONFIG, &[("day", &text)]);
         self.leave();
         let is_full = !self.node.surroundings.pressure.borrow().active().is_empty();
         if !self.is_away && !is_full {
@@ -149,11 +152,9 @@ impl Year {
         sleep(SECOND / 2).await;
     }
 
-    /// The API server is away from now on, or back.
+    /// The API server is away from now on, or back. What pods need of it is read from copies meanwhile.
     pub(super) fn set_away(&mut self, is_away: bool) {
         self.is_away = is_away;
-        let error = || ObjectError::Unavailable("connection refused".into());
-        self.node.objects.fail_tokens(is_away.then(error));
     }
 
     /// Boots the host. While the API server is away, the daemon knows its pods from the store.
@@ -189,6 +190,10 @@ impl Year {
         });
     }
 
+    fn day(&self) -> u64 {
+        self.start.elapsed().as_secs() / DAY.as_secs()
+    }
+
     fn come(&mut self, count: usize) {
         for _ in 0..count.min(PLACES - self.pods.len()) {
             let kind = match self.random.random_range(0..10_000) {
@@ -204,7 +209,7 @@ impl Year {
     fn add(&mut self, kind: Kind) {
         self.created += 1;
         let uid = format!("{}-{}", kind.name(), self.created);
-        let day = self.start.elapsed().as_secs() / DAY.as_secs();
+        let day = self.day();
         let app = self.random.random_range(0..6);
         let image = match kind {
             Kind::Web => format!("registry.local/web:{}", self.created),
