@@ -19,6 +19,10 @@ test *ARGS:
 sim STEPS='1000000':
     HOSTLET_SIMULATION_STEPS={{STEPS}} cargo test --locked --package hostlet-engine lifecycle::simulation
 
+# A node left alone for a year, or as many days as given: minutes of one core
+year DAYS='365':
+    HOSTLET_SIMULATION_DAYS={{DAYS}} cargo test --release --locked --package hostlet-engine lifecycle::simulation::year -- --nocapture
+
 # Everything, on a real containerd and in a real cluster: what continuous integration runs
 e2e:
     sudo ./integration/test.sh

@@ -12,6 +12,8 @@ pub enum Table {
     RequestedStarts,
     /// The preStop hooks of a pod's containers that have begun.
     PreStops,
+    /// Since when pods with a deadline are active, in the present boot.
+    ActiveSince,
     /// Containers of a pod whose restart a user requested.
     Restarts,
     /// How containers of a pod ended that do not run again.
@@ -63,11 +65,12 @@ pub(super) enum Pace {
 
 impl Table {
     /// Every table, in the order of the enum.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::AdmittedPods,
         Self::FormerDevices,
         Self::RequestedStarts,
         Self::PreStops,
+        Self::ActiveSince,
         Self::Restarts,
         Self::FinalEnds,
         Self::CrashLoops,
@@ -93,6 +96,7 @@ impl Table {
             Self::FormerDevices => "former-devices/1",
             Self::RequestedStarts => "asked-starts/1",
             Self::PreStops => "pre-stops/1",
+            Self::ActiveSince => "active-since/1",
             Self::Restarts => "restarts/1",
             Self::FinalEnds => "final-ends/1",
             Self::CrashLoops => "crash-loops/1",
@@ -117,6 +121,8 @@ impl Table {
             // Without its row, a pod whose manifest breaks is lost.
             Self::AdmittedPods => Pace::Soon,
             Self::RequestedStarts | Self::PreStops | Self::Restarts | Self::EndedByShutdown => Pace::Soon,
+            // Without its row, a clock that is set during a restart of the daemon counts as time. It is written once.
+            Self::ActiveSince => Pace::Soon,
             // Losing its removal sets what others advertise to zero once more. It changes once.
             Self::FormerDevices => Pace::Soon,
             // The caller waits for the write of an intent. Losing the latest record makes pods pull again.

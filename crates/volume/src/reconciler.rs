@@ -155,7 +155,7 @@ impl VolumeReconciler {
     async fn set_up(&mut self, subject: VolumeOwner, mut reply: oneshot::Sender<PodVolumes>) {
         self.sources.follow(&subject.pod, &self.layout).await;
         self.subject = Some(subject.clone());
-        let now = self.shared.clock.now();
+        let now = self.shared.clock.steady();
         tokio::select! {
             // Cancel-safe: nothing was changed yet. A new request of the worker takes precedence.
             () = reply.closed() => return,
@@ -200,7 +200,7 @@ impl VolumeReconciler {
     /// Updates the volumes after a change of their sources.
     async fn refresh(&mut self) {
         let Some(subject) = self.subject.clone() else { return };
-        self.sources.renew(self.shared.clock.now()).await;
+        self.sources.renew(self.shared.clock.steady()).await;
         let before = std::mem::take(&mut self.problems);
         let applied = self.apply(subject).await;
         let results = work_on_paths(&applied.tasks, &self.uid, &self.layout, &self.shared).await;
@@ -215,7 +215,7 @@ impl VolumeReconciler {
 
     /// Sets up the volumes, except for work on paths that others named.
     async fn apply(&mut self, subject: VolumeOwner) -> Applied {
-        let now = self.shared.clock.now();
+        let now = self.shared.clock.steady();
         let snapshot = self.sources.snapshot(now);
         let unsaved = self.sources.unsaved(&snapshot);
         let (layout, shared, uid) = (self.layout.clone(), self.shared.clone(), self.uid.clone());
@@ -270,7 +270,7 @@ impl VolumeReconciler {
             return Some(retry.updated + retry.delay);
         }
         let renewal = self.sources.next_renewal()?;
-        Some(Instant::now() + until(self.shared.clock.now(), renewal))
+        Some(Instant::now() + until(self.shared.clock.steady(), renewal))
     }
 }
 

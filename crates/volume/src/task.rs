@@ -46,7 +46,7 @@ pub struct VolumeSettings {
     pub mounts: Arc<dyn Mounts>,
     /// The source of ConfigMaps, Secrets, claims and tokens.
     pub objects: Arc<dyn ObjectSource>,
-    /// The wall clock, by which tokens expire.
+    /// The clock by which tokens expire: they live as long as time passes on this host, whatever the clock is set to.
     pub clock: WallClock,
 }
 

@@ -214,6 +214,7 @@ impl AdmittedPods {
         self.store.retain(Table::AdmittedPods, |uid| known.contains(uid) || is_admitted(uid));
         self.store.retain(Table::RequestedStarts, |uid| known.contains(uid));
         self.store.retain(Table::PreStops, |uid| known.contains(uid));
+        self.store.retain(Table::ActiveSince, |uid| known.contains(uid));
         self.store.retain(Table::Restarts, |uid| known.contains(uid));
         self.store.retain(Table::ProbeResults, |uid| known.contains(uid));
         self.store.retain(Table::FinalEnds, |uid| known.contains(uid));

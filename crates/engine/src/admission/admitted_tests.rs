@@ -117,7 +117,9 @@ fn a_clock_set_back_keeps_the_order() {
 fn back_off_and_requested_restarts_are_deleted_with_their_pod() {
     let store = Store::default();
     let (admitted, _) = AdmittedPods::new(store.clone());
-    for table in [Table::CrashLoops, Table::ImagePulls, Table::ProbeResults, Table::Restarts] {
+    let tables =
+        [Table::ActiveSince, Table::CrashLoops, Table::ImagePulls, Table::ProbeResults, Table::Restarts];
+    for table in tables {
         store.put(table, "a", &1);
         store.put(table, "b", &1);
         admitted.retain(&known(&["b"]));

@@ -118,6 +118,8 @@ pub struct NodeInputs {
 
 /// What the engine reaches of the host beside files and the runtime.
 pub struct HostDeps {
+    /// The ID of its boot, which changes with each.
+    pub boot_id: Arc<str>,
     /// The mount table, and the mounts of volumes.
     pub mounts: Arc<dyn Mounts>,
     /// systemd-logind.

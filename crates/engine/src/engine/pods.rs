@@ -83,6 +83,7 @@ impl Engine {
                 quiet_period: deps.runtime.quiet_period.clone(),
             },
             host: HostAccess {
+                boot_id: deps.host.boot_id.clone(),
                 settings: Arc::new(host.settings.clone()),
                 cgroups: host.cgroups.clone(),
                 user_namespaces: shared.user_namespaces.clone(),

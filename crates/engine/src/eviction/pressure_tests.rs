@@ -132,6 +132,15 @@ async fn nothing_is_due_twice_because_of_one_observation() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_observation_is_new_although_the_clock_was_set_back() {
+    let mut node = Node::new(&[threshold(MemoryAvailable, 100, 0, None)]);
+    assert_eq!(due(&node.look(5, &left([(MemoryAvailable, 200)]))).len(), 0);
+    let mut seen = left([(MemoryAvailable, 1)]);
+    seen.observed.values_mut().for_each(|seen| seen.at = hostlet_base::testing::at(1));
+    assert_eq!(due(&node.tracker.look(&seen, node.start + Duration::from_secs(6))).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn memory_comes_first_of_all_that_is_due() {
     let thresholds = [
         threshold(PidAvailable, 100, 0, None),

@@ -3,6 +3,7 @@
 //! admitted and what probes find. The simulation leaves both to the engine.
 
 mod daemon;
+mod surroundings;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -25,6 +26,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use self::daemon::{Daemon, Directed};
+pub(super) use self::surroundings::Surroundings;
 use super::Janitor;
 use crate::admission::{AdmittedPods, AdoptedPod};
 use crate::housekeeping::{DeadContainers, HostJanitor};
@@ -38,10 +40,10 @@ use hostlet_observe::status::{Activity, DirectoryEntry, PodStatusEntry, WorkerAc
 use hostlet_pod::objects::services::ServiceEnv;
 use hostlet_pod::objects::{FakeObjects, RuntimeClasses};
 use hostlet_pod::{AdmittedPod, DesiredPods, PodKill, ProbeResults, pod_uid};
-use hostlet_runtime::cri::fake::{FakeRuntime, RecordedCall};
+use hostlet_runtime::cri::fake::{FakeRuntime, RecordedCall, Restart};
 use hostlet_runtime::cri::wire::{ContainerState, PodSandboxState};
 use hostlet_runtime::cri::{Operation, RuntimeCondition, RuntimeStatus};
-use hostlet_store::Store;
+use hostlet_store::{Store, Table};
 use hostlet_telemetry::{Heartbeats, Metrics};
 
 /// Pause between two syncs of a pod that nothing else causes.
@@ -102,7 +104,10 @@ pub(super) struct Node {
     pub(super) addresses: (watch::Sender<Option<Arc<[IpAddr]>>>, NodeAddresses),
     /// What probes have found, where a test says that.
     pub(super) probes: ProbeResults,
+    /// The host's, of which each daemon sees its own steady time.
     clock: WallClock,
+    /// Number of boots of the host.
+    boots: usize,
     root: TempDir,
     bound: usize,
     wrap: Wrap,
@@ -123,6 +128,8 @@ pub(super) struct Node {
     pub(super) pull_limits: PullLimits,
     /// Whether the test says what is admitted and what probes find, rather than the engine.
     is_directed: bool,
+    /// What the next daemon finds around it.
+    pub(super) surroundings: Surroundings,
     wanted: DesiredPods,
     manifests: SourceState,
     /// The runtime's last status.
@@ -168,6 +175,7 @@ impl Node {
             addresses: NodeAddresses::new(),
             probes: ProbeResults::default(),
             clock,
+            boots: 1,
             root: directory(),
             bound,
             wrap,
@@ -180,6 +188,7 @@ impl Node {
             metrics: Metrics::default(),
             pull_limits: PullLimits { serialize: false, max_parallel: None, qps: 0, burst: 0 },
             is_directed,
+            surroundings: Surroundings::plenty(!is_directed),
             wanted: DesiredPods { ready: true, ..DesiredPods::default() },
             manifests: SourceState { ready: true, ..SourceState::default() },
             status: watch::Sender::new(Some(ready())),
@@ -280,6 +289,17 @@ impl Node {
         self.daemon.as_ref().unwrap().handles.dead_containers.clone()
     }
 
+    /// Takes the events of pods since the last time: the pod and the reason of each.
+    pub(super) fn take_events(&self) -> Vec<(PodUid, String)> {
+        let events = std::mem::take(&mut *self.events.lock());
+        events.into_iter().map(|(pod, _, reason)| (pod, reason)).collect()
+    }
+
+    /// The keys of the daemon's rows in this table.
+    pub(super) fn rows(&self, table: Table) -> Vec<String> {
+        self.daemon.as_ref().map(|daemon| daemon.store.keys(table)).unwrap_or_default()
+    }
+
     /// Writes the daemon's store to disk.
     pub(super) fn sync_store(&mut self) {
         if let Some(daemon) = &self.daemon {
@@ -318,9 +338,27 @@ impl Node {
         self.root.path()
     }
 
+    /// The ID of the host's boot.
+    fn boot_id(&self) -> Arc<str> {
+        format!("boot-{}", self.boots).into()
+    }
+
+    /// The host's clock.
+    pub(super) fn clock(&self) -> WallClock {
+        self.clock.clone()
+    }
+
     /// The wall clock.
     pub(super) fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// Boots the host while no daemon runs. Nothing that ran runs afterwards.
+    pub(super) fn reboot(&mut self) {
+        self.boots += 1;
+        self.clock.reboot();
+        let second = Duration::from_secs(1);
+        self.runtime.restart(Restart { down: second, recovering: second, takes_pods_along: true });
     }
 
     /// Sets the host's clock forward or back by this many seconds.

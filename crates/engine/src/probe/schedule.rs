@@ -32,11 +32,31 @@ const FIRST_RETRY: Duration = Duration::from_millis(250);
 /// The grid of periodic runs: each is late by at most this, once. Periods are whole seconds, so a probe stays on its line.
 const GRID: Duration = Duration::from_millis(25);
 
-/// The time on both clocks.
+/// The time on the clocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Now {
     pub(super) instant: Instant,
     pub(super) wall: Timestamp,
+    /// Since the boot of the host.
+    pub(super) uptime: Duration,
+}
+
+/// How long an instance had run when that was first seen. The wall clock is asked only then: it may be set afterwards.
+#[derive(Clone, Copy, Debug)]
+struct Running {
+    seen: Instant,
+    age: Duration,
+}
+
+impl Running {
+    /// An instance that runs `since` then by the runtime's clock, and at most for `longest`.
+    fn new(since: Timestamp, longest: Duration, now: Now) -> Self {
+        Self { seen: now.instant, age: Moment::since(now.wall, since).min(longest) }
+    }
+
+    fn duration(self, now: Instant) -> Duration {
+        self.age + now.saturating_duration_since(self.seen)
+    }
 }
 
 /// Names a probe of an instance.
@@ -96,6 +116,8 @@ struct Slot {
 #[derive(Debug)]
 struct Instance {
     seen: SeenInstance,
+    /// None while it does not run.
+    running: Option<Running>,
     slots: Vec<Slot>,
 }
 
@@ -105,6 +127,8 @@ struct Watched {
     ip: String,
     is_ending: bool,
     instances: Vec<Instance>,
+    /// When this was last seen.
+    seen: Instant,
 }
 
 /// The schedule of all probes.
@@ -118,12 +142,12 @@ pub(super) struct Schedule {
     running: usize,
     limit: usize,
     /// When the daemon began.
-    began: Now,
+    began: Instant,
 }
 
 impl Schedule {
     /// An empty schedule of a daemon that began at `began`, with at most `limit` probes running.
-    pub(super) fn new(limit: usize, began: Now) -> Self {
+    pub(super) fn new(limit: usize, began: Instant) -> Self {
         Self {
             pods: HashMap::new(),
             owners: HashMap::new(),
@@ -146,17 +170,22 @@ impl Schedule {
         let SeenPod { pod, ip, is_ending, instances } = seen;
         let uid = pod.reference.uid.clone();
         let old = self.pods.remove(&uid);
+        // What runs now and did not then has started since.
+        let longest = old.as_ref().map_or(now.uptime, |old| now.instant.saturating_duration_since(old.seen));
         let mut old = old.map(|watched| watched.instances).unwrap_or_default();
         let mut present = Vec::with_capacity(instances.len());
         for seen in instances {
             let same = old.iter().position(|old| old.seen.id == seen.id);
-            let slots = same.map(|index| old.swap_remove(index).slots).unwrap_or_default();
-            present.push(self.instance(&pod, seen, slots, known, &mut chance));
+            let same = same.map(|index| old.swap_remove(index));
+            let (was_running, slots) = same.map_or((None, Vec::new()), |same| (same.running, same.slots));
+            let new = |since| Running::new(since, longest, now);
+            let running = seen.running_since.map(|since| was_running.unwrap_or_else(|| new(since)));
+            present.push(self.instance(&pod, Instance { seen, running, slots }, known, now, &mut chance));
         }
         for slot in old.iter().flat_map(|gone| &gone.slots) {
             self.owners.remove(&slot.key);
         }
-        let mut watched = Watched { pod, ip, is_ending, instances: present };
+        let mut watched = Watched { pod, ip, is_ending, instances: present, seen: now.instant };
         self.plan_runs(&mut watched, now);
         self.pods.insert(uid, watched);
     }
@@ -165,17 +194,19 @@ impl Schedule {
     fn instance(
         &mut self,
         pod: &AdmittedPod,
-        seen: SeenInstance,
-        mut slots: Vec<Slot>,
+        present: Instance,
         known: &PodProbes,
+        now: Now,
         chance: &mut impl FnMut() -> f64,
     ) -> Instance {
+        let Instance { seen, running, mut slots } = present;
         let spec = pod.container(&seen.container).map(|container| container.spec);
         let has = |kind: ProbeKind| spec.is_some_and(|spec| kind.of(spec).is_some());
         for gone in slots.extract_if(.., |slot| !has(slot.kind)) {
             self.owners.remove(&gone.key);
         }
-        let is_adopted = seen.running_since.is_some_and(|since| since < self.began.wall);
+        let since_begin = now.instant.saturating_duration_since(self.began);
+        let is_adopted = running.is_some_and(|running| running.duration(now.instant) > since_begin);
         let shown = ContainerProbes { started: seen.started, ready: seen.ready, failed: None };
         // Only for an instance that an earlier daemon probed may its status say more.
         let earlier = known.0.get(&seen.id).copied().or(is_adopted.then_some(shown)).unwrap_or_default();
@@ -206,14 +237,14 @@ impl Schedule {
                 is_early: false,
             });
         }
-        Instance { seen, slots }
+        Instance { seen, running, slots }
     }
 
     /// Schedules the probes of a pod that may run now, and unschedules the others.
     fn plan_runs(&mut self, watched: &mut Watched, now: Now) {
         for instance in &mut watched.instances {
             let has_started = instance.has_started();
-            let Some(since) = instance.seen.running_since else {
+            let Some(running) = instance.running else {
                 instance.slots.iter_mut().for_each(|slot| slot.due = None);
                 continue;
             };
@@ -236,7 +267,7 @@ impl Schedule {
                         }
                         false => Duration::ZERO,
                     };
-                    let due = now.instant + delay.saturating_sub(Moment::since(now.wall, since)).max(spread);
+                    let due = now.instant + delay.saturating_sub(running.duration(now.instant)).max(spread);
                     slot.due = Some(due);
                     self.due.push(Reverse((due, slot.key)));
                 }
@@ -296,7 +327,7 @@ impl Schedule {
     }
 
     fn count(&mut self, watched: &mut Watched, key: ProbeKey, verdict: Option<Verdict>, now: Now) -> Finish {
-        for Instance { seen, slots } in &mut watched.instances {
+        for Instance { seen, slots, .. } in &mut watched.instances {
             let Some(slot) = slots.iter_mut().find(|slot| slot.key == key) else { continue };
             slot.is_running = false;
             // Unset when it may no longer run.
@@ -308,8 +339,7 @@ impl Schedule {
             let retry = slot.retry.take().filter(|retry| may_retry && *retry < wait);
             slot.is_early = retry.is_some();
             slot.retry = retry.map(|retry| retry * 2);
-            let due =
-                retry.map_or_else(|| on_grid(was_due + wait, self.began.instant), |retry| was_due + retry);
+            let due = retry.map_or_else(|| on_grid(was_due + wait, self.began), |retry| was_due + retry);
             let due = due.max(now.instant);
             slot.due = Some(due);
             self.due.push(Reverse((due, key)));

@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use super::*;
 
 const BEGAN: i64 = 1000;
+const UPTIME: Duration = Duration::from_secs(500);
 
 fn probe(delay: i32, period: i32, failures: i32) -> Option<Probe> {
     Some(Probe {
@@ -44,6 +45,8 @@ struct Bench {
     start: Instant,
     /// Seconds since the daemon began.
     time: f64,
+    /// Seconds by which the wall clock was set.
+    set_by: i64,
 }
 
 impl Bench {
@@ -53,14 +56,14 @@ impl Bench {
 
     fn with_limit(limit: usize) -> Self {
         let start = Instant::now();
-        let schedule = Schedule::new(limit, Now { instant: start, wall: at(BEGAN) });
-        Self { schedule, start, time: 0.0 }
+        let schedule = Schedule::new(limit, start);
+        Self { schedule, start, time: 0.0, set_by: 0 }
     }
 
     fn now(&self) -> Now {
         let since = Duration::from_secs_f64(self.time);
-        let wall = at(BEGAN).checked_add(jiff::SignedDuration::try_from(since).unwrap()).unwrap();
-        Now { instant: self.start + since, wall }
+        let wall = at(BEGAN + self.set_by) + jiff::SignedDuration::try_from(since).unwrap();
+        Now { instant: self.start + since, wall, uptime: UPTIME + since }
     }
 
     fn see(&mut self, seen: SeenPod) {
@@ -130,6 +133,30 @@ fn a_probe_runs_after_its_delay_and_then_each_period() {
     // One that was seen late is probed at once.
     bench.see(seen(&pod, false, &[("a", 0, Some(BEGAN + 100)), ("b", 0, Some(BEGAN + 100))]));
     assert_eq!(bench.next(), Some(125.0));
+}
+
+#[test]
+fn a_clock_that_is_set_shortens_no_delay_and_makes_no_instance_an_adopted_one() {
+    let pod = pod(|container| container.liveness_probe = probe(60, 10, 3));
+    const TEN_YEARS: i64 = 10 * 365 * 86_400;
+    for step in [-TEN_YEARS, TEN_YEARS] {
+        let mut bench = Bench::new();
+        bench.time = 100.0;
+        bench.see(seen(&pod, false, &[("a", 0, None)]));
+        bench.time = 101.0;
+        bench.see(seen(&pod, false, &[("a", 0, Some(BEGAN + 101))]));
+        bench.time = 110.0;
+        bench.set_by = step;
+        bench.see(seen(&pod, false, &[("a", 0, Some(BEGAN + 101)), ("b", 0, None)]));
+        assert_eq!(bench.next(), Some(161.0));
+        // The clock was set again between its start and this look.
+        bench.time = 112.0;
+        bench.set_by = 0;
+        bench.see(seen(&pod, false, &[("a", 0, Some(BEGAN + 101)), ("b", 0, Some(BEGAN + step + 111))]));
+        assert_eq!(bench.step(true).0, 161.0);
+        let next = bench.step(true).0;
+        assert!((170.0..=172.0).contains(&next), "{next}");
+    }
 }
 
 #[test]

@@ -77,7 +77,7 @@ pub(crate) struct Prober {
 }
 
 fn now(deps: &ProberDeps) -> Now {
-    Now { instant: Instant::now(), wall: deps.clock.now() }
+    Now { instant: Instant::now(), wall: deps.clock.now(), uptime: deps.clock.uptime() }
 }
 
 impl Prober {
@@ -86,7 +86,7 @@ impl Prober {
         stored::restore(&deps.store, &deps.results);
         Self {
             runner: Arc::new(ProbeRunner::new(deps.runtime.clone())),
-            schedule: Schedule::new(MAX_RUNNING, now(&deps)),
+            schedule: Schedule::new(MAX_RUNNING, Instant::now()),
             taken: HashMap::new(),
             running: FuturesUnordered::new(),
             chance,

@@ -147,7 +147,7 @@ impl ContainerStarter<'_> {
 
     /// Counts the restart after this instance, unless it was stopped for another reason than a failure of its own.
     fn count_restart(&mut self, previous: &ContainerStatus) {
-        let (context, uid, now) = (self.context, &self.pod.reference.uid, self.state.reporter.now());
+        let (context, uid, now) = (self.context, &self.pod.reference.uid, self.state.reporter.steady());
         let probe_failed = context.probes.of(uid).failed(&previous.id).is_some();
         match previous.state {
             _ if context.restarts.is_requested(uid, &previous.id) => {

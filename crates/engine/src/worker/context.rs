@@ -46,6 +46,8 @@ pub(crate) struct RuntimeAccess {
 
 /// What pods use on this host outside the runtime.
 pub(crate) struct HostAccess {
+    /// The ID of its boot.
+    pub boot_id: Arc<str>,
     /// Facts of the host that configurations need.
     pub settings: Arc<HostSettings>,
     /// Pod cgroups; none with `cgroupsPerQOS: false`.

@@ -20,6 +20,8 @@ use hostlet_base::{Backoff, BackoffPolicy, Moment};
 use hostlet_pod::resources::Enforced;
 use hostlet_runtime::cri::ContainerStatus;
 
+use super::instance_times::InstanceTimes;
+
 /// First pause.
 const INITIAL: Duration = Duration::from_secs(10);
 /// A longer gap between two restarts resets the count.
@@ -27,7 +29,7 @@ const RESET_AFTER: Duration = Duration::from_secs(600);
 /// The number of doublings after which the pause exceeds any permitted cap.
 const DOUBLINGS: u32 = 16;
 
-/// The back-offs of one pod's containers. They use wall-clock time because the runtime reports it for terminations.
+/// The back-offs of one pod's containers, by a clock that nobody sets ([`hostlet_base::WallClock::steady`]).
 #[derive(Clone, Debug)]
 pub(super) struct CrashLoops {
     policy: BackoffPolicy,
@@ -37,6 +39,8 @@ pub(super) struct CrashLoops {
     resources: HashMap<String, Enforced>,
     /// Back-off of re-creating the pod's sandbox; none if it was never re-created.
     sandbox: Option<Backoff<Timestamp>>,
+    /// When instances were created and terminated.
+    times: InstanceTimes,
 }
 
 /// Pauses between sandboxes of a pod: one that dies at once, or never gets an address, costs the runtime a network setup each
@@ -92,7 +96,23 @@ impl CrashLoops {
             let count = Count { attempt: stored.attempt, backoff, resources: stored.resources };
             ((stored.container.into(), stored.hash), count)
         });
-        Self { policy, entries: entries.collect(), resources: HashMap::new(), sandbox: None }
+        Self {
+            policy,
+            entries: entries.collect(),
+            resources: HashMap::new(),
+            sandbox: None,
+            times: InstanceTimes::default(),
+        }
+    }
+
+    /// Takes in the instances that the runtime has, at this time of the wall clock and of the steady one.
+    pub(super) fn observe(&mut self, instances: &[ContainerStatus], wall: Timestamp, steady: Timestamp) {
+        self.times.observe(instances, wall, steady);
+    }
+
+    /// A time of these back-offs as the wall clock shows it.
+    pub(super) fn wall(&self, steady: Timestamp) -> Timestamp {
+        self.times.wall(steady)
     }
 
     /// Takes in the resources that a container has from now on.
@@ -102,7 +122,7 @@ impl CrashLoops {
         }
     }
 
-    /// The counts to store, in order.
+    /// The counts to store, in order, with times of the wall clock.
     pub(super) fn stored(&self) -> Vec<StoredCrashLoop> {
         let stored = self.entries.iter().map(|((container, hash), count)| StoredCrashLoop {
             container: container.to_string(),
@@ -110,7 +130,7 @@ impl CrashLoops {
             attempt: count.attempt,
             backoff: count.backoff.map(|backoff| StoredBackoff {
                 delay_ms: u64::try_from(backoff.delay.as_millis()).unwrap_or(u64::MAX),
-                restarted: backoff.updated,
+                restarted: self.times.wall(backoff.updated),
             }),
             resources: count.resources,
         });
@@ -122,7 +142,7 @@ impl CrashLoops {
     /// The pause in force for a terminated container, and its end; `None` if it may start at once.
     pub(super) fn in_force(&self, ended: &ContainerStatus, now: Timestamp) -> Option<(Duration, Timestamp)> {
         let entry = self.entry(ended)?;
-        let left = entry.remaining(&self.policy, ended.finished_at?, now)?;
+        let left = entry.remaining(&self.policy, self.times.finished(ended)?, now)?;
         Some((entry.delay, now.checked_add(left).ok()?))
     }
 
@@ -139,7 +159,7 @@ impl CrashLoops {
 
     /// Counts that the terminated container is restarted now.
     pub(super) fn restarted(&mut self, ended: &ContainerStatus, now: Timestamp) {
-        let end = ended.finished_at.unwrap_or(now);
+        let end = self.times.finished(ended).unwrap_or(now);
         let backoff = Backoff::next(self.entry(ended), &self.policy, end, now);
         self.set(ended, Some(backoff), now);
     }
@@ -206,13 +226,14 @@ impl CrashLoops {
         backoff: Backoff<Timestamp>,
         ended: &ContainerStatus,
     ) -> Backoff<Timestamp> {
+        let created = self.times.created(ended);
         let missed = ended.attempt.saturating_sub(first).min(DOUBLINGS);
         if missed == 0 {
             // A restart is counted after the new container was created. A container that was created long after the count is
             // a later one with the same attempt number: the runtime lost the pod's containers, and this restart was not
             // counted.
-            let is_later = Moment::since(ended.created_at, backoff.updated) > RESET_AFTER;
-            let reset = Backoff { delay: INITIAL.min(self.policy.max), updated: ended.created_at };
+            let is_later = Moment::since(created, backoff.updated) > RESET_AFTER;
+            let reset = Backoff { delay: INITIAL.min(self.policy.max), updated: created };
             return if is_later { reset } else { backoff };
         }
         let (mut delay, mut waits) = (backoff.delay, Duration::ZERO);
@@ -220,10 +241,10 @@ impl CrashLoops {
             waits += delay;
             delay = delay.saturating_mul(2).min(self.policy.max);
         }
-        if Moment::since(ended.created_at, backoff.updated) > RESET_AFTER + waits {
+        if Moment::since(created, backoff.updated) > RESET_AFTER + waits {
             delay = INITIAL.min(self.policy.max);
         }
-        Backoff { delay, updated: ended.created_at }
+        Backoff { delay, updated: created }
     }
 
     /// The back-off of a container whose restarts were not counted, by this or an earlier daemon, if it was never reset: each attempt
@@ -232,7 +253,7 @@ impl CrashLoops {
     fn derived(&self, first: u32, ended: &ContainerStatus) -> Option<Backoff<Timestamp>> {
         let doublings = ended.attempt.checked_sub(first)?.checked_sub(1)?.min(DOUBLINGS);
         let delay = (INITIAL * (1 << doublings)).min(self.policy.max);
-        Some(Backoff { delay, updated: ended.created_at })
+        Some(Backoff { delay, updated: self.times.created(ended) })
     }
 }
 

@@ -17,6 +17,7 @@ mod hooks;
 mod image_needs;
 mod image_volumes;
 mod in_flight;
+mod instance_times;
 mod metrics;
 mod object_references;
 mod plan;

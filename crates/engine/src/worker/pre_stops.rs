@@ -1,10 +1,12 @@
 //! Which preStop hooks have begun. A hook runs once for each instance of a container: one that was cut short, because its pod's
 //! grace period was shortened or the daemon died, is not run again. Stored before the hook runs. Runs no hook itself.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use hostlet_base::{ContainerId, PodUid};
+use hostlet_base::{ContainerId, Moment, PodUid};
 use hostlet_store::{Store, Table};
 
 /// The preStop hooks of one pod.
@@ -19,18 +21,32 @@ pub(super) struct PreStops<'a> {
 struct BegunHook {
     container: String,
     at: Timestamp,
+    /// The host's uptime at that time: the clock may be set meanwhile, and no container outlives a boot. Earlier versions did not
+    /// store it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    uptime_ms: Option<u64>,
+}
+
+impl BegunHook {
+    fn elapsed(&self, now: Timestamp, uptime: Duration) -> Duration {
+        match self.uptime_ms {
+            Some(then) => uptime.saturating_sub(Duration::from_millis(then)),
+            None => Moment::since(now, self.at),
+        }
+    }
 }
 
 impl PreStops<'_> {
     /// Records that the hook of this instance begins now. Returns once that would survive the daemon; if it has begun before,
-    /// returns when.
-    pub(super) async fn begin(self, id: &ContainerId, now: Timestamp) -> Option<Timestamp> {
+    /// returns how long ago. `uptime` is the host's.
+    pub(super) async fn begin(self, id: &ContainerId, now: Timestamp, uptime: Duration) -> Option<Duration> {
         let mut begun: Vec<BegunHook> =
             self.store.get(Table::PreStops, self.pod.as_str()).unwrap_or_default();
         if let Some(before) = begun.iter().find(|hook| hook.container == id.as_str()) {
-            return Some(before.at);
+            return Some(before.elapsed(now, uptime));
         }
-        begun.push(BegunHook { container: id.to_string(), at: now });
+        let uptime_ms = u64::try_from(uptime.as_millis()).ok();
+        begun.push(BegunHook { container: id.to_string(), at: now, uptime_ms });
         // A pod whose containers are replaced again and again needs only the latest.
         let outdated = begun.len().saturating_sub(MOST);
         begun.drain(..outdated);
@@ -48,21 +64,44 @@ mod tests {
     use super::*;
     use hostlet_base::testing::at;
 
+    const SECOND: Duration = Duration::from_secs(1);
+
     #[tokio::test]
     async fn a_hook_begins_once_for_each_instance() {
         let (store, pod) = (Store::default(), PodUid::from("u"));
         let hooks = PreStops { store: &store, pod: &pod };
-        assert_eq!(hooks.begin(&"a".into(), at(10)).await, None);
-        assert_eq!(hooks.begin(&"b".into(), at(11)).await, None);
-        assert_eq!(hooks.begin(&"a".into(), at(12)).await, Some(at(10)));
+        assert_eq!(hooks.begin(&"a".into(), at(10), 5 * SECOND).await, None);
+        assert_eq!(hooks.begin(&"b".into(), at(11), 6 * SECOND).await, None);
+        assert_eq!(hooks.begin(&"a".into(), at(12), 7 * SECOND).await, Some(2 * SECOND));
         // The next daemon knows, too.
         let store = store.copy();
-        assert_eq!(PreStops { store: &store, pod: &pod }.begin(&"b".into(), at(13)).await, Some(at(11)));
-        assert_eq!(PreStops { store: &store, pod: &"other".into() }.begin(&"a".into(), at(14)).await, None);
+        let next = PreStops { store: &store, pod: &pod };
+        assert_eq!(next.begin(&"b".into(), at(13), 8 * SECOND).await, Some(2 * SECOND));
+        let other = PreStops { store: &store, pod: &"other".into() };
+        assert_eq!(other.begin(&"a".into(), at(14), 9 * SECOND).await, None);
         for n in 0..200 {
-            hooks.begin(&format!("n{n}").as_str().into(), at(20)).await;
+            hooks.begin(&format!("n{n}").as_str().into(), at(20), 10 * SECOND).await;
         }
         let kept: Vec<BegunHook> = store.get(Table::PreStops, "u").unwrap();
         assert!(kept.len() <= MOST);
+    }
+
+    #[tokio::test]
+    async fn a_clock_that_is_set_takes_nothing_of_the_grace_period() {
+        const TEN_YEARS: i64 = 10 * 365 * 86_400;
+        let (store, pod) = (Store::default(), PodUid::from("u"));
+        let hooks = PreStops { store: &store, pod: &pod };
+        assert_eq!(hooks.begin(&"a".into(), at(2 * TEN_YEARS), 5 * SECOND).await, None);
+        for now in [TEN_YEARS, 3 * TEN_YEARS] {
+            assert_eq!(hooks.begin(&"a".into(), at(now), 6 * SECOND).await, Some(SECOND));
+        }
+    }
+
+    #[test]
+    fn a_row_of_an_earlier_version_has_only_a_time() {
+        let row = r#"{"container": "a", "at": "1970-01-01T00:00:10Z"}"#;
+        let hook: BegunHook = serde_json::from_str(row).unwrap();
+        assert_eq!(hook.elapsed(at(12), SECOND), 2 * SECOND);
+        assert_eq!(hook.elapsed(at(9), SECOND), Duration::ZERO);
     }
 }

@@ -2,6 +2,7 @@
 //! that others see.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -60,6 +61,16 @@ impl Reporter {
     /// The time of day.
     pub(super) fn now(&self) -> Timestamp {
         self.sinks().clock.now()
+    }
+
+    /// The time of a clock that nobody sets, for durations.
+    pub(super) fn steady(&self) -> Timestamp {
+        self.sinks().clock.steady()
+    }
+
+    /// The time since the host booted.
+    pub(super) fn uptime(&self) -> Duration {
+        self.sinks().clock.uptime()
     }
 
     /// When the pod was started by its status, if it has one.

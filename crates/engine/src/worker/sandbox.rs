@@ -213,7 +213,7 @@ impl Sandboxes<'_> {
         // Only a sandbox that was created: after a reboot, the network may be unable to add pods for minutes, and upstream tries again
         // at the ordinary pace.
         if config.metadata.as_ref().is_some_and(|metadata| metadata.attempt > 0) {
-            self.starts.sandbox_replaced(self.reporter.now());
+            self.starts.sandbox_replaced(self.reporter.steady());
         }
         let status = self.context.runtime.service.sandbox_status(&id).await?;
         let ips: Vec<String> = status.ips.iter().map(IpAddr::to_string).collect();

@@ -56,6 +56,11 @@ impl StartRecord {
         &self.crash_loops
     }
 
+    /// Takes in what the runtime has, at this time of the wall clock and of the steady one.
+    pub(super) fn observe(&mut self, observed: &PodStatus, wall: Timestamp, steady: Timestamp) {
+        self.crash_loops.observe(&observed.containers, wall, steady);
+    }
+
     /// Begins work on the pod with its allocated resources.
     pub(super) fn work_begins(&mut self, pod: &AdmittedPod) {
         for container in pod.containers() {

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::EnvNeeds;
 use super::actuated::ActuatedRecord;
 use super::context::WorkerContext;
+use super::deadline::ActiveTime;
 use super::final_ends::FinalEnds;
 use super::pod_pulls::PodPulls;
 use super::pull_secrets::PodPullSecrets;
@@ -24,6 +25,8 @@ pub(crate) struct WorkerState {
     pub(super) starts: StartRecord,
     /// How its containers ended for good.
     pub(super) ends: FinalEnds,
+    /// How long it has been active.
+    pub(super) active: ActiveTime,
     /// What was last enforced of its resources.
     pub(super) actuated: ActuatedRecord,
     /// The objects that its containers' environments refer to.
@@ -48,6 +51,7 @@ impl WorkerState {
             reporter: Reporter::new(pod.clone(), context.reports.clone()),
             starts: StartRecord::read(context, pod),
             ends: FinalEnds::read(context, pod),
+            active: ActiveTime::default(),
             actuated: ActuatedRecord::read(context, pod),
             env: EnvNeeds::default(),
             pull_secrets: PodPullSecrets::default(),
@@ -79,6 +83,7 @@ impl WorkerState {
             Arc::make_mut(&mut observed).containers.extend(removed.iter().cloned());
         }
         facts.removed = removed;
+        self.starts.observe(&observed, self.reporter.now(), self.reporter.steady());
         Ok(observed)
     }
 }

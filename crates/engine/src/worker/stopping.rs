@@ -150,8 +150,9 @@ impl<'a> Stopping<'a> {
         let uid = &pod.uid;
         let began = Instant::now();
         let record = PreStops { store: &self.context.store, pod: uid };
-        if let Some(before) = record.begin(id, self.reporter.now()).await {
-            let spent = self.reporter.now().duration_since(before).as_secs().clamp(0, grace_seconds);
+        let uptime = self.reporter.uptime();
+        if let Some(before) = record.begin(id, self.reporter.now(), uptime).await {
+            let spent = whole_seconds(before).min(grace_seconds);
             if let Some(pause) = &hook.sleep {
                 sleep(seconds(pause.seconds.min(grace_seconds).saturating_sub(spent))).await;
             }

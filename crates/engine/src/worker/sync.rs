@@ -21,7 +21,7 @@ use tokio::time::{Instant, timeout_at};
 use super::cleanup::Cleanup;
 use super::container::{ContainerStarter, NotStarted, PreparedPod};
 use super::context::WorkerContext;
-use super::deadline::{PAST_DEADLINE, time_left};
+use super::deadline::{ActiveRecord, PAST_DEADLINE, time_left};
 use super::handler::handler_of;
 use super::image_needs::image_needs;
 use super::image_volumes::ImageVolumes;
@@ -45,8 +45,7 @@ impl PodSync<'_> {
     /// Performs the step, unless the pod's deadline is over before it completes.
     pub(super) async fn run(mut self) -> Outcome {
         let Some(limit) = self.pod.spec().active_deadline_seconds else { return self.step().await };
-        let started = self.started().await;
-        let left = time_left(limit, started, self.state.reporter.now());
+        let left = time_left(limit, self.active_for().await);
         // External input: one that is too far away for a clock is none.
         let Some(deadline) = Instant::now().checked_add(left) else { return self.step().await };
         let stepped = if left.is_zero() { None } else { timeout_at(deadline, self.step()).await.ok() };
@@ -65,15 +64,37 @@ impl PodSync<'_> {
         }
     }
 
-    /// When the pod was started: by its status, or for a new daemon by what an earlier one left of it.
-    async fn started(&mut self) -> Option<Timestamp> {
-        let of_object = self.pod.status.as_ref().and_then(|status| status.start_time.as_ref());
-        let known = self.state.reporter.start_time().or(of_object.map(|time| time.0));
-        if known.is_some() {
+    /// How long the pod has been active.
+    async fn active_for(&mut self) -> Duration {
+        let record = ActiveRecord {
+            store: &self.context.store,
+            pod: &self.pod.reference.uid,
+            boot_id: &self.context.host.boot_id,
+        };
+        let uptime = self.state.reporter.uptime();
+        if let Some(known) = self.state.active.known(record, uptime) {
             return known;
         }
-        let observed = self.state.observe(self.context).await.ok()?;
-        observed.sandboxes.iter().map(|sandbox| sandbox.created_at).min()
+        // Unknown for now.
+        let Ok(started) = self.started().await else { return Duration::ZERO };
+        let now = self.state.reporter.now();
+        self.state.active.begin(record, started.unwrap_or(now), now, uptime)
+    }
+
+    /// When the pod was started: by its status, or for a new daemon by what an earlier one left of it; `None` if there is nothing of it.
+    /// As a time of this host's clock, it cannot be earlier than the API server's creation of the pod.
+    async fn started(&mut self) -> Result<Option<Timestamp>, CriError> {
+        let of_object = self.pod.status.as_ref().and_then(|status| status.start_time.as_ref());
+        let known = self.state.reporter.start_time().or(of_object.map(|time| time.0));
+        let started = match known {
+            Some(known) => Some(known),
+            None => {
+                let observed = self.state.observe(self.context).await?;
+                observed.sandboxes.iter().map(|sandbox| sandbox.created_at).min()
+            }
+        };
+        let created = self.pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        Ok(started.map(|started| created.map_or(started, |created| started.max(created))))
     }
 
     async fn step(&mut self) -> Outcome {
@@ -88,7 +109,7 @@ impl PodSync<'_> {
                 return Outcome::Failed(Retry::after(&error));
             }
         };
-        let now = self.state.reporter.now();
+        let now = self.state.reporter.steady();
         let restarts = self.context.restarts.due(&observed);
         self.state.actuated.work_begins(self.pod, &observed);
         self.state.starts.work_begins(self.pod);
@@ -148,7 +169,8 @@ impl PodSync<'_> {
     /// Reports why containers wait. Those in back-off get that reason; those about to start keep the reason of their last
     /// attempt.
     fn report_waits(&mut self, plan: &Plan) {
-        let (pod, reporter) = (&self.pod.reference, &mut self.state.reporter);
+        let WorkerState { reporter, starts, .. } = &mut *self.state;
+        let (pod, loops) = (&self.pod.reference, starts.crash_loops());
         reporter.starting(plan.start.iter().map(|start| start.container.name.clone()));
         let full = pod.described();
         for wait in &plan.backing_off {
@@ -157,7 +179,7 @@ impl PodSync<'_> {
             let pause = go_duration(wait.pause);
             let message = format!("back-off {pause} restarting failed container={} pod={full}", wait.name);
             reporter.waits(&wait.name, reasons::CRASH_LOOP_BACK_OFF, message);
-            reporter.retries_at(&wait.name, wait.until);
+            reporter.retries_at(&wait.name, loops.wall(wait.until));
         }
         if let Some(wait) = &plan.sandbox_wait {
             let text = format!("Back-off re-creating the sandbox of pod {pod}: {}", wait.reason);
@@ -171,7 +193,7 @@ impl PodSync<'_> {
             };
             for container in self.pod.containers() {
                 reporter.waits(&container.spec.name, reason, &why);
-                reporter.retries_at(&container.spec.name, wait.until);
+                reporter.retries_at(&container.spec.name, loops.wall(wait.until));
             }
         }
         reporter.publish_retries();
@@ -199,7 +221,7 @@ impl PodSync<'_> {
     fn next_restart(&self, plan: &Plan) -> Option<Instant> {
         let containers = plan.backing_off.iter().map(|wait| wait.until);
         let until = containers.chain(plan.sandbox_wait.as_ref().map(|wait| wait.until)).min()?;
-        let pause = until.duration_since(self.state.reporter.now());
+        let pause = until.duration_since(self.state.reporter.steady());
         Some(Instant::now() + Duration::try_from(pause).unwrap_or_default())
     }
 
@@ -478,7 +500,7 @@ impl PodSync<'_> {
 
     /// Removes instances so that all containers of the pod start again. Their logs are kept until the pod is deleted.
     async fn reset(&mut self, observed: &PodStatus, resets: &[Reset]) -> Result<(), Retry> {
-        let now = self.state.reporter.now();
+        let now = self.state.reporter.steady();
         for reset in resets {
             // The next attempt follows the newest one that its logs show.
             if let Some(newest) = observed.container(&reset.name).filter(|newest| newest.id == reset.id) {

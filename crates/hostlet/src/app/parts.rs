@@ -207,6 +207,7 @@ impl Parts {
             store: store.clone(),
             own,
             host: HostDeps {
+                boot_id: node.machine.borrow().boot_id.as_str().into(),
                 mounts: Arc::new(KernelMounts { mountinfo: MOUNTINFO.into() }),
                 logind: Arc::new(SystemBus),
                 measure: Arc::new(filesystem_usage),

@@ -110,7 +110,7 @@ impl PullRecords {
             self.inner.store.put(Table::PulledImages, &id, &record);
             state.records.insert(id, record);
         }
-        let since = self.inner.clock.now();
+        let since = self.inner.clock.steady();
         for name in intents.iter().map(|image| qualified(image)) {
             self.inner.store.put(Table::PullIntents, &name, &StoredIntent { since, preloaded: None });
             state.intents.insert(name, Intent { since, preloaded: None, running: 0 });
@@ -210,7 +210,7 @@ impl PullRecords {
         {
             let mut state = self.inner.state.lock();
             let preloaded = present.filter(|found| !self.was_pulled(&mut state, found, Some(image)));
-            let (since, preloaded) = (self.inner.clock.now(), preloaded.map(|found| found.id.clone()));
+            let (since, preloaded) = (self.inner.clock.steady(), preloaded.map(|found| found.id.clone()));
             let new = Intent { since, preloaded, running: 0 };
             let intent = state.intents.entry(name.clone()).or_insert(new);
             intent.running += 1;
@@ -240,13 +240,14 @@ impl PullRecords {
         store.retain(Table::PullIntents, |name| intents.contains_key(name));
     }
 
+    /// The time of a clock that nobody sets, by which records and intents are compared.
     pub(super) fn now(&self) -> Timestamp {
-        self.inner.clock.now()
+        self.inner.clock.steady()
     }
 
     /// Adds to the record of an image; without a name, it only counts as pulled.
     fn record(&self, state: &mut State, id: &str, access: Option<(String, Access)>) {
-        let last_updated_time = self.inner.clock.now();
+        let last_updated_time = self.inner.clock.steady();
         let new = || ImageRecord { last_updated_time, credential_mapping: Default::default() };
         let record = state.records.entry(id.to_owned()).or_insert_with(new);
         record.last_updated_time = last_updated_time;

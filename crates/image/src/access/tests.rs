@@ -156,7 +156,7 @@ impl Host {
     }
 
     fn now(&self) -> Timestamp {
-        self.clock.now()
+        self.records.now()
     }
 
     fn rows(&self) -> (usize, usize) {
@@ -271,6 +271,22 @@ async fn records_go_with_their_images() {
     assert_eq!(host.store.keys(Table::PullIntents), ["slow.io/a:1"]);
     running.failed();
     assert_eq!(host.restarted().verdict("r.io/a:1"), Verdict::Granted, "found again, it was preloaded");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_set_forgets_no_pull() {
+    const TEN_YEARS: i64 = 3652 * 86_400;
+    for step in [-TEN_YEARS, TEN_YEARS] {
+        let host = Host::new();
+        drop(host.records.begin("cut.io/short:1", None).await);
+        let listed_at = host.now();
+        host.clock.set(step);
+        host.records.begin("r.io/a:1", None).await.succeeded("sha256:1", None);
+        host.records.prune(&[], listed_at);
+        advance(Duration::from_secs(60)).await;
+        host.records.prune(&[present()], host.now());
+        assert_eq!(host.rows(), (1, 1), "{step}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

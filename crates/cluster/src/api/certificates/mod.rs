@@ -10,6 +10,7 @@ mod report;
 mod request;
 mod serving;
 mod serving_plan;
+mod signer_time;
 mod task;
 
 pub use metrics::{ServingMetrics, register as register_certificate};

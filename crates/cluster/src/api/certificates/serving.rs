@@ -23,6 +23,7 @@ use super::metrics::ServingMetrics;
 use super::pace::{JITTER, LONGEST_SLEEP, PAUSES};
 use super::request::{Purpose, RequestError, obtain};
 use super::serving_plan::{ServingStep, names_of, plan};
+use super::signer_time::SignerTime;
 
 /// Settings of the certificate of the node's API.
 #[derive(Clone, Debug)]
@@ -57,6 +58,7 @@ pub struct ServingCertificateTask {
     issued: watch::Sender<IssuedCertificate>,
     metrics: ServingMetrics,
     chance: StdRng,
+    signer: SignerTime,
 }
 
 /// A certificate, and the random number of its renewal.
@@ -75,7 +77,7 @@ impl ServingCertificateTask {
         metrics: ServingMetrics,
         chance: StdRng,
     ) -> Self {
-        Self { settings, client, node, issued, metrics, chance }
+        Self { settings, client, node, issued, metrics, chance, signer: SignerTime::default() }
     }
 
     /// Runs until cancelled.
@@ -93,9 +95,10 @@ impl ServingCertificateTask {
         let (mut failures, mut trouble) = (None, Changed::new());
         loop {
             let names = self.names();
-            let now = self.settings.clock.now();
             let (info, draw) =
                 current.as_ref().map_or((None, 0.0), |current| (Some(&current.info), current.draw));
+            let clock = &self.settings.clock;
+            let now = self.signer.now(info, clock.now(), clock.steady());
             match plan(info, &names, draw, now) {
                 ServingStep::Wait(until) => self.wait(until, now).await,
                 ServingStep::Request(names) => {
@@ -114,6 +117,8 @@ impl ServingCertificateTask {
                             if let Some(old) = &current {
                                 self.metrics.rotated(now.duration_since(old.info.not_before));
                             }
+                            let clock = &self.settings.clock;
+                            self.signer.received(&new, clock.now(), clock.steady());
                             current = Some(Current { info: new, draw: self.chance.random() });
                             (failures, trouble) = (None, Changed::new());
                         }

@@ -174,6 +174,25 @@ async fn a_restarted_daemon_uses_the_stored_certificate() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_clock_that_is_years_ahead_or_behind_causes_no_more_requests() {
+    const TEN_YEARS: i64 = 10 * 365 * 86_400;
+    for set in [-TEN_YEARS, TEN_YEARS] {
+        let mut host = Host::new();
+        // The signer's clock is right.
+        host.api = FakeApi::new(WallClock::of_tokio(host.clock.now()));
+        host.clock.set(set);
+        host.api.issue_certificates(Some(24 * HOUR));
+        host.addresses(&[("InternalIP", "10.0.0.1")]);
+        let mut running = host.run();
+        let first = running.next().await;
+        sleep(16 * HOUR).await;
+        assert_eq!(host.requests().len(), 1, "{set}");
+        assert!(running.next().await.not_before > first.not_before);
+        assert_eq!(host.requests().len(), 2, "{set}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_denied_request_is_counted_and_repeated() {
     let host = Host::new();
     host.addresses(&[("InternalIP", "10.0.0.1")]);

@@ -25,6 +25,7 @@ use super::pace::{JITTER, LONGEST_SLEEP, PAUSES};
 use super::plan::{Cause, LoginState, Observed, REVOKED_AFTER, Step, plan, renewal};
 use super::report::CertificateReport;
 use super::request::{Purpose, RequestError, obtain};
+use super::signer_time::SignerTime;
 use crate::api::connect::ConnectError;
 use crate::api::credentials::Access;
 use crate::api::{Credentials, CredentialsSource};
@@ -125,6 +126,7 @@ impl ClientCertificateTask {
             access: self.credentials.access(),
             rejected: self.credentials.rejected_since(),
             draw: None,
+            signer: SignerTime::default(),
         };
         loop {
             let (_, step) = self.observe(&mut state).await;
@@ -153,6 +155,7 @@ impl ClientCertificateTask {
                 Some(Ok(certificate)) if self.reload(&certificate).await => {
                     failures = None;
                     (announced, trouble) = (Changed::new(), Changed::new());
+                    state.received(&certificate, &self.settings.clock);
                     tracing::info!(until = %certificate.not_after, "obtained a client certificate");
                     self.note(|report| (report.waits_for, report.problem) = (None, None));
                 }
@@ -187,14 +190,14 @@ impl ClientCertificateTask {
             LoginState::Certificate(certificate) => state.draw(certificate, &mut self.chance.lock()),
             LoginState::Unknown | LoginState::Missing | LoginState::Other => 0.0,
         };
-        let step = plan(&observed, self.settings.rotates, draw, self.settings.clock.now());
+        let step = plan(&observed, self.settings.rotates, draw, state.now(&self.settings.clock));
         self.show(&observed, draw);
         (observed, step)
     }
 
     /// Waits for a change of the state, or until then, but not for long.
     async fn wait(&self, state: &mut State, until: Option<Timestamp>) {
-        let now = self.settings.clock.now();
+        let now = state.now(&self.settings.clock);
         let left = until.map(|until| until.duration_since(now).max(SignedDuration::ZERO).unsigned_abs());
         let due = left.map(|left| Instant::now() + left.min(LONGEST_SLEEP));
         let rejected = state.rejected.borrow().map(|since| since + REVOKED_AFTER);
@@ -227,7 +230,7 @@ impl ClientCertificateTask {
     /// Waits until another step than `step` is due.
     async fn replanned(&self, step: Step, state: &mut State) {
         loop {
-            self.wait(state, Some(self.settings.clock.now() + REPLAN)).await;
+            self.wait(state, Some(state.now(&self.settings.clock) + REPLAN)).await;
             let (observed, planned) = self.observe(state).await;
             match (step, planned) {
                 (Step::Bootstrap(_), Step::Bootstrap(_)) | (Step::Renew, Step::Renew) => {}
@@ -399,9 +402,21 @@ struct State {
     rejected: watch::Receiver<Option<Instant>>,
     /// The random number of the current certificate.
     draw: Option<(CertificateInfo, f64)>,
+    signer: SignerTime,
 }
 
 impl State {
+    /// The node has a new certificate.
+    fn received(&mut self, certificate: &CertificateInfo, clock: &WallClock) {
+        self.signer.received(certificate, clock.now(), clock.steady());
+    }
+
+    /// The time by which steps are planned.
+    fn now(&self, clock: &WallClock) -> Timestamp {
+        let current = self.draw.as_ref().map(|(certificate, _)| certificate);
+        self.signer.now(current, clock.now(), clock.steady())
+    }
+
     fn draw(&mut self, certificate: &CertificateInfo, chance: &mut StdRng) -> f64 {
         match &self.draw {
             Some((of, draw)) if of == certificate => *draw,

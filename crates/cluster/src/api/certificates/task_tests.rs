@@ -280,6 +280,22 @@ async fn a_certificate_is_renewed_at_70_to_90_percent_of_its_lifetime() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_clock_that_is_set_by_years_causes_one_renewal_at_most() {
+    const TEN_YEARS: i64 = 10 * 365 * 86_400;
+    for set in [-TEN_YEARS, TEN_YEARS] {
+        let mut node = Node::new();
+        node.api = FakeApi::new(WallClock::of_tokio(node.clock.now()));
+        node.certify(24 * HOUR);
+        node.api.issue_certificates(Some(24 * HOUR));
+        let running = node.run();
+        running.until_certified(&node.clock).await;
+        node.clock.set(set);
+        sleep(17 * HOUR).await;
+        assert!(node.requests().len() <= 1, "{set}: {}", node.requests().len());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_stores_newer_certificate_is_used_after_a_restart() {
     let node = Node::new();
     // As on a node whose kubeconfig embeds its first certificate.

@@ -272,11 +272,7 @@ impl CredentialsTask {
     fn due(&self, obtained: &Obtained) -> Option<Instant> {
         let now = Instant::now();
         match (obtained.expires, obtained.is_issued) {
-            (Some(expires), _) => {
-                let left = Duration::try_from(expires.duration_since(self.clock.now())).unwrap_or_default();
-                let pause = left.saturating_sub(RENEW_AHEAD.min(left / 5));
-                Some(now + pause.max(BACKOFF.initial))
-            }
+            (Some(expires), _) => renewal(expires, self.clock.now()).map(|pause| now + pause),
             // As upstream: a plugin that reports no expiry is run again only when its credentials are rejected.
             (None, true) => None,
             (None, false) => obtained.is_renewable.then(|| now + FILE_PERIOD),
@@ -290,7 +286,7 @@ impl CredentialsTask {
 
     /// Credentials that could not be renewed are used until they expire.
     fn fail(&self, problem: String, are_none: bool, expires: Option<Timestamp>) {
-        let is_valid = expires.is_none_or(|expires| expires > self.clock.now());
+        let is_valid = expires.is_none_or(|expires| expires > self.clock.steady());
         self.access.send_if_modified(|access| {
             let is_changed = !(is_valid && matches!(access, Access::Ready(_)));
             if is_changed {
@@ -299,6 +295,13 @@ impl CredentialsTask {
             is_changed
         });
     }
+}
+
+/// How long credentials that were issued just now are used; `None` if only a rejection shows when they have expired: by a clock that is
+/// ahead they have already, and a plugin would run without a pause.
+fn renewal(expires: Timestamp, now: Timestamp) -> Option<Duration> {
+    let left = Duration::try_from(expires.duration_since(now)).ok().filter(|left| !left.is_zero())?;
+    Some(left.saturating_sub(RENEW_AHEAD.min(left / 5)).max(BACKOFF.initial))
 }
 
 /// The pause after another failure.

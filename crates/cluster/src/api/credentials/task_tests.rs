@@ -98,6 +98,16 @@ async fn a_token_file_is_read_again_and_connections_remain() {
     room.until("two").await;
 }
 
+#[test]
+fn issued_credentials_are_used_until_shortly_before_they_expire() {
+    let used = |left: i64| {
+        let now = Timestamp::from_second(1_000_000_000).unwrap();
+        renewal(now + jiff::SignedDuration::from_secs(left), now).map(|pause| pause.as_secs())
+    };
+    assert_eq!([3600, 100, 1].map(used), [Some(3480), Some(80), Some(1)]);
+    assert_eq!([0, -10 * 365 * 86_400].map(used), [None, None], "the clock is ahead");
+}
+
 // Time is not paused: it would advance while waiting for a process.
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference};
@@ -12,11 +12,15 @@ pub(super) const NAMESPACE: &str = "kube-node-lease";
 /// The fraction of its duration after which a lease is renewed; upstream's constant.
 const RENEWED_AFTER: f64 = 0.25;
 
+/// The resolution of a lease's times.
+const TICK: SignedDuration = SignedDuration::from_micros(1);
+
 /// The interval is lengthened by up to this fraction; upstream's constant.
 const JITTER: f64 = 0.04;
 
 /// The lease renewed at `now`, based on the existing one. The Node becomes its owner once it is known, so that the lease is
-/// garbage-collected with it.
+/// garbage-collected with it. Its time never goes back, unlike the stock kubelet's: to the node lifecycle controller only a later one is
+/// a renewal, so a clock that is set back would make the node unreachable.
 pub(super) fn renewed(
     base: Option<&Lease>,
     name: &str,
@@ -35,7 +39,9 @@ pub(super) fn renewed(
     let spec = lease.spec.get_or_insert_default();
     spec.holder_identity = Some(name.to_owned());
     spec.lease_duration_seconds = i32::try_from(duration.as_secs()).ok();
-    spec.renew_time = Some(MicroTime(now));
+    let after = |MicroTime(last): &MicroTime| last.checked_add(TICK).unwrap_or(*last);
+    let renewed_at = spec.renew_time.as_ref().map_or(now, |last| now.max(after(last)));
+    spec.renew_time = Some(MicroTime(renewed_at));
     if let Some(uid) = owner.and_then(|node| node.metadata.uid.as_ref()) {
         let owners = lease.metadata.owner_references.get_or_insert_default();
         if !owners.iter().any(|owner| owner.uid == *uid) {

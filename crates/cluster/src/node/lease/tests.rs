@@ -104,6 +104,19 @@ fn a_lease_equals_the_stock_kubelets() {
     assert_eq!(owners.iter().map(|o| o.uid.as_str()).collect::<Vec<_>>(), ["other"]);
 }
 
+#[test]
+fn a_clock_that_is_set_back_renews_the_lease_all_the_same() {
+    let now: Timestamp = "2036-11-21T07:51:48.239482Z".parse().unwrap();
+    let mut lease = renewed(None, "node1", Duration::from_secs(40), None, now);
+    for hours in 0..3 {
+        let set_back = now - Duration::from_secs(10 * 365 * 86_400 - hours * 3600);
+        let next = renewed(Some(&lease), "node1", Duration::from_secs(40), None, set_back);
+        let time = |lease: &Lease| lease.spec.as_ref().unwrap().renew_time.as_ref().unwrap().0;
+        assert!(time(&next) > time(&lease));
+        lease = next;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_lease_is_created_after_the_node_and_renewed_without_reading() {
     let bed = Bed::new();

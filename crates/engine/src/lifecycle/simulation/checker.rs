@@ -20,6 +20,9 @@ use crate::admission::AdoptedPod;
 /// How long a start counts at the gate.
 const PATIENCE: Duration = Duration::from_secs(15);
 
+/// How long before its start an instance is counted as restarted, at most.
+const SLOW_START: Duration = Duration::from_secs(180);
+
 /// State of one pod.
 #[derive(Default)]
 struct Known {
@@ -92,6 +95,8 @@ pub(super) struct Checker {
     is_alive: bool,
     /// Number of daemons.
     daemon: usize,
+    /// When the clock was last set.
+    clock_set: Option<Instant>,
     /// The pods that the current daemon knew from the start.
     adopted: BTreeSet<String>,
     calls: usize,
@@ -107,6 +112,7 @@ impl Checker {
             bound,
             is_alive: true,
             daemon: 0,
+            clock_set: None,
             adopted: BTreeSet::new(),
             calls: 0,
             history: 0,
@@ -115,11 +121,19 @@ impl Checker {
         }
     }
 
+    /// The clock was set. Only a daemon that was not there is misled: it finds the times of containers by the old clock.
+    pub(super) fn clock_set(&mut self) {
+        self.clock_set = Some(Instant::now());
+    }
+
     /// A new daemon runs, which knows these pods, and of crash loops what was stored by then.
     pub(super) fn booted(&mut self, adopted: &[AdoptedPod], stored: Instant) {
         self.daemon += 1;
         let instances = self.pods.values_mut().flat_map(|known| known.containers.values_mut());
-        instances.filter(|instance| instance.started >= stored).for_each(Instance::forget_crashes);
+        let is_misled = |started: Instant| self.clock_set.is_some_and(|set| started < set + SLOW_START);
+        let forgotten =
+            instances.filter(|instance| instance.started >= stored || is_misled(instance.started));
+        forgotten.for_each(Instance::forget_crashes);
         self.adopted = adopted.iter().map(|pod| pod_uid(&pod.pod).to_string()).collect();
     }
 

@@ -15,6 +15,14 @@ const PODS: usize = 4;
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: i64 = 86_400;
+const TEN_YEARS: i64 = 3652 * DAY;
+
+/// How long some pods may be active, seconds.
+const DEADLINE: i64 = DAY;
+
+/// What the clocks of hosts show that have no battery or a wrong one, seconds since the epoch: the epoch, the time of the simulation, the
+/// end of 32 bits, and a later century.
+const TIMES: [i64; 4] = [60, 1_767_225_600, i32::MAX as i64 - 30, 4_200_000_000];
 
 /// Calls with faults.
 const OPERATIONS: [Operation; 14] = [
@@ -55,6 +63,7 @@ impl World {
                 self.trace.step("hung calls go on".to_owned());
                 self.node.runtime.faults().release();
             }
+            576..580 => self.reboot().await,
             580..600 => self.end_daemon().await,
             600..640 => {
                 let polls = self.random.random_range(0..60);
@@ -96,7 +105,8 @@ impl World {
             let uid = format!("u{slot}-{}", self.versions);
             let name = format!("pod{slot}");
             let inits = INITS.choose(&mut self.random).map(|inits| inits.to_vec()).unwrap_or_default();
-            self.put(slot, Wish { name, uid, policy, containers, inits, version: 0, memory: 64 });
+            let deadline = self.random.random_bool(0.3).then_some(DEADLINE);
+            self.put(slot, Wish { name, uid, policy, containers, inits, version: 0, memory: 64, deadline });
         }
         self.set_desired();
     }
@@ -193,7 +203,33 @@ impl World {
         if self.random.random_bool(0.3) {
             self.edit_some(2);
         }
+        if self.random.random_bool(0.3) {
+            self.set_clock();
+        }
         self.restart_daemon(pause).await;
+    }
+
+    /// Boots the host, whose clock may have no battery. Pods with a deadline are replaced by such without: over a boot, only the wall
+    /// clock can say how long they have been active.
+    async fn reboot(&mut self) {
+        self.trace.step("the host boots".to_owned());
+        self.node.sync_store();
+        self.node.stop().await;
+        for (slot, wish) in self.wishes.clone() {
+            if wish.deadline.is_some() {
+                self.versions += 1;
+                let uid = format!("u{slot}-{}", self.versions);
+                self.put(slot, Wish { deadline: None, uid, ..wish });
+            }
+        }
+        self.set_desired();
+        self.look();
+        self.checker.disturb_all();
+        self.node.reboot();
+        if self.random.random_bool(0.5) {
+            self.set_clock_to(TIMES[0]);
+        }
+        self.restart_daemon(5 * SECOND).await;
     }
 
     fn running(&self) -> Vec<Seen> {
@@ -256,9 +292,20 @@ impl World {
     }
 
     fn set_clock(&mut self) {
-        let seconds = *[DAY, -DAY, 3600, -3600, 5, -5].choose(&mut self.random).unwrap();
-        self.trace.step(format!("the clock is set by {seconds} s"));
-        self.checker.disturb_all();
-        self.node.set_clock(seconds);
+        let now = self.node.now().as_second();
+        let by = [TEN_YEARS, -TEN_YEARS, DAY, -DAY, 3600, -3600, 5, -5].map(|step| now + step);
+        let to = if self.random.random_bool(0.5) { &by[..] } else { &TIMES };
+        let to = *to.choose(&mut self.random).unwrap();
+        self.set_clock_to(to.clamp(TIMES[0], TIMES[3]));
+    }
+
+    /// What is stored of a pod tells how long it has been active. With nothing stored, only the wall clock does.
+    fn set_clock_to(&mut self, second: i64) {
+        let step = second - self.node.now().as_second();
+        self.trace.step(format!("the clock is set by {step} s"));
+        self.node.sync_store();
+        self.look();
+        self.checker.clock_set();
+        self.node.set_clock(step);
     }
 }

@@ -57,7 +57,8 @@ impl World {
             names.clear();
         }
         let running: Vec<String> = node.running(uid).into_iter().map(|(name, _)| name).collect();
-        let wanted = self.wishes.values().find(|wish| wish.uid == uid).map(|wish| wish.memory << 20);
+        let wish = self.wishes.values().find(|wish| wish.uid == uid);
+        let wanted = wish.map(|wish| wish.memory << 20);
         let memory = |id: &str| node.runtime.container_config(&id.into())?.linux?.resources;
         let running_mains =
             node.containers().into_iter().filter(|c| c.uid == uid && c.runs && NAMES.contains(&&*c.name));
@@ -73,7 +74,10 @@ impl World {
         let is_ready = node.is_ready(uid) != is_job;
         let is_right =
             running == names && is_ready && (ready, phase.as_deref()) == (expected.0, Some(expected.1));
-        (!is_right || activity != Some(Activity::Idle)).then(|| {
+        // A deadline is due some day.
+        let has_deadline = !is_job && wish.is_some_and(|wish| wish.deadline.is_some());
+        let resting = if has_deadline { Activity::BackingOff } else { Activity::Idle };
+        (!is_right || activity != Some(resting)).then(|| {
             format!(
                 "{uid} should run {names:?}: {running:?} in {ready} ready sandboxes, {phase:?}, {activity:?}"
             )

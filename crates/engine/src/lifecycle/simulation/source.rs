@@ -53,6 +53,8 @@ pub(super) struct Wish {
     pub(super) version: usize,
     /// The limit of memory of each main container, MiB, which is resized in place.
     pub(super) memory: i64,
+    /// How long it may be active, seconds: longer than any simulation.
+    pub(super) deadline: Option<i64>,
 }
 
 impl Wish {
@@ -65,6 +67,7 @@ impl Wish {
         }
         if let Some(spec) = &mut pod.spec {
             spec.init_containers = Some(inits).filter(|inits| !inits.is_empty());
+            spec.active_deadline_seconds = self.deadline;
         }
         for container in pod.spec.iter_mut().flat_map(|spec| &mut spec.containers) {
             let value = Some(self.version.to_string());
@@ -93,9 +96,11 @@ impl Wish {
         });
         let inits: Vec<String> = inits.collect();
         let (name, uid, policy) = (&self.name, &self.uid, self.policy);
+        let deadline = self.deadline.map(|seconds| format!("\n  activeDeadlineSeconds: {seconds}"));
+        let deadline = deadline.unwrap_or_default();
         format!(
             "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, uid: {uid}}}\nspec:\n  restartPolicy: {policy}\n  \
-             terminationGracePeriodSeconds: 30\n  initContainers: [{}]\n  containers: [{}]\n",
+             terminationGracePeriodSeconds: 30{deadline}\n  initContainers: [{}]\n  containers: [{}]\n",
             inits.join(", "),
             containers.join(", ")
         )

@@ -3,19 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use hostlet_base::node::{OwnNode, Signal};
+use hostlet_base::node::OwnNode;
 use hostlet_base::resources::PODS;
-use hostlet_base::settings::{EvictionSettings, ImageGcPolicy, ImageVerification, LogLimits};
+use hostlet_base::settings::{ImageGcPolicy, ImageVerification};
 use hostlet_base::testing::resource_list;
 use hostlet_base::{Quantity, QuietPeriod, ResourceList};
-use hostlet_host::{FilesystemUsage, KernelMounts};
+use hostlet_host::KernelMounts;
 use hostlet_image::Images;
 use hostlet_image::credentials::RegistryCredentials;
 use hostlet_observe::pleg::{Pleg, PlegHandle};
-use hostlet_observe::stats::{MeasureError, SignalReport};
 use hostlet_observe::status::StatusGates;
-use hostlet_pod::{ApiState, DesiredPods, PodEvents};
+use hostlet_pod::{DesiredPods, PodEvents};
 use hostlet_resources::NodeResources;
 use hostlet_store::Store;
 use hostlet_telemetry::{Heartbeat, Heartbeats, Metrics};
@@ -34,17 +32,12 @@ use crate::engine::{
     Engine, EngineDeps, EngineHandles, EngineSettings, EngineTask, EventSinks, HostDeps, Interception,
     NodeInputs, ObjectInputs, PodSources, RunningHost, RuntimeDeps, UserIds,
 };
-use crate::eviction::{MemoryNotice, NodeObserver, PodsConsumption};
 use crate::shutdown::ShutdownSettings;
 use crate::shutdown::testing::FakeLogind;
 use crate::source::SourceState;
 
 /// The task whose findings a test states where it directs the engine.
 const PROBES: &str = "probes";
-
-/// Limits of logs: the defaults of a KubeletConfiguration.
-const LOG_LIMITS: LogLimits =
-    LogLimits { max_size: 10 << 20, max_files: 5, workers: 1, interval: Duration::from_secs(10) };
 
 /// A running daemon.
 pub(super) struct Daemon {
@@ -117,9 +110,9 @@ impl Daemon {
 }
 
 /// What the node offers.
-fn allocatable() -> ResourceList {
+fn allocatable(node: &Node) -> ResourceList {
     let mut all = resource_list([("cpu", "4"), ("memory", "8Gi"), ("ephemeral-storage", "100Gi")]);
-    all.set(PODS, Quantity::count(super::PLACES as u64));
+    all.set(PODS, Quantity::count(node.surroundings.places as u64));
     all
 }
 
@@ -128,7 +121,7 @@ fn settings(node: &Node) -> EngineSettings {
     EngineSettings {
         root_dir: root.clone(),
         logs: node.logs(),
-        log_limits: (!node.is_directed).then_some(LOG_LIMITS),
+        log_limits: node.surroundings.log_limits,
         image_gc: ImageGcPolicy {
             high_percent: 85,
             low_percent: 80,
@@ -137,7 +130,7 @@ fn settings(node: &Node) -> EngineSettings {
         },
         node: NodeView {
             name: host().node_name,
-            resources: NodeResources::new(allocatable()),
+            resources: NodeResources::new(allocatable(node)),
             is_standalone: true,
             ..NodeView::default()
         },
@@ -148,8 +141,8 @@ fn settings(node: &Node) -> EngineSettings {
         max_concurrent_starts: node.bound.try_into().unwrap(),
         crash_loop_cap: super::CRASH_LOOP_CAP,
         status_gates: StatusGates { stop_signals: true, image_volumes: true },
+        eviction: node.surroundings.eviction.clone(),
         // Some directed tests have pods with limits, and what these use is measured outside paused time.
-        eviction: EvictionSettings::default(),
         isolates_storage: !node.is_directed,
         volume_stats_period: None,
         user_ids: UserIds {
@@ -173,14 +166,14 @@ fn deps(
     manifests: &watch::Sender<SourceState>,
     random: StdRng,
 ) -> EngineDeps {
-    let runtime = Arc::new(node.runtime.clone());
+    let (runtime, clock) = (Arc::new(node.runtime.clone()), node.clock.of_new_process());
     let reported = node.events.clone();
     let pods: PodEvents = Arc::new(move |pod, container, event| {
         let container = container.map(|container| container.name.clone());
         reported.lock().push((pod.uid.clone(), container, event.reason.to_string()));
     });
     let (syncer, janitor) = (node.wrap.clone(), node.wrap_janitor.clone());
-    let own_node = OwnNode { allocatable: allocatable(), ..OwnNode::default() };
+    let own_node = OwnNode { allocatable: allocatable(node), ..OwnNode::default() };
     EngineDeps {
         runtime: RuntimeDeps {
             service: runtime.clone(),
@@ -195,7 +188,7 @@ fn deps(
             ImageVerification::ExceptPreloaded,
             RegistryCredentials::default(),
             store.clone(),
-            node.clock.clone(),
+            clock.clone(),
         ),
         // It reads files on threads of its own, which would make runs differ.
         preload: None,
@@ -204,30 +197,25 @@ fn deps(
             services: node.service_env.clone(),
             runtime_classes: node.runtime_classes.clone(),
         },
-        sources: PodSources {
-            manifests: manifests.subscribe(),
-            api: watch::channel(ApiState { ready: true, ..ApiState::default() }).1,
-        },
+        sources: PodSources { manifests: manifests.subscribe(), api: node.surroundings.api.subscribe() },
         node: NodeInputs {
             own_node: watch::channel(own_node).1,
-            pressure: watch::Sender::default(),
+            pressure: node.surroundings.pressure.clone(),
             limits: watch::Sender::default(),
-            object: watch::channel(None).1,
+            object: watch::channel(node.surroundings.object.clone()).1,
             reader: None,
             addresses: node.addresses.1.clone(),
         },
         store: store.clone(),
         own: node.own.clone(),
         host: HostDeps {
+            boot_id: node.boot_id(),
             mounts: Arc::new(KernelMounts { mountinfo: node.root().join("mountinfo") }),
             logind: Arc::new(FakeLogind::new(super::LOGIND_DELAY)),
-            // Never short of space.
-            measure: Arc::new(|_| {
-                Ok(FilesystemUsage { capacity: 100 << 30, available: 50 << 30, ..FilesystemUsage::default() })
-            }),
+            measure: node.surroundings.measure.clone(),
         },
-        events: EventSinks { pods, node: Arc::new(|_| {}) },
-        clock: node.clock.clone(),
+        events: EventSinks { pods, node: node.surroundings.events.clone() },
+        clock,
         random,
         metrics: node.metrics.clone(),
         probe_metrics: Metrics::default(),
@@ -251,25 +239,7 @@ fn running_host(node: &Node) -> RunningHost {
         enforces_reservations: false,
         reserved_memory_percent: None,
         containerd: None,
-        observer: Arc::new(Unobserved),
+        observer: node.surroundings.observer.clone(),
         reports: None,
-    }
-}
-
-/// Nobody looks at the node's resources.
-struct Unobserved;
-
-#[async_trait]
-impl NodeObserver for Unobserved {
-    async fn look(&self) -> SignalReport {
-        std::future::pending().await
-    }
-
-    async fn pods(&self, _: Signal) -> Result<PodsConsumption, Arc<MeasureError>> {
-        std::future::pending().await
-    }
-
-    async fn noticed(&self) -> MemoryNotice {
-        std::future::pending().await
     }
 }

@@ -28,7 +28,7 @@ pub(in crate::worker) struct PlanInput<'a> {
     pub(in crate::worker) actuated: &'a Actuated,
     /// Computes the hash of a container of the spec.
     pub(in crate::worker) hash: fn(&Container) -> u32,
-    /// The time of day.
+    /// The time of a clock that nobody sets.
     pub(in crate::worker) now: Timestamp,
 }
 

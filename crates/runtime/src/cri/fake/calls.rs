@@ -21,27 +21,44 @@ pub struct RecordedCall {
     pub ended_at: Option<Instant>,
 }
 
-/// All calls so far, oldest first.
+/// All calls so far that were not forgotten, oldest first.
 #[derive(Debug, Default)]
-pub(super) struct CallLog(Mutex<Vec<RecordedCall>>);
+pub(super) struct CallLog(Mutex<Log>);
+
+#[derive(Debug, Default)]
+struct Log {
+    /// Number of forgotten calls.
+    forgotten: usize,
+    calls: Vec<RecordedCall>,
+}
 
 impl CallLog {
     pub(super) fn begin(&self, operation: Operation, pod: Option<PodUid>, target: String) -> CallGuard<'_> {
-        let mut calls = self.calls();
-        calls.push(RecordedCall { operation, pod, target, at: Instant::now(), ended_at: None });
-        CallGuard { log: self, index: calls.len() - 1 }
+        let mut log = self.log();
+        let index = log.forgotten + log.calls.len();
+        log.calls.push(RecordedCall { operation, pod, target, at: Instant::now(), ended_at: None });
+        CallGuard { log: self, index }
     }
 
     pub(super) fn snapshot(&self) -> Vec<RecordedCall> {
-        self.calls().clone()
+        self.log().calls.clone()
     }
 
     pub(super) fn after(&self, first: usize) -> (Vec<RecordedCall>, usize) {
-        let calls = self.calls();
-        (calls.get(first..).unwrap_or_default().to_vec(), calls.len())
+        let log = self.log();
+        let from = first.saturating_sub(log.forgotten);
+        (log.calls.get(from..).unwrap_or_default().to_vec(), log.forgotten + log.calls.len())
     }
 
-    fn calls(&self) -> MutexGuard<'_, Vec<RecordedCall>> {
+    /// Forgets the calls before the first that is in flight.
+    pub(super) fn forget(&self) {
+        let mut log = self.log();
+        let ended = log.calls.iter().take_while(|call| call.ended_at.is_some()).count();
+        log.calls.drain(..ended);
+        log.forgotten += ended;
+    }
+
+    fn log(&self) -> MutexGuard<'_, Log> {
         self.0.lock()
     }
 }
@@ -54,7 +71,9 @@ pub(super) struct CallGuard<'a> {
 
 impl Drop for CallGuard<'_> {
     fn drop(&mut self) {
-        if let Some(call) = self.log.calls().get_mut(self.index) {
+        let mut log = self.log.log();
+        let index = self.index.checked_sub(log.forgotten);
+        if let Some(call) = index.and_then(|index| log.calls.get_mut(index)) {
             call.ended_at = Some(Instant::now());
         }
     }

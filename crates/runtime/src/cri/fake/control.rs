@@ -87,6 +87,11 @@ impl FakeRuntime {
         self.with(|world, _| world.written.insert(id.clone(), bytes));
     }
 
+    /// The size of a container's writable layer, bytes.
+    pub fn written(&self, id: &ContainerId) -> u64 {
+        self.with(|world, _| world.written.get(id).copied().unwrap_or_default())
+    }
+
     /// Sets the memory that a container uses, bytes.
     pub fn set_memory(&self, id: &ContainerId, bytes: u64) {
         self.with(|world, _| world.memory.insert(id.clone(), bytes));
@@ -129,6 +134,11 @@ impl FakeRuntime {
     /// Adds an image and returns its ID.
     pub fn add_image(&self, image: &str) -> String {
         self.with(|world, _| world.images.add(image))
+    }
+
+    /// Sets the sizes of images that are added from now on, by their names, bytes.
+    pub fn set_image_sizes(&self, sizes: fn(&str) -> u64) {
+        self.with(|world, _| world.images.set_sizes(sizes));
     }
 
     /// Sets the size of an image, bytes.
@@ -179,6 +189,13 @@ impl FakeRuntime {
     /// The container changes after the first `seen`, oldest first.
     pub fn history_after(&self, first: usize) -> Vec<Happened> {
         self.with(|world, _| world.history.get(first..).unwrap_or_default().to_vec())
+    }
+
+    /// Forgets what is only recorded for tests: ended calls, the history of containers, which begins anew, and what removed pods did.
+    /// For tests that run for long.
+    pub fn forget_past(&self) {
+        self.log().forget();
+        self.with(|world, _| world.forget_past());
     }
 
     /// The calls of one kind so far, oldest first.

@@ -34,6 +34,8 @@ pub enum EventMode {
 pub(super) struct Hub {
     mode: EventMode,
     hints: Vec<RuntimeHint>,
+    /// Number of hints before these that were forgotten.
+    forgotten: usize,
     /// Incremented by each disconnect; a subscription belongs to one epoch.
     epoch: u64,
 }
@@ -64,6 +66,12 @@ impl Hub {
         }
     }
 
+    /// Forgets all hints. A subscriber that has not read one misses it.
+    pub(super) fn forget(&mut self) {
+        self.forgotten += self.hints.len();
+        self.hints.clear();
+    }
+
     /// Ends all subscriptions.
     pub(super) fn hang_up(&mut self) {
         self.epoch += 1;
@@ -71,7 +79,7 @@ impl Hub {
 
     /// A subscription to changes from now on.
     pub(super) fn subscribe(&self) -> Cursor {
-        Cursor { next: self.hints.len(), epoch: self.epoch }
+        Cursor { next: self.forgotten + self.hints.len(), epoch: self.epoch }
     }
 
     /// The next hint, if there is one.
@@ -79,8 +87,9 @@ impl Hub {
         if cursor.epoch != self.epoch {
             return Some(Err(Failure::Unreachable.of(Operation::ContainerEvents)));
         }
-        let hint = self.hints.get(cursor.next)?.clone();
-        cursor.next += 1;
+        let next = cursor.next.max(self.forgotten);
+        let hint = self.hints.get(next - self.forgotten)?.clone();
+        cursor.next = next + 1;
         Some(Ok(hint))
     }
 }

@@ -21,6 +21,8 @@ pub(super) struct Images {
     pulls: BTreeMap<String, Pull>,
     /// The logins of private images.
     logins: BTreeMap<String, AuthConfig>,
+    /// The sizes of images by name.
+    sizes: Option<fn(&str) -> u64>,
 }
 
 impl Images {
@@ -28,17 +30,23 @@ impl Images {
     pub(super) fn add(&mut self, name: &str) -> String {
         let name = normalise(name);
         let digest = digest(&name);
+        let size = self.sizes.map_or(1 << 20, |size| size(&name));
         let repository = repository(&name).to_owned();
         let tagged = !name.contains('@');
         let image = wire::Image {
             id: digest.clone(),
             repo_tags: tagged.then(|| name.clone()).into_iter().collect(),
             repo_digests: vec![format!("{repository}@{digest}")],
-            size: 1 << 20,
+            size,
             ..wire::Image::default()
         };
         self.present.insert(name, image);
         digest
+    }
+
+    /// Sets the sizes of images that are added from now on.
+    pub(super) fn set_sizes(&mut self, sizes: fn(&str) -> u64) {
+        self.sizes = Some(sizes);
     }
 
     /// Changes an image as the runtime lists it, under all its names.

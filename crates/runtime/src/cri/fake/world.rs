@@ -194,6 +194,16 @@ impl World {
         if owner == id { Ok(()) } else { Err(format!("name \"{name}\" is reserved for \"{owner}\"")) }
     }
 
+    /// Forgets what is only recorded for tests.
+    pub(super) fn forget_past(&mut self) {
+        self.history.clear();
+        self.hub.forget();
+        let (containers, sandboxes) = (&self.containers, &self.sandboxes);
+        self.written.retain(|id, _| containers.contains_key(id));
+        self.memory.retain(|id, _| containers.contains_key(id));
+        self.starts.retain(|(pod, _), _| sandboxes.values().any(|sandbox| sandbox.pod == *pod));
+    }
+
     /// Frees the names of an object.
     pub(super) fn release_names(&mut self, id: &str) {
         self.names.retain(|_, owner| owner != id);

@@ -18,7 +18,7 @@ const PATHS: [&str; 5] = ["/configz", "/debug", "/flagz", "/healthz", "/metrics"
 /// The endpoint.
 pub(super) fn routes(started: Timestamp, clock: WallClock) -> Router {
     let answer = move |headers: HeaderMap| {
-        let seconds = clock.now().duration_since(started).as_secs().max(0);
+        let seconds = clock.steady().duration_since(started).as_secs().max(0);
         let page = Page {
             kind: "Statusz",
             name: "statusz",

@@ -1,0 +1,94 @@
+//! Two weeks of a node in every test, a whole year on request.
+//!
+//! `HOSTLET_SIMULATION_DAYS` is the number of days; a year is `just year`.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::world::{Footprint, Year};
+
+const DAY: Duration = Duration::from_secs(86_400);
+/// Days of the short test.
+const DAYS: u64 = 14;
+/// Pods per day: a hundred thousand in a year.
+const PODS_PER_DAY: u64 = 274;
+/// One boot of the host in so many days, and one outage of the API server; each outage lasts as long.
+const BOOT_EVERY: u64 = 7;
+const OUTAGE_EVERY: u64 = 18;
+const OUTAGE_DAYS: u64 = 2;
+/// By how much the memory of a daemon may grow.
+const GROWTH: isize = 1 << 20;
+
+fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap())
+}
+
+/// What happens in a run of so many days.
+#[derive(Clone, Copy)]
+struct Calendar {
+    days: u64,
+    pods: usize,
+}
+
+impl Calendar {
+    /// Lets these days pass, with boots and outages unless they are quiet.
+    async fn pass(self, year: &mut Year, days: std::ops::Range<u64>, is_quiet: bool) {
+        let start = Instant::now();
+        let (first, length) = (days.start, days.end - days.start);
+        let planned = |elapsed: Duration| {
+            let share = elapsed.as_secs_f64() / (DAY.as_secs_f64() * length as f64);
+            (self.pods as f64 * length as f64 / self.days as f64 * share) as usize
+        };
+        let (created, mut last) = (year.created, u64::MAX);
+        while start.elapsed() < DAY * u32::try_from(length).unwrap() {
+            let day = first + start.elapsed().as_secs() / DAY.as_secs();
+            if !is_quiet && day != last {
+                last = day;
+                year.set_away(day % OUTAGE_EVERY < OUTAGE_DAYS && day >= OUTAGE_DAYS);
+                if day % BOOT_EVERY == 1 {
+                    year.reboot().await;
+                }
+            }
+            let missing = planned(start.elapsed()).saturating_sub(year.created - created);
+            year.step(missing).await;
+        }
+    }
+}
+
+async fn run(seed: u64, days: u64) -> (Year, [Footprint; 3]) {
+    let calendar = Calendar { days, pods: usize::try_from(days * PODS_PER_DAY).unwrap() };
+    let mut year = Year::new(seed).await;
+    let (first, quiet) = (days / 8, days - days / 3);
+    calendar.pass(&mut year, 0..first, true).await;
+    let begin = year.clear().await;
+    calendar.pass(&mut year, first..quiet, false).await;
+    year.set_away(false);
+    year.reboot().await;
+    calendar.pass(&mut year, quiet..quiet + 1, true).await;
+    let middle = year.clear().await;
+    // One daemon, without a boot: nothing hides a leak.
+    calendar.pass(&mut year, quiet + 1..days, true).await;
+    let end = year.clear().await;
+    (year, [begin, middle, end])
+}
+
+#[test]
+fn a_node_left_alone_keeps_its_disk_free_and_nothing_of_what_was_removed() {
+    let days = setting("HOSTLET_SIMULATION_DAYS").unwrap_or(DAYS);
+    let seed = setting("HOSTLET_SIMULATION_SEED").unwrap_or(1);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    runtime.unwrap().block_on(async {
+        let (year, footprints) = run(seed, days).await;
+        let Year { created, evicted, removed_images, .. } = &year;
+        println!(
+            "{days} days: {created} pods, {removed_images} images removed, {evicted} evicted, {footprints:?}"
+        );
+        let [begin, middle, end] = footprints;
+        assert!(end.heap - middle.heap <= GROWTH, "{footprints:?}");
+        assert!(end.heap - begin.heap <= GROWTH, "{footprints:?}");
+        assert!(end.series <= middle.series, "{footprints:?}");
+        assert!(*created as u64 >= days * PODS_PER_DAY * 9 / 10, "only {created} pods");
+        assert!(*removed_images as u64 > days * 5, "only {removed_images} images were removed");
+    });
+}
