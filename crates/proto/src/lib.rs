@@ -2,4 +2,5 @@
 
 pub mod cri;
 pub mod dra;
+pub mod listed;
 pub mod registration;

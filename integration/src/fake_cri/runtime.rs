@@ -1,5 +1,6 @@
 //! The RuntimeService on the wire.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
@@ -68,6 +69,34 @@ fn event(hint: RuntimeHint) -> wire::ContainerEventResponse {
             wire::ContainerEventResponse { container_id, ..wire::ContainerEventResponse::default() }
         }
     }
+}
+
+/// A map in an order of its own, as a runtime written in Go sends it: a clone would have the order of its original.
+fn reordered(map: HashMap<String, String>) -> HashMap<String, String> {
+    map.into_iter().collect()
+}
+
+/// Objects in an order that differs from list to list, as containerd's, which has them in a map.
+fn shuffled<T>(objects: impl Iterator<Item = (String, T)>) -> Vec<T> {
+    objects.collect::<HashMap<_, _>>().into_values().collect()
+}
+
+fn listed_sandboxes(answer: wire::ListPodSandboxResponse) -> wire::ListPodSandboxResponse {
+    let sandboxes = answer.items.into_iter().map(|sandbox| {
+        let labels = reordered(sandbox.labels);
+        let annotations = reordered(sandbox.annotations);
+        (sandbox.id.clone(), wire::PodSandbox { labels, annotations, ..sandbox })
+    });
+    wire::ListPodSandboxResponse { items: shuffled(sandboxes) }
+}
+
+fn listed_containers(answer: wire::ListContainersResponse) -> wire::ListContainersResponse {
+    let containers = answer.containers.into_iter().map(|container| {
+        let labels = reordered(container.labels);
+        let annotations = reordered(container.annotations);
+        (container.id.clone(), wire::Container { labels, annotations, ..container })
+    });
+    wire::ListContainersResponse { containers: shuffled(containers) }
 }
 
 #[async_trait]
@@ -167,7 +196,7 @@ impl RuntimeService for Runtimes {
         request: Request<wire::ListPodSandboxRequest>,
     ) -> Outcome<wire::ListPodSandboxResponse> {
         let filter = request.into_inner().filter.unwrap_or_default();
-        answer(self.fake.sandboxes_like(filter).await, |listed| listed)
+        answer(self.fake.sandboxes_like(filter).await, listed_sandboxes)
     }
 
     async fn create_container(
@@ -217,7 +246,7 @@ impl RuntimeService for Runtimes {
         request: Request<wire::ListContainersRequest>,
     ) -> Outcome<wire::ListContainersResponse> {
         let filter = request.into_inner().filter.unwrap_or_default();
-        answer(self.fake.containers_like(filter).await, |listed| listed)
+        answer(self.fake.containers_like(filter).await, listed_containers)
     }
 
     async fn list_container_stats(

@@ -109,7 +109,7 @@ impl Purger {
         });
         let stopped: Result<(), CriError> = join_all(stops).await.into_iter().collect();
         stopped.map_err(failed)?;
-        for sandbox in runtime.list_sandboxes(uid).await.map_err(failed)? {
+        for sandbox in &*runtime.list_sandboxes(uid).await.map_err(failed)? {
             runtime.stop_sandbox(&sandbox.id).await.map_err(failed)?;
             runtime.remove_sandbox(&sandbox.id).await.map_err(failed)?;
         }
@@ -130,7 +130,7 @@ impl Purger {
             }
         }
         let listed = self.runtime.list_containers(None).await.unwrap_or_default();
-        let running: HashSet<ContainerId> = listed.into_iter().map(|container| container.id).collect();
+        let running: HashSet<ContainerId> = listed.iter().map(|container| container.id.clone()).collect();
         let (root, logs) = (self.root_dir.clone(), self.logs.clone());
         let (cgroups, mounts) = (self.cgroups.clone(), self.mounts.clone());
         let work = move || {

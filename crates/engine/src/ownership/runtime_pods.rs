@@ -8,9 +8,10 @@ use hostlet_runtime::cri::{ContainerState, CriError, RuntimeService, SandboxStat
 /// All pods with a sandbox or a container in the runtime, by namespace and name.
 pub async fn runtime_pods(runtime: &dyn RuntimeService) -> Result<BTreeSet<PodRef>, CriError> {
     let listed = async {
-        let sandboxes = runtime.list_sandboxes(None).await?.into_iter().map(|sandbox| sandbox.pod);
-        let mut pods: BTreeSet<PodRef> = sandboxes.collect();
-        pods.extend(runtime.list_containers(None).await?.into_iter().map(|container| container.pod));
+        let sandboxes = runtime.list_sandboxes(None).await?;
+        let mut pods: BTreeSet<PodRef> = sandboxes.iter().map(|sandbox| sandbox.pod.clone()).collect();
+        let containers = runtime.list_containers(None).await?;
+        pods.extend(containers.iter().map(|container| container.pod.clone()));
         Ok(pods)
     };
     match listed.await {
@@ -22,12 +23,12 @@ pub async fn runtime_pods(runtime: &dyn RuntimeService) -> Result<BTreeSet<PodRe
 /// The pods of which a sandbox or a container runs.
 pub async fn running_pods(runtime: &dyn RuntimeService) -> Result<BTreeSet<PodRef>, CriError> {
     let listed = async {
-        let sandboxes = runtime.list_sandboxes(None).await?.into_iter();
-        let ready = sandboxes.filter(|sandbox| sandbox.state == SandboxState::Ready);
-        let mut pods: BTreeSet<PodRef> = ready.map(|sandbox| sandbox.pod).collect();
-        let containers = runtime.list_containers(None).await?.into_iter();
-        let running = containers.filter(|container| container.state == ContainerState::Running);
-        pods.extend(running.map(|container| container.pod));
+        let sandboxes = runtime.list_sandboxes(None).await?;
+        let ready = sandboxes.iter().filter(|sandbox| sandbox.state == SandboxState::Ready);
+        let mut pods: BTreeSet<PodRef> = ready.map(|sandbox| sandbox.pod.clone()).collect();
+        let containers = runtime.list_containers(None).await?;
+        let running = containers.iter().filter(|container| container.state == ContainerState::Running);
+        pods.extend(running.map(|container| container.pod.clone()));
         Ok(pods)
     };
     match listed.await {

@@ -242,14 +242,15 @@ async fn expected_events(fake: &FakeRuntime) -> BTreeMap<ObjectId, LifecycleEven
         ObjectState::Exited => LifecycleEvent::Died,
         ObjectState::Created | ObjectState::Unknown => LifecycleEvent::Changed,
     };
-    let states = Listing { sandboxes, containers }.states();
+    let states = Listing { sandboxes: sandboxes.to_vec(), containers: containers.to_vec() }.states();
     states.into_iter().map(|(id, state)| (id, event(state))).collect()
 }
 
 /// Listing pod by pod finds the same as one list of everything.
 async fn assert_pod_by_pod_is_everything(fake: &FakeRuntime) {
     let everything = inspect::list_all(fake).await.unwrap();
-    assert_eq!(inspect::list_pod_by_pod(fake, vec![pod("gone")]).await.unwrap(), everything);
+    let pod_by_pod = inspect::list_pod_by_pod(fake, vec![pod("gone")]).await.unwrap();
+    assert_eq!(pod_by_pod.by_pod(), everything.by_pod());
 }
 
 async fn assert_cache_is_reality(fake: &FakeRuntime, pleg: &PlegHandle) {
@@ -263,15 +264,15 @@ async fn assert_cache_is_reality(fake: &FakeRuntime, pleg: &PlegHandle) {
         };
         observed.sandboxes.iter_mut().for_each(forget_addresses);
         let mut sandboxes = Vec::new();
-        for sandbox in fake.list_sandboxes(Some(&pod.uid)).await.unwrap() {
+        for sandbox in &*fake.list_sandboxes(Some(&pod.uid)).await.unwrap() {
             sandboxes.push(fake.sandbox_status(&sandbox.id).await.unwrap());
         }
         sandboxes.iter_mut().for_each(forget_addresses);
         sandboxes.sort_by_key(|sandbox| std::cmp::Reverse(sandbox.attempt));
         let mut containers = Vec::new();
-        for container in fake.list_containers(Some(&pod.uid)).await.unwrap() {
+        for container in &*fake.list_containers(Some(&pod.uid)).await.unwrap() {
             let mut status = fake.container_status(&container.id).await.unwrap();
-            status.sandbox = Some(container.sandbox);
+            status.sandbox = Some(container.sandbox.clone());
             containers.push(status);
         }
         containers.sort_by_key(|container| std::cmp::Reverse(container.created_at));

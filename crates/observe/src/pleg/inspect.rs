@@ -2,11 +2,14 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use futures::future::{self, try_join_all};
+use futures::future::try_join_all;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use hostlet_base::{PodRef, PodUid};
-use hostlet_runtime::cri::{ContainerStatus, CriError, RuntimeService, SandboxState, SandboxStatus};
+use hostlet_runtime::cri::{
+    Container, ContainerStatus, CriError, RuntimeService, Sandbox, SandboxState, SandboxStatus,
+};
 
 use super::PodStatus;
 use super::diff::Listing;
@@ -18,53 +21,67 @@ const AT_ONCE: usize = 8;
 /// that sets its own UID may be renamed.
 pub(super) type Pods = BTreeMap<PodUid, (PodRef, Listing)>;
 
-/// Lists everything, grouped by pod.
-pub(super) async fn list_all(runtime: &dyn RuntimeService) -> Result<Pods, CriError> {
-    let (sandboxes, containers) =
-        tokio::try_join!(runtime.list_sandboxes(None), runtime.list_containers(None))?;
-    let mut pods = Pods::new();
-    for sandbox in sandboxes {
-        listing_of(&mut pods, &sandbox.pod).sandboxes.push(sandbox);
+/// All objects of the runtime, as listed.
+#[derive(Clone, Debug)]
+pub(super) struct Everything {
+    pub(super) sandboxes: Arc<[Sandbox]>,
+    pub(super) containers: Arc<[Container]>,
+}
+
+impl Everything {
+    /// Whether these are the very lists of `other`: nothing changed between them. Two equal ones need not be the same.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.sandboxes, &other.sandboxes) && Arc::ptr_eq(&self.containers, &other.containers)
     }
-    for container in containers {
-        listing_of(&mut pods, &container.pod).containers.push(container);
+
+    pub(super) fn by_pod(&self) -> Pods {
+        let mut pods = Pods::new();
+        for sandbox in &*self.sandboxes {
+            listing_of(&mut pods, &sandbox.pod).sandboxes.push(sandbox.clone());
+        }
+        for container in &*self.containers {
+            listing_of(&mut pods, &container.pod).containers.push(container.clone());
+        }
+        for (pod, listing) in pods.values_mut() {
+            let newest = listing.sandboxes.iter().max_by_key(|sandbox| (sandbox.attempt, sandbox.created_at));
+            if let Some(newest) = newest {
+                pod.clone_from(&newest.pod);
+            }
+        }
+        pods
     }
-    Ok(pods.into_iter().map(|(uid, (pod, listing))| (uid, named(pod, listing))).collect())
 }
 
 fn listing_of<'p>(pods: &'p mut Pods, pod: &PodRef) -> &'p mut Listing {
     &mut pods.entry(pod.uid.clone()).or_insert_with(|| (pod.clone(), Listing::default())).1
 }
 
-/// Names a listing after its newest sandbox.
-fn named(pod: PodRef, listing: Listing) -> (PodRef, Listing) {
-    let newest = listing.sandboxes.iter().max_by_key(|sandbox| (sandbox.attempt, sandbox.created_at));
-    let pod = newest.map_or(pod, |sandbox| sandbox.pod.clone());
-    (pod, listing)
+/// Lists everything.
+pub(super) async fn list_all(runtime: &dyn RuntimeService) -> Result<Everything, CriError> {
+    let (sandboxes, containers) =
+        tokio::try_join!(runtime.list_sandboxes(None), runtime.list_containers(None))?;
+    Ok(Everything { sandboxes, containers })
 }
 
 /// Lists, pod by pod, everything of the pods that the runtime names or that are in `known`.
 pub(super) async fn list_pod_by_pod(
     runtime: &dyn RuntimeService,
     known: Vec<PodRef>,
-) -> Result<Pods, CriError> {
+) -> Result<Everything, CriError> {
     let named_there = runtime.list_pods().await?.into_iter();
     let pods: BTreeMap<PodUid, PodRef> = named_there.chain(known).map(|pod| (pod.uid.clone(), pod)).collect();
-    let listings = stream::iter(pods).map(|(uid, pod)| async move {
-        let listing = list_pod(runtime, &pod).await?;
-        Ok((uid, named(pod, listing)))
-    });
-    listings
-        .buffer_unordered(AT_ONCE)
-        .try_filter(|(_, (_, listing))| future::ready(!listing.is_empty()))
-        .try_collect()
-        .await
+    let listings = stream::iter(pods.into_values()).map(|pod| async move { list_pod(runtime, &pod).await });
+    let listings: Vec<Listing> = listings.buffer_unordered(AT_ONCE).try_collect().await?;
+    Ok(Everything {
+        sandboxes: listings.iter().flat_map(|listing| listing.sandboxes.iter().cloned()).collect(),
+        containers: listings.iter().flat_map(|listing| listing.containers.iter().cloned()).collect(),
+    })
 }
 
 pub(super) async fn list_pod(runtime: &dyn RuntimeService, pod: &PodRef) -> Result<Listing, CriError> {
     let (sandboxes, containers) =
         tokio::try_join!(runtime.list_sandboxes(Some(&pod.uid)), runtime.list_containers(Some(&pod.uid)))?;
-    Ok(Listing { sandboxes, containers })
+    Ok(Listing { sandboxes: sandboxes.to_vec(), containers: containers.to_vec() })
 }
 
 /// Inspects every sandbox and container of a listing. An object that vanished between the listing and its inspection is

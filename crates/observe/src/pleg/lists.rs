@@ -8,7 +8,7 @@ use hostlet_base::PodRef;
 use hostlet_runtime::cri::{CriError, RuntimeService};
 use tokio::time::Instant;
 
-use super::inspect::{self, Pods};
+use super::inspect::{self, Everything};
 
 /// Pause before everything is listed in one message again after such a list was too large: the runtime assembles it in vain.
 const WHOLE_AGAIN: Duration = Duration::from_secs(10 * 60);
@@ -17,8 +17,8 @@ const WHOLE_AGAIN: Duration = Duration::from_secs(10 * 60);
 pub(super) struct Listed {
     /// When it began.
     pub(super) as_of: Instant,
-    /// The runtime's objects, by pod.
-    pub(super) result: Result<Pods, CriError>,
+    /// The runtime's objects.
+    pub(super) result: Result<Everything, CriError>,
     /// The outcome of the lists of everything, if they were requested.
     whole: Option<Whole>,
 }

@@ -14,6 +14,8 @@ mod lists;
 mod lists_tests;
 mod metrics;
 mod records;
+#[cfg(test)]
+mod records_tests;
 mod running;
 mod status;
 mod task;

@@ -7,7 +7,7 @@ use hostlet_base::{PodRef, PodUid};
 use tokio::time::Instant;
 
 use super::diff::{self, LifecycleEvent, Listing, ObjectId, States};
-use super::inspect::Pods;
+use super::inspect::Everything;
 
 /// What to do about a pod after a listing.
 #[derive(Debug, PartialEq)]
@@ -42,12 +42,19 @@ struct Record {
 #[derive(Default)]
 pub(super) struct Records {
     pods: BTreeMap<PodUid, Record>,
+    /// The listing in which nothing differed from the records, none of which was touched since.
+    in_agreement: Option<Everything>,
 }
 
 impl Records {
     /// Processes a full listing that began at `as_of`.
-    pub(super) fn listed_all(&mut self, mut found: Pods, as_of: Instant) -> Vec<Todo> {
+    pub(super) fn listed_all(&mut self, everything: Everything, as_of: Instant) -> Vec<Todo> {
+        if self.in_agreement.as_ref().is_some_and(|last| last.is(&everything)) {
+            return Vec::new();
+        }
         let mut todo = Vec::new();
+        let mut are_all_current = true;
+        let mut found = everything.by_pod();
         for (pod, _) in found.values() {
             self.record(pod).pod.clone_from(pod);
         }
@@ -56,6 +63,7 @@ impl Records {
             let Some(record) = self.pods.get_mut(&uid) else { continue };
             // A newer listing of this pod alone has been processed, or is under way.
             if record.inspection != InspectionState::Idle || record.as_of.is_some_and(|seen| seen >= as_of) {
+                are_all_current = false;
                 continue;
             }
             let listing = found.remove(&uid).map(|(_, listing)| listing).unwrap_or_default();
@@ -66,6 +74,7 @@ impl Records {
                 todo.push(Todo::Inspect(record.pod.clone(), listing));
             }
         }
+        self.in_agreement = (todo.is_empty() && are_all_current).then_some(everything);
         todo
     }
 
@@ -139,6 +148,7 @@ impl Records {
     }
 
     fn record(&mut self, pod: &PodRef) -> &mut Record {
+        self.in_agreement = None;
         self.pods.entry(pod.uid.clone()).or_insert_with(|| Record {
             pod: pod.clone(),
             states: States::new(),

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::at_work::{AtWork, Working};
 use super::diff::Listing;
 use super::hints::Hints;
-use super::inspect::Pods;
+use super::inspect::Everything;
 use super::lists::{Listed, Lists};
 use super::metrics::PlegMetrics;
 use super::records::{Records, Todo};
@@ -216,7 +216,7 @@ impl Pleg {
         }
     }
 
-    fn take_listing(&mut self, as_of: Instant, result: Result<Pods, CriError>) {
+    fn take_listing(&mut self, as_of: Instant, result: Result<Everything, CriError>) {
         let found = match result {
             Ok(found) => found,
             Err(error) => {

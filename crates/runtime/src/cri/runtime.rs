@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -68,8 +69,9 @@ pub trait RuntimeService: Send + Sync + 'static {
     /// Inspects a sandbox.
     async fn sandbox_status(&self, id: &SandboxId) -> Result<SandboxStatus, CriError>;
 
-    /// All sandboxes with a pod's labels, in any state; of one pod if given. The order is the runtime's.
-    async fn list_sandboxes(&self, pod: Option<&PodUid>) -> Result<Vec<Sandbox>, CriError>;
+    /// All sandboxes with a pod's labels, in any state; of one pod if given. While nothing of it changes, each list of all is the
+    /// same allocation. In any order.
+    async fn list_sandboxes(&self, pod: Option<&PodUid>) -> Result<Arc<[Sandbox]>, CriError>;
 
     /// Creates a container. A call that timed out may still have created one.
     async fn create_container(
@@ -135,8 +137,9 @@ pub trait RuntimeService: Send + Sync + 'static {
     /// advance. Nothing happens before a client connects.
     async fn port_forward(&self, id: &SandboxId, ports: &[u16]) -> Result<String, CriError>;
 
-    /// All containers with a pod's labels, in any state; of one pod if given. The order is the runtime's.
-    async fn list_containers(&self, pod: Option<&PodUid>) -> Result<Vec<Container>, CriError>;
+    /// All containers with a pod's labels, in any state; of one pod if given. While nothing of it changes, each list of all is the
+    /// same allocation. In any order.
+    async fn list_containers(&self, pod: Option<&PodUid>) -> Result<Arc<[Container]>, CriError>;
 
     /// The images of all containers in any state, also of those that no kubelet created.
     async fn container_images(&self) -> Result<Vec<ContainerImage>, CriError>;

@@ -2,18 +2,22 @@
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 use tokio::time::Instant;
+use tonic::client::Grpc;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Response, Status};
 
 use super::super::calls::{CallSubject, Calls};
+use super::super::types::{Container, Sandbox};
 use super::super::wire::image_service_client::ImageServiceClient;
 use super::super::wire::runtime_service_client::RuntimeServiceClient;
 use super::super::{CriError, Operation};
+use super::last_list::LastList;
 use super::stream_support::StreamSupport;
 use super::traced::Traced;
 
@@ -31,6 +35,14 @@ pub struct CriClient {
     timeout: Duration,
     calls: Calls,
     streams: StreamSupport,
+    last_lists: Arc<LastLists>,
+}
+
+/// What was listed last, of everybody.
+#[derive(Default)]
+pub(super) struct LastLists {
+    pub(super) sandboxes: LastList<Sandbox>,
+    pub(super) containers: LastList<Container>,
 }
 
 impl CriClient {
@@ -51,6 +63,7 @@ impl CriClient {
             timeout,
             calls: Calls::default(),
             streams: StreamSupport::default(),
+            last_lists: Arc::default(),
         }
     }
 
@@ -78,8 +91,19 @@ impl CriClient {
         &self.streams
     }
 
+    pub(super) fn last_lists(&self) -> &LastLists {
+        &self.last_lists
+    }
+
     pub(super) fn timeout(&self) -> Duration {
         self.timeout
+    }
+
+    /// For methods whose messages are not those that the clients below have.
+    pub(super) fn grpc(&self) -> Grpc<Traced> {
+        Grpc::new(Traced::new(self.channel.clone()))
+            .max_decoding_message_size(MAX_MESSAGE_BYTES)
+            .max_encoding_message_size(MAX_MESSAGE_BYTES)
     }
 
     pub(super) fn runtime(&self) -> RuntimeServiceClient<Traced> {

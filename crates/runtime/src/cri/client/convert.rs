@@ -31,7 +31,7 @@ pub(in crate::cri) fn pod_of(labels: &Map) -> Option<PodRef> {
 }
 
 /// Converts nanoseconds since the epoch; the epoch itself if out of range.
-fn timestamp(nanos: i64) -> Timestamp {
+pub(super) fn timestamp(nanos: i64) -> Timestamp {
     Timestamp::from_nanosecond(i128::from(nanos)).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
@@ -40,7 +40,7 @@ fn maybe_timestamp(nanos: i64) -> Option<Timestamp> {
     (nanos > 0).then(|| timestamp(nanos))
 }
 
-fn sandbox_state(state: i32) -> SandboxState {
+pub(super) fn sandbox_state(state: i32) -> SandboxState {
     if state == wire::PodSandboxState::SandboxReady as i32 {
         SandboxState::Ready
     } else {
@@ -48,7 +48,7 @@ fn sandbox_state(state: i32) -> SandboxState {
     }
 }
 
-fn container_state(state: i32) -> ContainerState {
+pub(super) fn container_state(state: i32) -> ContainerState {
     match wire::ContainerState::try_from(state) {
         Ok(wire::ContainerState::ContainerCreated) => ContainerState::Created,
         Ok(wire::ContainerState::ContainerRunning) => ContainerState::Running,

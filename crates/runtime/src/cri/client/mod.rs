@@ -2,9 +2,13 @@
 
 mod connection;
 pub(super) mod convert;
+mod entries;
 mod events;
 mod image;
 mod instance;
+mod last_list;
+#[cfg(test)]
+mod last_list_tests;
 mod owners;
 mod pods;
 mod runtime;

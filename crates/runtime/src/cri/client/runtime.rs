@@ -3,10 +3,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use hostlet_base::{CgroupDriver, ContainerId, POD_UID_LABEL, PodRef, PodUid, SandboxId};
+use prost::{DecodeError, Message};
 
 use super::super::calls::CallSubject;
 use super::super::types::{
@@ -17,8 +20,8 @@ use super::super::wire;
 use super::super::{CriError, EventStream, Operation, RuntimeService};
 use super::connection::{CriClient, PATIENCE};
 use super::convert;
+use super::entries;
 use super::settings::{self, containerd_settings};
-use super::streams::{self, Batches};
 
 /// The version a kubelet announces in the handshake (upstream's constant).
 const KUBELET_API_VERSION: &str = "0.1.0";
@@ -47,6 +50,10 @@ fn pod_selector(pod: Option<&PodUid>) -> std::collections::HashMap<String, Strin
     pod.map(|uid| (POD_UID_LABEL.to_owned(), uid.to_string())).into_iter().collect()
 }
 
+fn undecodable(operation: Operation, error: &DecodeError) -> CriError {
+    CriError::Malformed { operation, message: error.to_string() }
+}
+
 fn missing(operation: Operation, what: &str) -> CriError {
     CriError::Malformed { operation, message: format!("the answer has no {what}") }
 }
@@ -59,15 +66,18 @@ impl CriClient {
         Ok(self.call(Operation::Status, CallSubject::Node, call).await?.info)
     }
 
-    /// The containers of everybody, in any state.
-    async fn every_container(&self) -> Result<Vec<wire::Container>, CriError> {
-        let filter = wire::ContainerFilter::default();
-        let streamed = wire::StreamContainersRequest { filter: Some(filter.clone()) };
-        let request = wire::ListContainersRequest { filter: Some(filter) };
-        let call = async { self.runtime().list_containers(request).await };
-        let stream = async { self.runtime().stream_containers(streamed).await };
-        let batches = Batches { stream, items: |batch: wire::StreamContainersResponse| batch.containers };
-        streams::list(self, Operation::ListContainers, batches, call, |answer| answer.containers).await
+    /// The containers of everybody, in any state, encoded.
+    async fn every_container(&self) -> Result<Vec<Bytes>, CriError> {
+        let filter = Some(wire::ContainerFilter::default());
+        let streamed = wire::StreamContainersRequest { filter: filter.clone() };
+        entries::list(self, &entries::CONTAINERS, wire::ListContainersRequest { filter }, streamed).await
+    }
+
+    /// The same of sandboxes.
+    async fn every_sandbox(&self) -> Result<Vec<Bytes>, CriError> {
+        let filter = Some(wire::PodSandboxFilter::default());
+        let streamed = wire::StreamPodSandboxesRequest { filter: filter.clone() };
+        entries::list(self, &entries::SANDBOXES, wire::ListPodSandboxRequest { filter }, streamed).await
     }
 }
 
@@ -178,22 +188,18 @@ impl RuntimeService for CriClient {
         Ok(convert::sandbox_status(status))
     }
 
-    async fn list_sandboxes(&self, pod: Option<&PodUid>) -> Result<Vec<Sandbox>, CriError> {
+    async fn list_sandboxes(&self, pod: Option<&PodUid>) -> Result<Arc<[Sandbox]>, CriError> {
+        let operation = Operation::ListSandboxes;
+        if pod.is_none() {
+            let next = self.last_lists().sandboxes.next(&self.every_sandbox().await?);
+            return next.map_err(|error| undecodable(operation, &error));
+        }
         let filter =
             wire::PodSandboxFilter { label_selector: pod_selector(pod), ..wire::PodSandboxFilter::default() };
-        let streamed = wire::StreamPodSandboxesRequest { filter: Some(filter.clone()) };
         let request = wire::ListPodSandboxRequest { filter: Some(filter) };
         let call = async { self.runtime().list_pod_sandbox(request).await };
-        let sandboxes = match pod {
-            None => {
-                let stream = async { self.runtime().stream_pod_sandboxes(streamed).await };
-                let batches =
-                    Batches { stream, items: |batch: wire::StreamPodSandboxesResponse| batch.pod_sandboxes };
-                streams::list(self, Operation::ListSandboxes, batches, call, |answer| answer.items).await?
-            }
-            Some(_) => self.call(Operation::ListSandboxes, CallSubject::Node, call).await?.items,
-        };
-        Ok(sandboxes.into_iter().filter_map(convert::sandbox).collect())
+        let answer = self.call(operation, CallSubject::Node, call).await?;
+        Ok(answer.items.into_iter().filter_map(convert::sandbox).collect())
     }
 
     async fn create_container(
@@ -342,24 +348,25 @@ impl RuntimeService for CriClient {
         Ok(self.call(Operation::PortForward, CallSubject::Sandbox(id.clone()), call).await?.url)
     }
 
-    async fn list_containers(&self, pod: Option<&PodUid>) -> Result<Vec<Container>, CriError> {
-        let containers = match pod {
-            None => self.every_container().await?,
-            Some(_) => {
-                let filter = wire::ContainerFilter {
-                    label_selector: pod_selector(pod),
-                    ..wire::ContainerFilter::default()
-                };
-                let request = wire::ListContainersRequest { filter: Some(filter) };
-                let call = async { self.runtime().list_containers(request).await };
-                self.call(Operation::ListContainers, CallSubject::Node, call).await?.containers
-            }
-        };
-        Ok(containers.into_iter().filter_map(convert::container).collect())
+    async fn list_containers(&self, pod: Option<&PodUid>) -> Result<Arc<[Container]>, CriError> {
+        let operation = Operation::ListContainers;
+        if pod.is_none() {
+            let next = self.last_lists().containers.next(&self.every_container().await?);
+            return next.map_err(|error| undecodable(operation, &error));
+        }
+        let filter =
+            wire::ContainerFilter { label_selector: pod_selector(pod), ..wire::ContainerFilter::default() };
+        let request = wire::ListContainersRequest { filter: Some(filter) };
+        let call = async { self.runtime().list_containers(request).await };
+        let answer = self.call(operation, CallSubject::Node, call).await?;
+        Ok(answer.containers.into_iter().filter_map(convert::container).collect())
     }
 
     async fn container_images(&self) -> Result<Vec<ContainerImage>, CriError> {
-        Ok(self.every_container().await?.into_iter().map(convert::container_image).collect())
+        let entries = self.every_container().await?.into_iter();
+        let images = entries.map(|entry| wire::Container::decode(entry).map(convert::container_image));
+        let images: Result<_, DecodeError> = images.collect();
+        images.map_err(|error| undecodable(Operation::ListContainers, &error))
     }
 
     async fn container_stats(&self, pod: Option<&PodUid>) -> Result<Vec<ContainerStats>, CriError> {

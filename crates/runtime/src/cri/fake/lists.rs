@@ -1,6 +1,7 @@
 //! Lists with the CRI's filters and the message size limit.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use hostlet_base::{POD_UID_LABEL, PodUid};
 use prost::Message;
@@ -55,6 +56,14 @@ fn sent<T: Message>(operation: Operation, limit: usize, message: T) -> Result<T,
     }
     let message = format!("grpc: trying to send message larger than max ({size} vs. {limit})");
     Err(CriError::TooLarge { operation, message })
+}
+
+/// The last list if this one is equal, as a client returns it. Remembers this one.
+pub(super) fn the_last_if_equal<T: PartialEq>(last: &mut Arc<[T]>, listed: Arc<[T]>) -> Arc<[T]> {
+    if *last != listed {
+        *last = listed;
+    }
+    last.clone()
 }
 
 impl FakeRuntime {

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::OpenOptions;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -19,7 +20,7 @@ use super::super::{
     Sandbox, SandboxStatus, StdStreams, Version,
 };
 use super::containers::{Stopping, no_container};
-use super::lists::{SANDBOX_IMAGE, selector_of};
+use super::lists::{SANDBOX_IMAGE, selector_of, the_last_if_equal};
 use super::runtime::{FakeRuntime, Request};
 use super::sandboxes::sandbox_name;
 use super::{events, view};
@@ -133,10 +134,15 @@ impl RuntimeService for FakeRuntime {
         .await
     }
 
-    async fn list_sandboxes(&self, pod: Option<&PodUid>) -> Result<Vec<Sandbox>, CriError> {
+    async fn list_sandboxes(&self, pod: Option<&PodUid>) -> Result<Arc<[Sandbox]>, CriError> {
         let label_selector = selector_of(pod);
         let filter = PodSandboxFilter { label_selector, ..PodSandboxFilter::default() };
-        Ok(self.sandboxes_like(filter).await?.items.into_iter().filter_map(convert::sandbox).collect())
+        let listed = self.sandboxes_like(filter).await?.items.into_iter().filter_map(convert::sandbox);
+        let listed: Arc<[Sandbox]> = listed.collect();
+        Ok(match pod {
+            None => self.with(|world, _| the_last_if_equal(&mut world.last_sandboxes, listed)),
+            Some(_) => listed,
+        })
     }
 
     async fn create_container(
@@ -270,16 +276,16 @@ impl RuntimeService for FakeRuntime {
         self.call(request, move |world, _| Ok(format!("{}{path}", world.streams))).await
     }
 
-    async fn list_containers(&self, pod: Option<&PodUid>) -> Result<Vec<Container>, CriError> {
+    async fn list_containers(&self, pod: Option<&PodUid>) -> Result<Arc<[Container]>, CriError> {
         let label_selector = selector_of(pod);
         let filter = ContainerFilter { label_selector, ..ContainerFilter::default() };
-        Ok(self
-            .containers_like(filter)
-            .await?
-            .containers
-            .into_iter()
-            .filter_map(convert::container)
-            .collect())
+        let listed =
+            self.containers_like(filter).await?.containers.into_iter().filter_map(convert::container);
+        let listed: Arc<[Container]> = listed.collect();
+        Ok(match pod {
+            None => self.with(|world, _| the_last_if_equal(&mut world.last_containers, listed)),
+            Some(_) => listed,
+        })
     }
 
     async fn container_images(&self) -> Result<Vec<ContainerImage>, CriError> {

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
+use std::sync::Arc;
 
 use hostlet_base::CgroupDriver;
 use hostlet_base::{ContainerId, PodUid, SandboxId};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::super::{RuntimeCondition, RuntimeStatus, Version};
+use super::super::{Container, RuntimeCondition, RuntimeStatus, Sandbox, Version};
 use super::clock::{Allocator, Clock, later};
 use super::containers::ContainerRecord;
 use super::events::{EventMode, Hub};
@@ -59,6 +60,9 @@ pub(super) struct World {
     pub(super) history: Vec<Happened>,
     /// Maximum encoded size of a list in bytes.
     pub(super) message_limit: usize,
+    /// The last lists of everything, as a client has them.
+    pub(super) last_sandboxes: Arc<[Sandbox]>,
+    pub(super) last_containers: Arc<[Container]>,
     late: BTreeMap<(Instant, u64), LateEffect>,
     late_count: u64,
     /// Reserved names with their owners.
@@ -97,6 +101,8 @@ impl World {
             restarts: 0,
             history: Vec::new(),
             message_limit: usize::MAX,
+            last_sandboxes: Arc::default(),
+            last_containers: Arc::default(),
             late: BTreeMap::new(),
             late_count: 0,
             names: HashMap::new(),
