@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::api::pause;
+
 /// How often readiness is checked: a node often becomes unready because something stops happening.
 const CHECK: Duration = Duration::from_secs(1);
 
@@ -82,7 +84,8 @@ impl Pace {
 
     /// Records that an update failed. Changed readiness is retried with exponential back-off.
     pub(super) fn failed(&mut self, now: Instant, random: f64) {
-        let pause = CHECK.saturating_mul(1 << self.failures.min(16)).min(self.update);
+        let delay = CHECK.saturating_mul(1 << self.failures.min(16)).min(self.update);
+        let pause = pause(delay, Duration::ZERO, random);
         self.failures = self.failures.saturating_add(1);
         self.hold = now + pause;
         self.next = now + self.update.mul_f64(1.0 + JITTER * random);
@@ -132,7 +135,7 @@ mod tests {
         pace.done(now, true, 0.0);
         let mut pauses = Vec::new();
         for _ in 0..6 {
-            pace.failed(now, 0.0);
+            pace.failed(now, 1.0);
             let again = (0..=10).map(|s| now + secs(s)).find(|at| pace.is_due(*at, false)).unwrap();
             pauses.push((again - now).as_secs());
             now = again;
