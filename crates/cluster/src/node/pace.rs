@@ -25,6 +25,8 @@ pub(super) struct Pace {
     next: Instant,
     /// When it is next sent, even if it has not changed.
     report_at: Instant,
+    /// When it was last sent.
+    sent_at: Option<Instant>,
     /// The readiness that the API server has; `None` if unknown.
     reported: Option<bool>,
     /// Whether the node has been ready since the daemon started.
@@ -43,6 +45,7 @@ impl Pace {
             report,
             next: now,
             report_at: now,
+            sent_at: None,
             reported: None,
             was_ready: false,
             failures: 0,
@@ -71,6 +74,7 @@ impl Pace {
     pub(super) fn sent(&mut self, now: Instant, changed: bool, random: f64) {
         let factor = if changed { 0.5 + random } else { 1.0 };
         self.report_at = now + self.report.mul_f64(factor);
+        self.sent_at = Some(now);
     }
 
     /// Records that an update succeeded: the API server has this readiness.
@@ -89,6 +93,14 @@ impl Pace {
         self.failures = self.failures.saturating_add(1);
         self.hold = now + pause;
         self.next = now + self.update.mul_f64(1.0 + JITTER * random);
+    }
+
+    /// Records that the API server shows another readiness: the control plane gave this node up, or somebody else writes it. The second
+    /// must not make this node write continuously, so that only a status that was sent some time ago is corrected at once.
+    pub(super) fn contradicted(&mut self, now: Instant) {
+        if self.sent_at.is_none_or(|sent_at| now >= sent_at + self.update) {
+            self.forget();
+        }
     }
 
     /// Records that the readiness on the API server is no longer known, or that other urgent facts changed.

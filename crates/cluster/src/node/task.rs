@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::pace::Pace;
 use super::register::{FormerDevices, Registered, attempt, initial};
 use super::request::{RequestError, within};
-use super::status::{set_heartbeats, status_event, update};
+use super::status::{is_ready, set_heartbeats, status_event, update};
 use super::{LatestNode, NodeFacts, NodeInputs, NodeSettings};
 use crate::api::{ApiErrorKind, TypedApi, Wire, patch, pause};
 
@@ -128,6 +128,9 @@ impl NodeStatusTask {
                 pace.forget();
             }
             let ready = self.inputs.unready(now).is_empty();
+            if self.latest_node.watched().is_some_and(|node| is_ready(&node) != Some(ready)) {
+                pace.contradicted(now);
+            }
             if pace.is_due(now, ready) {
                 match self.update(&mut pace).await {
                     UpdateOutcome::Done => reported = urgent,
