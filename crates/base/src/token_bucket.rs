@@ -23,14 +23,21 @@ impl TokenBucket {
 
     /// Takes a token; false if there is none.
     pub fn try_take(&mut self, now: Instant) -> bool {
+        self.take_or_wait(now).is_ok()
+    }
+
+    /// Takes a token; without one, returns how long until there is one.
+    pub fn take_or_wait(&mut self, now: Instant) -> Result<(), Duration> {
         let passed = now.saturating_duration_since(self.filled);
         self.tokens = (self.tokens + passed.as_secs_f64() / self.refill.as_secs_f64()).min(self.burst);
         self.filled = self.filled.max(now);
-        if self.tokens < 1.0 {
-            return false;
+        let missing = 1.0 - self.tokens;
+        if missing > 0.0 {
+            // At least a nanosecond, so that a caller that sleeps for it makes progress.
+            return Err(self.refill.mul_f64(missing).max(Duration::from_nanos(1)));
         }
         self.tokens -= 1.0;
-        true
+        Ok(())
     }
 
     /// When tokens were last asked for.
@@ -53,6 +60,7 @@ mod tests {
         let later = start + Duration::from_millis(500);
         assert_eq!([(); 2].map(|()| bucket.try_take(later)), [true, false]);
         assert_eq!(bucket.last_use(), later);
+        assert_eq!(bucket.take_or_wait(later), Err(Duration::from_millis(500)));
     }
 
     proptest! {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -68,6 +69,25 @@ impl Host {
 /// Loads a file with `text` after the two-line head of a KubeletConfiguration.
 fn load_file(text: &str) -> Result<Loaded, String> {
     Host::new(&[("a.yaml", &format!("{HEAD}{text}"))]).load(&["--config=DIR/a.yaml"])
+}
+
+/// As upstream: client-go takes a rate of 0 for 5, the kubelet replaces that of events by none, and a burst of 0 is the default.
+#[test]
+fn request_limits_have_upstreams_meaning() {
+    let limits = |text: &str| {
+        let host = Host::new(&[("a.yaml", &format!("{HEAD}{text}"))]);
+        let joined = host.load(&["--config=DIR/a.yaml", "--kubeconfig=/k"]).unwrap().config.cluster.unwrap();
+        let numbers = |(rate, burst): (NonZeroU32, NonZeroU32)| (rate.get(), burst.get());
+        (numbers(joined.requests), joined.events.map(numbers))
+    };
+    assert_eq!(limits(""), ((50, 100), Some((50, 100))));
+    let zero = "kubeAPIQPS: 0\nkubeAPIBurst: 0\neventRecordQPS: 0\neventBurst: 0\n";
+    assert_eq!(limits(zero), ((5, 100), None));
+    let given = "kubeAPIQPS: 7\nkubeAPIBurst: 3\neventRecordQPS: 2\neventBurst: 1\n";
+    assert_eq!(limits(given), ((7, 3), Some((2, 1))));
+    for field in ["kubeAPIQPS", "kubeAPIBurst", "eventRecordQPS", "eventBurst"] {
+        assert!(errors(&format!("{field}: -1\n"))[0].contains(field));
+    }
 }
 
 fn errors(text: &str) -> Vec<String> {

@@ -95,9 +95,9 @@ pub struct ClusterConfig {
     pub cert_dir: PathBuf,
     /// Whether the client certificate is renewed (`rotateCertificates`).
     pub rotate_certificates: bool,
-    /// Rate limit of requests per second, and burst; `None` for no limit (`kubeAPIQPS`, `kubeAPIBurst`).
-    pub requests: Option<(NonZeroU32, NonZeroU32)>,
-    /// The same for events (`eventRecordQPS`, `eventBurst`).
+    /// Rate limit of requests per second, and burst (`kubeAPIQPS`, `kubeAPIBurst`).
+    pub requests: (NonZeroU32, NonZeroU32),
+    /// The same for events; `None` for no limit (`eventRecordQPS`, `eventBurst`).
     pub events: Option<(NonZeroU32, NonZeroU32)>,
     /// Whether the ConfigMaps, Secrets and tokens of admitted pods are stored on this host, encrypted, so that pods start with them while
     /// the API server is away (`offlineObjects` of HostletConfiguration).
@@ -298,8 +298,8 @@ impl Config {
                 bootstrap_kubeconfig: flags.bootstrap_kubeconfig.clone(),
                 cert_dir: flags.cert_dir.clone(),
                 rotate_certificates: kubelet.rotate_certificates.unwrap_or_default(),
-                requests: rate(kubelet.kube_api_qps, kubelet.kube_api_burst),
-                events: rate(kubelet.event_record_qps, kubelet.event_burst),
+                requests: request_rate(kubelet),
+                events: event_rate(kubelet),
                 offline_objects: hostlet.offline_objects.unwrap_or_default(),
                 publish_resource_slices: hostlet.publish_resource_slices.unwrap_or_default(),
             }),
@@ -392,10 +392,24 @@ fn static_pod_url(kubelet: &KubeletConfiguration) -> Option<StaticPodUrl> {
     Some(StaticPodUrl { url, headers: headers.unwrap_or_default() })
 }
 
-/// A rate and its burst, which is at least one.
-fn rate(qps: Option<i32>, burst: Option<i32>) -> Option<(NonZeroU32, NonZeroU32)> {
-    let number = |field: Option<i32>| NonZeroU32::new(field?.try_into().ok()?);
-    Some((number(qps)?, number(burst).unwrap_or(NonZeroU32::MIN)))
+/// The limit of requests: client-go takes a rate of 0 for its own default.
+fn request_rate(kubelet: &KubeletConfiguration) -> (NonZeroU32, NonZeroU32) {
+    const CLIENT_GO: NonZeroU32 = NonZeroU32::new(5).unwrap();
+    (positive(kubelet.kube_api_qps).unwrap_or(CLIENT_GO), burst(kubelet.kube_api_burst))
+}
+
+/// The limit of events, of which upstream documents that 0 is none.
+fn event_rate(kubelet: &KubeletConfiguration) -> Option<(NonZeroU32, NonZeroU32)> {
+    Some((positive(kubelet.event_record_qps)?, burst(kubelet.event_burst)))
+}
+
+fn positive(field: Option<i32>) -> Option<NonZeroU32> {
+    NonZeroU32::new(field?.try_into().ok()?)
+}
+
+/// A burst; defaults have replaced a 0.
+fn burst(field: Option<i32>) -> NonZeroU32 {
+    positive(field).unwrap_or(NonZeroU32::MIN)
 }
 
 fn runtime(kubelet: &KubeletConfiguration, flags: &ProcessFlags) -> Runtime {

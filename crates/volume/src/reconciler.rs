@@ -3,6 +3,7 @@
 //! this pod.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +35,14 @@ const RETRY: BackoffPolicy = BackoffPolicy {
     max: Duration::from_secs(60),
     reset_after: Duration::from_secs(120),
 };
+
+/// A pod's part of its pauses, from 0 to 1. It is the same for ever, so that a history can be repeated, and differs between pods: after
+/// an outage not all pods of all nodes request their tokens at once.
+fn spread(uid: &PodUid) -> f64 {
+    let mut hasher = DefaultHasher::new();
+    uid.hash(&mut hasher);
+    f64::from(u16::try_from(hasher.finish() >> 48).unwrap_or_default()) / f64::from(u16::MAX)
+}
 
 /// The pod whose volumes are requested.
 #[derive(Clone, Debug)]
@@ -267,7 +276,7 @@ impl VolumeReconciler {
     /// When the volumes are processed without a change: a token is due, or something failed.
     fn due(&self) -> Option<Instant> {
         if let Some(retry) = &self.retry {
-            return Some(retry.updated + retry.delay);
+            return Some(retry.updated + retry.delay.mul_f64(0.5 + spread(&self.uid) / 2.0));
         }
         let renewal = self.sources.next_renewal()?;
         Some(Instant::now() + until(self.shared.clock.steady(), renewal))
@@ -305,4 +314,21 @@ async fn work_on_paths(
 
 fn until(now: Timestamp, then: Timestamp) -> Duration {
     Duration::try_from(then.duration_since(now)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pods_have_pauses_of_their_own() {
+        let all: Vec<f64> =
+            (0..1000).map(|pod| spread(&PodUid::from(format!("uid-{pod}").as_str()))).collect();
+        assert!(all.iter().all(|part| (0.0..=1.0).contains(part)));
+        for tenth in 0..10 {
+            let range = f64::from(tenth) / 10.0..f64::from(tenth + 1) / 10.0;
+            let number = all.iter().filter(|part| range.contains(part)).count();
+            assert!((50..150).contains(&number), "{number} of 1,000 pods in {range:?}");
+        }
+    }
 }

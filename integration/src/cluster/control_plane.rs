@@ -14,6 +14,7 @@ use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use tokio::sync::Mutex;
 
 use super::gateway::Gateway;
+use crate::hollow::write_kubeconfigs;
 use crate::real::{Dirs, Netns, remove};
 use crate::shell::{lib, run, tail};
 use crate::wait::{Look, wait_for};
@@ -24,6 +25,9 @@ const PORT: u16 = 6443;
 /// The pod subnets of all nodes.
 const PODS: &str = "10.88.0.0/16";
 const START_TIMEOUT: Duration = Duration::from_secs(240);
+
+/// The place of the API server among the programs.
+const API_SERVER: usize = 1;
 
 /// The cluster shared by concurrent tests.
 static SHARED: Mutex<Weak<Cluster>> = Mutex::const_new(Weak::new());
@@ -129,6 +133,35 @@ impl Cluster {
             })
         })
         .await
+    }
+
+    /// Kills the API server.
+    pub fn stop_api_server(&mut self) -> Result<()> {
+        let server = self.programs.get_mut(API_SERVER).context("no API server")?;
+        server.kill().context("killing the API server")?;
+        server.wait().context("waiting for the end of the API server")?;
+        Ok(())
+    }
+
+    /// Starts it again, and waits until it serves.
+    pub async fn start_api_server(&mut self) -> Result<()> {
+        let name = "kube-apiserver";
+        let child = self.spawn(&self.netns, name, &self.log(name), &[])?;
+        *self.programs.get_mut(API_SERVER).context("no API server")? = child;
+        self.wait_until_it_serves().await
+    }
+
+    /// Kubeconfigs of hollow nodes.
+    pub(crate) fn hollow_kubeconfigs(&self, count: u16) -> Result<Vec<PathBuf>> {
+        let pki = self.dirs.state.join("pki");
+        lib("make_hollow_certificates", [pki.as_os_str(), count.to_string().as_ref()])?;
+        let server = format!("https://{ADDRESS}:{PORT}");
+        write_kubeconfigs(&self.dirs.state, &server, &pki, count)
+    }
+
+    /// The file of the API server's network.
+    pub(crate) fn netns_path(&self) -> PathBuf {
+        self.netns.path()
     }
 
     /// The log of one of its programs.

@@ -8,9 +8,11 @@ use hostlet_integration::fake_cri::FakeHost;
 use hostlet_integration::{Daemon, Look, wait_for};
 use hostlet_runtime::cri::Operation;
 
-use crate::support::{is_ready, manifest, running};
+use crate::support::{is_ready, manifest, running, uid, wait_for_status};
 
 const PODS: usize = 200;
+/// Far more than the stock kubelet's default of 110.
+const MANY_PODS: usize = 1000;
 const TIMEOUT: Duration = Duration::from_secs(300);
 
 fn open_files(daemon: &Daemon) -> Result<usize> {
@@ -64,4 +66,41 @@ async fn two_hundred_pods_run_without_leaking_files() {
     });
     settled.await.unwrap();
     eprintln!("after a quarter of them was replaced: {} resident", resident(&daemon).unwrap());
+}
+
+/// With a hollow runtime a node has room for a thousand pods, and not for one more; all of them end.
+#[tokio::test]
+async fn a_thousand_pods_run_on_one_node() {
+    let host = FakeHost::start().unwrap();
+    let daemon = host.start_hostlet(&format!("maxPods: {MANY_PODS}")).await.unwrap();
+    let file = |number: usize| format!("pod{number}.json");
+    for number in 0..MANY_PODS {
+        host.write_manifest(&file(number), &manifest(&format!("pod{number}"), &["main"])).unwrap();
+    }
+    wait_until_running(&host, MANY_PODS).await.unwrap();
+    wait_for_ready_pods(&daemon, MANY_PODS).await.unwrap();
+    host.write_manifest("more.json", &manifest("more", &["main"])).unwrap();
+    wait_for_status(&daemon, "more", &["OutOfpods"]).await.unwrap();
+    assert!(
+        !host
+            .runtime()
+            .wire_sandboxes()
+            .iter()
+            .any(|sandbox| sandbox.labels.values().any(|v| *v == uid("more")))
+    );
+
+    host.remove_manifest("more.json").unwrap();
+    for number in 0..MANY_PODS {
+        host.remove_manifest(&file(number)).unwrap();
+    }
+    wait_until_running(&host, 0).await.unwrap();
+    wait_for_ready_pods(&daemon, 0).await.unwrap();
+}
+
+async fn wait_until_running(host: &FakeHost, expected: usize) -> Result<()> {
+    wait_for(&format!("{expected} running containers"), TIMEOUT, async || {
+        let now = running(host).len();
+        Ok(if now == expected { Look::Done(()) } else { Look::NotYet(format!("{now} run")) })
+    })
+    .await
 }

@@ -1,7 +1,7 @@
 //! The API server's client, which sends each request with the current credentials.
 //!
 //! The layer stack is our own because kube's logs every response that it considers a failure, and supports neither a rate
-//! limit nor TCP keep-alive.
+//! limit nor TCP keep-alive nor `Retry-After`.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -18,13 +18,14 @@ use kube::Client;
 use kube::client::{Body, ConfigExt};
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use tower::limit::RateLimitLayer;
 use tower::timeout::TimeoutLayer;
 use tower::util::BoxCloneService;
 use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
 
 use super::credentials::{Credentials, Login};
-use super::pool::{Connections, Pool, Purpose, ResponseBody};
+use super::limit::{Priority, RequestLimit};
+use super::pool::{Connections, Pool, Purpose, ResponseBody, is_watch};
+use super::retry_after::{Answer, with_retry_after};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -60,25 +61,52 @@ pub enum ConnectError {
     UserAgent(#[source] http::header::InvalidHeaderValue),
 }
 
+/// Two clients on the same connections and within the same limit.
+#[derive(Clone)]
+pub struct PrioritizedClients {
+    /// Its requests pass those of the other that wait for the limit.
+    pub urgent: Client,
+    /// Its requests are sent in order.
+    pub normal: Client,
+}
+
 /// Creates a client without connecting: the server may be down and credentials may be missing, which requests report.
 pub fn connect(connection: &ClientOptions, credentials: Credentials) -> Result<Client, ConnectError> {
+    connect_prioritized(connection, credentials).map(|clients| clients.normal)
+}
+
+/// The same, with a second client for what is urgent.
+pub fn connect_prioritized(
+    connection: &ClientOptions,
+    credentials: Credentials,
+) -> Result<PrioritizedClients, ConnectError> {
     let agent = HeaderValue::from_str(&connection.user_agent).map_err(ConnectError::UserAgent)?;
-    let limit = connection.limit.map(|(qps, burst)| {
-        let window = Duration::from_secs_f64(f64::from(burst.get()) / f64::from(qps.get()));
-        RateLimitLayer::new(burst.get().into(), window)
-    });
+    let limit = connection.limit.map(|(qps, burst)| RequestLimit::new(qps, burst));
     let (purpose, connections) = (connection.purpose, connection.connections.clone());
     let sender = Arc::new(Sender { credentials, agent, purpose, connections, current: Mutex::new(None) });
-    let service = ServiceBuilder::new()
-        .option_layer(limit)
-        .map_err(describe_timeout)
-        .layer(response_timeout())
-        .service(service_fn(move |request| {
-            let sender = sender.clone();
-            async move { sender.send(request).await }
-        }));
+    let with = |priority| client(sender.clone(), limit.clone(), priority);
+    Ok(PrioritizedClients { urgent: with(Priority::Urgent), normal: with(Priority::Normal) })
+}
+
+fn client(sender: Arc<Sender>, limit: Option<RequestLimit>, priority: Priority) -> Client {
+    let sending = service_fn(move |request| {
+        let sender = sender.clone();
+        async move { sender.send(request).await }
+    });
+    let timed = ServiceBuilder::new().map_err(describe_timeout).layer(response_timeout()).service(sending);
+    let timed = BoxCloneService::new(timed);
+    let service = service_fn(move |request: Request<Body>| {
+        let (timed, limit) = (timed.clone(), limit.clone());
+        async move {
+            // Like client-go's, the limit does not count watches.
+            if let Some(limit) = limit.filter(|_| !is_watch(request.uri())) {
+                limit.wait(priority).await;
+            }
+            timed.oneshot(request).await
+        }
+    });
     // Unused: all requests have a namespace.
-    Ok(Client::new(service, "default"))
+    Client::new(service, "default")
 }
 
 /// A service that sends requests on connections with one identity.
@@ -95,7 +123,7 @@ struct Sender {
 }
 
 impl Sender {
-    async fn send(&self, mut request: Request<Body>) -> Result<Response<ResponseBody>, BoxError> {
+    async fn send(&self, mut request: Request<Body>) -> Result<Answer<ResponseBody>, BoxError> {
         let ready = self.credentials.get().await?;
         let transport = self.transport(&ready.login)?;
         let headers = request.headers_mut();
@@ -114,7 +142,7 @@ impl Sender {
             StatusCode::UNAUTHORIZED => self.credentials.rejected(&ready),
             _ => self.credentials.accepted(),
         }
-        Ok(response)
+        with_retry_after(response).await.map_err(BoxError::from)
     }
 
     /// The connections for this login; new ones if the certificate changed. Requests in flight finish on the old ones.

@@ -19,7 +19,7 @@ pub(crate) enum ApiErrorKind {
     Forbidden,
     /// The request is invalid (any other 4xx): repeating it cannot succeed.
     Invalid,
-    /// Too many requests (429), with the server's Retry-After up to 30 s.
+    /// The server asks to wait: 429, or a 5xx with Retry-After, which is limited to 30 s.
     TooMany(Option<Duration>),
     /// The server failed or cannot be reached: repeating the request may succeed.
     Unavailable,
@@ -62,7 +62,10 @@ pub(crate) fn error_kind(error: &Error) -> ApiErrorKind {
         // A timeout on the server, reported with a 4xx code.
         408 => ApiErrorKind::Unavailable,
         400..500 => ApiErrorKind::Invalid,
-        _ => ApiErrorKind::Unavailable,
+        _ => match retry_after(error) {
+            Some(pause) => ApiErrorKind::TooMany(Some(pause)),
+            None => ApiErrorKind::Unavailable,
+        },
     }
 }
 
@@ -104,6 +107,9 @@ mod tests {
             let kept = Some(Duration::from_secs(kept));
             assert_eq!(error_kind(&Error::Api(busy.clone().boxed())), ApiErrorKind::TooMany(kept));
         }
+        busy.code = 503;
+        let pause = Some(Duration::from_secs(30));
+        assert_eq!(error_kind(&Error::Api(busy.boxed())), ApiErrorKind::TooMany(pause), "as client-go");
         assert_eq!(of(408, reason::TIMEOUT), ApiErrorKind::Unavailable);
         assert_eq!(of(500, reason::INTERNAL_ERROR), ApiErrorKind::Unavailable);
         assert_eq!(error_kind(&Error::TlsRequired), ApiErrorKind::Unavailable);

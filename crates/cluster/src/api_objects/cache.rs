@@ -99,8 +99,7 @@ impl<K: Cached> CacheTask<K> {
     /// Runs until cancelled.
     pub async fn run(self, cancel: CancellationToken) {
         let (mut last_error, mut listing) = (Changed::new(), K::default());
-        let all = TypedApi::<K::Object>::all(self.client);
-        let follow_all = follow(all, K::selection(), |event| {
+        let follow_all = follow(self.client, TypedApi::<K::Object>::all, K::selection(), |event| {
             match event {
                 Ok(event) => {
                     last_error = Changed::new();

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::binding::{claimed_by, volume_of};
 use super::read::get;
-use crate::api::TypedApi;
+use crate::api::{TypedApi, pause};
 
 /// Pause between two reads of a claim that cannot be used. Upstream reads up to ten times a second.
 const PAUSE: BackoffPolicy = BackoffPolicy {
@@ -25,11 +25,11 @@ const PAUSE: BackoffPolicy = BackoffPolicy {
 
 /// Reads a claim until it is bound or has no receivers.
 pub(super) async fn follow_claim(client: Client, claim: ClaimRef, known: Arc<watch::Sender<ClaimState>>) {
-    let mut pause = None;
+    let mut backoff = None;
     loop {
         let now = Instant::now();
-        let next = Backoff::next(pause, &PAUSE, now, now);
-        pause = Some(next);
+        let next = Backoff::next(backoff, &PAUSE, now, now);
+        backoff = Some(next);
         tokio::select! {
             // Cancel-safe: only waits.
             () = known.closed() => return,
@@ -50,7 +50,7 @@ pub(super) async fn follow_claim(client: Client, claim: ClaimRef, known: Arc<wat
             // Cancel-safe: only waits.
             () = known.closed() => return,
             // Cancel-safe: only waits.
-            () = tokio::time::sleep(next.delay) => {}
+            () = tokio::time::sleep(pause(next.delay, Duration::ZERO, rand::random())) => {}
         }
     }
 }

@@ -32,8 +32,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::claims::follow_claim;
 use super::offline::OfflineObjects;
-use super::read::{get, object_error};
-use crate::api::{ApiErrorKind, FollowError, TypedApi, error_kind, follow, message};
+use super::read::{self, get, object_error};
+use crate::api::{ApiErrorKind, FollowError, TypedApi, follow};
 
 /// How long requests for an object may fail before receivers without a value get the error: most failures are brief, and
 /// the receivers wait anyway.
@@ -42,9 +42,6 @@ const TOLERANCE: Duration = Duration::from_secs(1);
 /// How long an object may be without any answer of the API server, not even a failure, before its stored copy is used, if no request
 /// for any object has succeeded since the start. Shorter than what receivers wait for the first state.
 const SILENCE: Duration = Duration::from_secs(5);
-
-/// Timeout of a token request.
-const TOKEN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The objects of an API server. Clones share one source.
 #[derive(Clone)]
@@ -126,19 +123,11 @@ impl ObjectSource for ApiObjects {
     async fn request_token(&self, request: &TokenRequest) -> Result<Token, ObjectError> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), &request.namespace);
         let (parameters, body) = (PostParams::default(), token_request(request));
-        let response = accounts.create_token_request(&request.service_account, &parameters, &body);
-        match tokio::time::timeout(TOKEN_TIMEOUT, response).await {
-            Ok(Ok(issued)) => {
-                let token = issued_token(issued, request)?;
-                self.shared.offline.put_token(request, &token);
-                Ok(token)
-            }
-            Ok(Err(error)) => Err(object_error(error_kind(&error), message(&error))),
-            Err(_) => {
-                let text = format!("the API server did not answer within {} s", TOKEN_TIMEOUT.as_secs());
-                Err(ObjectError::Unavailable(text))
-            }
-        }
+        let issued =
+            read::request(|| accounts.create_token_request(&request.service_account, &parameters, &body));
+        let token = issued_token(issued.await?, request)?;
+        self.shared.offline.put_token(request, &token);
+        Ok(token)
     }
 
     fn stored_token(&self, request: &TokenRequest) -> Option<Token> {
@@ -313,11 +302,11 @@ async fn follow_kind<K>(
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
     K: Into<Object> + Immutable + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let api = TypedApi::<K>::namespaced(client.clone(), &object.namespace);
+    let api = |client| TypedApi::<K>::namespaced(client, &object.namespace);
     let config = Config::default().fields(&format!("metadata.name={}", object.name));
     let requested_at = Instant::now();
     let mut is_listed = false;
-    follow(api, config, |event| {
+    follow(client.clone(), api, config, |event| {
         match event {
             Ok(Event::Init) => is_listed = false,
             Ok(Event::InitApply(found) | Event::Apply(found)) => {

@@ -119,7 +119,7 @@ async fn the_first_list_is_awaited_and_later_changes_are_known_at_once() {
 async fn the_wait_for_an_unresponsive_server_is_bounded() {
     let api = FakeApi::new(WallClock::system());
     put(&api, &web("10.0.0.1"));
-    api.fail(ApiRule { times: 3, ..ApiRule::always("GET", "/services", ApiFault::Hang) });
+    api.fail(ApiRule { times: 3, ..ApiRule::always("WATCH", "/services", ApiFault::Hang) });
     let room = start(api);
     timeout(Duration::from_secs(11), room.env.first_answer()).await.unwrap();
     assert!(!room.env.is_listed());

@@ -14,10 +14,6 @@ use tokio_util::sync::CancellationToken;
 use super::pods::ApiPods;
 use crate::api::{Notification, TypedApi, follow_with_recovery};
 
-/// How long the server keeps one watch open, in seconds. kube considers a watch dead 5 s later, so this limits how long a
-/// half-open connection can hide changes.
-const WATCH_SECONDS: u32 = 120;
-
 /// Publishes the pods bound to `node_name` until cancelled: first when they were listed or listing failed. Later failures are
 /// part of the state and retried with a back-off of up to 30 s, resuming the watch if possible, otherwise with a new listing.
 ///
@@ -30,8 +26,7 @@ pub async fn run(
     cancel: CancellationToken,
 ) {
     // The Node authorizer requires exactly this selector.
-    let config =
-        watcher::Config::default().fields(&format!("spec.nodeName={node_name}")).timeout(WATCH_SECONDS);
+    let config = watcher::Config::default().fields(&format!("spec.nodeName={node_name}"));
     let mut state = ApiPods::restored(known);
     tx.send_replace(state.state().clone());
     let follow_pods = follow_with_recovery(client, TypedApi::<Pod>::all, config, |update| {

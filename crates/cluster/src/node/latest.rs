@@ -3,6 +3,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -16,26 +17,39 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::request::within;
-use crate::api::{ApiErrorKind, TypedApi, Wire, follow};
+use crate::api::{ApiErrorKind, Notification, TypedApi, Wire, follow_with_recovery};
 
 /// The latest known Node; `None` before it is first seen and after its deletion. Clones share one value.
 #[derive(Clone, Debug, Default)]
-pub struct LatestNode(watch::Sender<Option<Arc<Node>>>);
+pub struct LatestNode {
+    node: watch::Sender<Option<Arc<Node>>>,
+    /// Whether a watch is open, so that the Node is the current one.
+    is_watched: Arc<AtomicBool>,
+}
 
 impl LatestNode {
     /// Follows the Node.
     pub fn subscribe(&self) -> watch::Receiver<Option<Arc<Node>>> {
-        self.0.subscribe()
+        self.node.subscribe()
+    }
+
+    /// The Node, if a watch shows each of its changes.
+    pub(super) fn watched(&self) -> Option<Arc<Node>> {
+        self.node.borrow().clone().filter(|_| self.is_watched.load(Ordering::Relaxed))
+    }
+
+    fn set_watched(&self, is_watched: bool) {
+        self.is_watched.store(is_watched, Ordering::Relaxed);
     }
 
     /// Its `resourceVersion`.
     pub(super) fn version(&self) -> Option<String> {
-        self.0.borrow().as_ref().and_then(|node| node.metadata.resource_version.clone())
+        self.node.borrow().as_ref().and_then(|node| node.metadata.resource_version.clone())
     }
 
     /// Stores the Node from a response or watch event, unless a newer one is known.
     pub(super) fn update(&self, node: Node) {
-        self.0.send_if_modified(|known| {
+        self.node.send_if_modified(|known| {
             let is_newest = known.as_ref().is_none_or(|known| is_newer(&node, known));
             if is_newest {
                 *known = Some(Arc::new(node));
@@ -46,7 +60,7 @@ impl LatestNode {
 
     /// Records that the Node does not exist.
     pub(super) fn clear(&self) {
-        self.0.send_if_modified(|known| known.take().is_some());
+        self.node.send_if_modified(|known| known.take().is_some());
     }
 }
 
@@ -110,10 +124,11 @@ pub async fn watch_node(client: Client, name: String, latest_node: LatestNode, c
     let config = Config::default().fields(&format!("metadata.name={name}"));
     let mut last_error = Changed::new();
     let mut is_listed = false;
-    let follow_node = follow(TypedApi::<Node>::all(client), config, |event| {
-        match event {
-            Ok(event) => {
+    let follow_node = follow_with_recovery(client, TypedApi::<Node>::all, config, |notification| {
+        match notification {
+            Notification::Event(event) => {
                 last_error = Changed::new();
+                let is_listing = matches!(event, Event::Init | Event::InitApply(_));
                 match event {
                     Event::Init => is_listed = false,
                     Event::InitApply(node) | Event::Apply(node) => {
@@ -123,8 +138,11 @@ pub async fn watch_node(client: Client, name: String, latest_node: LatestNode, c
                     Event::InitDone if is_listed => {}
                     Event::InitDone | Event::Delete(_) => latest_node.clear(),
                 }
+                latest_node.set_watched(!is_listing);
             }
-            Err(error) => {
+            Notification::Recovered => latest_node.set_watched(true),
+            Notification::FollowError(error) => {
+                latest_node.set_watched(false);
                 if last_error.see(error.message.clone()) {
                     tracing::warn!(node = name, error = error.message, "cannot watch the Node; trying again");
                 }

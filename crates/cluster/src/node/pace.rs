@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::api::pause;
+
 /// How often readiness is checked: a node often becomes unready because something stops happening.
 const CHECK: Duration = Duration::from_secs(1);
 
@@ -23,6 +25,8 @@ pub(super) struct Pace {
     next: Instant,
     /// When it is next sent, even if it has not changed.
     report_at: Instant,
+    /// When it was last sent.
+    sent_at: Option<Instant>,
     /// The readiness that the API server has; `None` if unknown.
     reported: Option<bool>,
     /// Whether the node has been ready since the daemon started.
@@ -41,6 +45,7 @@ impl Pace {
             report,
             next: now,
             report_at: now,
+            sent_at: None,
             reported: None,
             was_ready: false,
             failures: 0,
@@ -69,6 +74,7 @@ impl Pace {
     pub(super) fn sent(&mut self, now: Instant, changed: bool, random: f64) {
         let factor = if changed { 0.5 + random } else { 1.0 };
         self.report_at = now + self.report.mul_f64(factor);
+        self.sent_at = Some(now);
     }
 
     /// Records that an update succeeded: the API server has this readiness.
@@ -82,10 +88,19 @@ impl Pace {
 
     /// Records that an update failed. Changed readiness is retried with exponential back-off.
     pub(super) fn failed(&mut self, now: Instant, random: f64) {
-        let pause = CHECK.saturating_mul(1 << self.failures.min(16)).min(self.update);
+        let delay = CHECK.saturating_mul(1 << self.failures.min(16)).min(self.update);
+        let pause = pause(delay, Duration::ZERO, random);
         self.failures = self.failures.saturating_add(1);
         self.hold = now + pause;
         self.next = now + self.update.mul_f64(1.0 + JITTER * random);
+    }
+
+    /// Records that the API server shows another readiness: the control plane gave this node up, or somebody else writes it. The second
+    /// must not make this node write continuously, so that only a status that was sent some time ago is corrected at once.
+    pub(super) fn contradicted(&mut self, now: Instant) {
+        if self.sent_at.is_none_or(|sent_at| now >= sent_at + self.update) {
+            self.forget();
+        }
     }
 
     /// Records that the readiness on the API server is no longer known, or that other urgent facts changed.
@@ -132,7 +147,7 @@ mod tests {
         pace.done(now, true, 0.0);
         let mut pauses = Vec::new();
         for _ in 0..6 {
-            pace.failed(now, 0.0);
+            pace.failed(now, 1.0);
             let again = (0..=10).map(|s| now + secs(s)).find(|at| pace.is_due(*at, false)).unwrap();
             pauses.push((again - now).as_secs());
             now = again;

@@ -17,12 +17,15 @@ use tokio_util::sync::CancellationToken;
 use super::pace::Pace;
 use super::register::{FormerDevices, Registered, attempt, initial};
 use super::request::{RequestError, within};
-use super::status::{set_heartbeats, status_event, update};
+use super::status::{is_ready, set_heartbeats, status_event, update};
 use super::{LatestNode, NodeFacts, NodeInputs, NodeSettings};
-use crate::api::{ApiErrorKind, TypedApi, Wire, patch};
+use crate::api::{ApiErrorKind, TypedApi, Wire, patch, pause};
 
 /// Maximum attempts to send a status in one update; upstream's constant.
 const ATTEMPTS: u32 = 5;
+
+/// Pause between these attempts. Upstream has none, so that all nodes try five times at once when a server fails.
+const RETRY: Duration = Duration::from_millis(200);
 
 /// Requests of one update, each with its own time limit: a read and a write.
 const UPDATE_REQUESTS: u32 = 2;
@@ -30,7 +33,7 @@ const UPDATE_REQUESTS: u32 = 2;
 /// Requests of one attempt to register: create, read, and a write of the Node and of its status.
 const REGISTER_REQUESTS: u32 = 4;
 
-/// Pauses between attempts to register; upstream's constants. The back-off never resets while attempts fail.
+/// Pauses between attempts to register; upstream's constants, here with jitter. The back-off never resets while attempts fail.
 const REGISTER_BACKOFF: BackoffPolicy = BackoffPolicy {
     initial: Duration::from_millis(100),
     max: Duration::from_secs(7),
@@ -125,6 +128,9 @@ impl NodeStatusTask {
                 pace.forget();
             }
             let ready = self.inputs.unready(now).is_empty();
+            if self.latest_node.watched().is_some_and(|node| is_ready(&node) != Some(ready)) {
+                pace.contradicted(now);
+            }
             if pace.is_due(now, ready) {
                 match self.update(&mut pace).await {
                     UpdateOutcome::Done => reported = urgent,
@@ -176,7 +182,8 @@ impl NodeStatusTask {
             let now = Instant::now();
             let next = Backoff::next(backoff, &REGISTER_BACKOFF, now, now);
             backoff = Some(next);
-            self.heartbeat.while_waiting(sleep(next.delay.max(error.retry_after()))).await;
+            let pause = pause(next.delay, error.retry_after(), rand::random());
+            self.heartbeat.while_waiting(sleep(pause)).await;
         }
     }
 
@@ -206,25 +213,19 @@ impl NodeStatusTask {
                 return UpdateOutcome::NotFound;
             }
             self.log_failure("report the status of the node", &error);
-            let pause = sleep(error.retry_after().min(self.settings.node.status_update_frequency));
-            self.heartbeat.while_waiting(pause).await;
+            let pause = pause(RETRY, error.retry_after(), rand::random());
+            let pause = pause.min(self.settings.node.status_update_frequency);
+            self.heartbeat.while_waiting(sleep(pause)).await;
         }
         UpdateOutcome::Failed
     }
 
-    /// Reads the Node, computes its status and sends the difference to what was read, so that concurrent changes by others
-    /// survive.
+    /// Computes the Node's status and sends the difference to the current one, so that concurrent changes by others survive.
     async fn attempt(&mut self, number: u32, pace: &mut Pace) -> Result<(), RequestError> {
         let limit = self.settings.request_timeout();
         self.heartbeat.alive_for(UPDATE_REQUESTS * limit);
         let name = self.settings.name.clone();
-        // First from the API server's cache, but no older than the latest known; after a failure, from etcd.
-        let known = self.latest_node.version();
-        let version = match number {
-            0 => GetParams::at(known.as_deref().unwrap_or("0")),
-            _ => GetParams::default(),
-        };
-        let Wire(base) = within(limit, self.nodes.get_with(&name, &version)).await?;
+        let base = self.current(number, limit).await?;
         let facts = self.facts().await;
         let before = base.status.clone().unwrap_or_default();
         let mut status = before.clone();
@@ -254,6 +255,20 @@ impl NodeStatusTask {
         pace.sent(now, changed, rand::random());
         pace.done(now, ready, rand::random());
         Ok(())
+    }
+
+    /// The Node on the API server. The first attempt takes the watched one, which saves a request each `nodeStatusUpdateFrequency`, or
+    /// reads from the API server's cache, but nothing older than the latest known; after a failure it is read from etcd.
+    async fn current(&self, number: u32, limit: Duration) -> Result<Node, RequestError> {
+        let version = match number {
+            0 => match self.latest_node.watched() {
+                Some(node) => return Ok((*node).clone()),
+                None => GetParams::at(self.latest_node.version().as_deref().unwrap_or("0")),
+            },
+            _ => GetParams::default(),
+        };
+        let Wire(node) = within(limit, self.nodes.get_with(&self.settings.name, &version)).await?;
+        Ok(node)
     }
 
     /// Publishes the Node, and emits an event if it was cordoned or uncordoned.

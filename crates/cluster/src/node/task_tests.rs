@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::testing::{facts, settings};
 use super::{
     KernelCondition, KernelConditions, KernelFinding, LatestNode, LeaseTask, NodeInputs, NodeSettings,
-    NodeStatusTask, RuntimeFacts,
+    NodeStatusTask, RuntimeFacts, watch_node,
 };
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
 
@@ -39,6 +39,7 @@ struct Bed {
     kernel: watch::Sender<KernelConditions>,
     others: watch::Sender<Vec<String>>,
     node: watch::Receiver<Option<Arc<Node>>>,
+    latest_node: LatestNode,
     events: Arc<Mutex<Vec<NodeEvent>>>,
     clock: WallClock,
     heartbeats: Heartbeats,
@@ -77,8 +78,14 @@ impl Bed {
         let sink = events.clone();
         let tell = Arc::new(move |event| sink.lock().push(event));
         let settings = Arc::new(settings);
-        let task =
-            NodeStatusTask::new(api.client(), settings.clone(), inputs, tell, clock.clone(), latest_node);
+        let task = NodeStatusTask::new(
+            api.client(),
+            settings.clone(),
+            inputs,
+            tell,
+            clock.clone(),
+            latest_node.clone(),
+        );
         let lease = LeaseTask::new(api.client(), settings, node.clone(), clock.clone());
         let heartbeats = Heartbeats::default();
         let task = task.with_heartbeat(heartbeats.register("node status"));
@@ -119,11 +126,18 @@ impl Bed {
             kernel,
             others,
             node,
+            latest_node,
             events,
             clock,
             heartbeats,
             tasks,
         }
+    }
+
+    /// Watches the Node.
+    fn watch(&mut self) {
+        let (client, latest_node) = (self.api.client(), self.latest_node.clone());
+        self.tasks.spawn(watch_node(client, "node1".to_owned(), latest_node, CancellationToken::new()));
     }
 
     /// A node that is registered and ready.
@@ -291,6 +305,53 @@ async fn an_unchanged_status_is_sent_periodically() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_watched_node_is_read_again_only_while_the_watch_fails() {
+    let mut settings = settings();
+    settings.node.status_report_frequency = Duration::from_secs(86_400);
+    let mut bed = Bed::registered(settings).await;
+    // After the Node, the bookmark that ends the list, and two changes.
+    bed.api.fail(ApiRule::once("WATCH", "/nodes", ApiFault::CutWatch(4)));
+    bed.api.fail(ApiRule { times: 20, ..ApiRule::always("WATCH", "/nodes", ApiFault::Reset) });
+    bed.watch();
+    sleep(Duration::from_secs(30)).await;
+    let reads = |bed: &Bed| bed.api.requests_of("GET", PATH).len();
+    let (before, patches) = (reads(&bed), bed.patches());
+    sleep(Duration::from_secs(200)).await;
+    assert_eq!(reads(&bed), before);
+    bed.edit(|node| {
+        let conditions = node["status"]["conditions"].as_array_mut().unwrap();
+        conditions.iter_mut().for_each(|condition| condition["status"] = json!("Unknown"));
+    });
+    let taken = bed.time_until(|node| ready(node) == "True").await;
+    assert!(taken < Duration::from_secs(2), "the control plane gave it up: {taken:?}");
+    assert_eq!((reads(&bed), bed.patches()), (before, patches + 1));
+    sleep(Duration::from_secs(120)).await;
+    assert!((before + 8..=before + 13).contains(&reads(&bed)), "the watch ended: {}", reads(&bed) - before);
+    sleep(Duration::from_secs(900)).await;
+    let before = reads(&bed);
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(reads(&bed), before, "it is open again");
+}
+
+/// Somebody makes a watched node unready again and again: each of them writes no more often than without the watch.
+#[tokio::test(start_paused = true)]
+async fn a_dispute_about_readiness_is_no_load() {
+    let mut bed = Bed::registered(settings()).await;
+    bed.watch();
+    sleep(Duration::from_secs(30)).await;
+    let before = bed.patches();
+    for _ in 0..600 {
+        bed.edit(|node| {
+            let conditions = node["status"]["conditions"].as_array_mut().unwrap();
+            conditions.iter_mut().for_each(|condition| condition["status"] = json!("Unknown"));
+        });
+        sleep(Duration::from_secs(1)).await;
+    }
+    let patches = bed.patches() - before;
+    assert!((55..=62).contains(&patches), "{patches} in ten minutes");
+}
+
+#[tokio::test(start_paused = true)]
 async fn writes_of_others_survive_a_day() {
     let bed = Bed::registered(settings()).await;
     let theirs = |turn: usize| json!({"type": "NetworkUnavailable", "status": if turn.is_multiple_of(2) { "False" } else { "True" }});
@@ -378,7 +439,7 @@ async fn registration_is_retried_with_back_off() {
     bed.find_addresses();
     sleep(Duration::from_secs(3600)).await;
     let tries = bed.api.requests_of("POST", "/nodes").len();
-    assert!((500..600).contains(&tries), "one each 7 s in the end, not {tries} in an hour");
+    assert!((600..760).contains(&tries), "one each 3.5 to 7 s in the end, not {tries} in an hour");
     bed.api.heal();
     assert!(bed.time_until(|node| ready(node) == "True").await < Duration::from_secs(8));
 }

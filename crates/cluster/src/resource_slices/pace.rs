@@ -7,6 +7,8 @@ use tokio::time::Instant;
 
 use hostlet_base::{Backoff, BackoffPolicy};
 
+use crate::api::pause;
+
 /// Minimum time between two reconciliations of a driver that sends updates continuously.
 pub(super) const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -54,10 +56,10 @@ impl Pace {
     }
 
     /// It failed, and is due again after a pause: the back-off, or longer if the server asks for it. `chance` is a random number
-    /// from 0 to 1, because after a failure of the server all nodes come back at once.
+    /// from 0 to 1.
     pub(super) fn failed(&mut self, now: Instant, retry_after: Duration, chance: f64) {
         let backoff = Backoff::next(self.backoff, &BACKOFF, now, now);
-        let pause = backoff.delay.mul_f64(0.5 + chance / 2.0).max(retry_after);
+        let pause = pause(backoff.delay, retry_after, chance);
         self.changed(now);
         (self.backoff, self.resumes) = (Some(backoff), Some(now + pause));
     }

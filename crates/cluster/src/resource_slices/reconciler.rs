@@ -26,7 +26,7 @@ use super::pool::{pool_name, slice_name};
 use super::settings::DraSettings;
 use super::shared::Publishing;
 use super::slices::{NodeOwner, SliceApi, SliceError};
-use crate::api::{ApiErrorKind, follow};
+use crate::api::{ApiErrorKind, follow, pause};
 
 /// Interval of a new list, which repairs whatever a watch missed; the stock kubelet's resync period.
 const RESYNC: Duration = Duration::from_secs(600);
@@ -136,7 +136,7 @@ impl Reconciler {
                 }
                 Err(error) => {
                     tracing::debug!(%error, "cannot look for ResourceSlices; trying again");
-                    sleep(pause(&OUTAGE, &mut backoff, error.retry_after())).await;
+                    sleep(next_pause(&OUTAGE, &mut backoff, error.retry_after())).await;
                 }
             }
         }
@@ -190,7 +190,7 @@ impl Reconciler {
                 tracing::warn!(problem, "cannot publish devices of DRA drivers; trying again");
             }
             self.set_publishing(Publishing::Unavailable, Some(&problem));
-            sleep(pause(policy, &mut backoff, retry_after)).await;
+            sleep(next_pause(policy, &mut backoff, retry_after)).await;
         }
     }
 
@@ -219,7 +219,8 @@ impl Reconciler {
 
     /// Follows the slices of this node.
     async fn follow(&self, api: &SliceApi) {
-        follow(api.objects(), api.config(), |event| {
+        let objects = |client| api.objects(client);
+        follow(self.client.clone(), objects, api.config(), |event| {
             match event {
                 Ok(event) => {
                     let is_listed = matches!(event, Event::InitDone);
@@ -567,9 +568,13 @@ impl Reconciler {
 }
 
 /// The pause after another failure of discovery.
-fn pause(policy: &BackoffPolicy, backoff: &mut Option<Backoff<Instant>>, retry_after: Duration) -> Duration {
+fn next_pause(
+    policy: &BackoffPolicy,
+    backoff: &mut Option<Backoff<Instant>>,
+    retry_after: Duration,
+) -> Duration {
     let now = Instant::now();
     let next = Backoff::next(*backoff, policy, now, now);
     *backoff = Some(next);
-    next.delay.mul_f64(rand::random_range(0.5..1.0)).max(retry_after)
+    pause(next.delay, retry_after, rand::random())
 }

@@ -100,8 +100,9 @@ impl SliceApi {
         self.version
     }
 
-    pub(super) fn objects(&self) -> TypedApi<Slice> {
-        self.slices.clone()
+    /// The slices through another client.
+    pub(super) fn objects(&self, client: Client) -> TypedApi<Slice> {
+        TypedApi::all_with(client, &self.version.resource())
     }
 
     fn selector(&self) -> String {

@@ -71,6 +71,7 @@ async fn read(reader: Arc<dyn NodeReader>) {
         let now = Instant::now();
         let next = Backoff::next(backoff, &BACKOFF, now, now);
         backoff = Some(next);
-        sleep(next.delay.max(retry_after)).await;
+        // Jitter: after a failure of the server all nodes come back at once.
+        sleep(next.delay.mul_f64(rand::random_range(0.5..1.0)).max(retry_after)).await;
     }
 }

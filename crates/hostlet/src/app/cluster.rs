@@ -9,7 +9,8 @@ use hostlet_base::{PodEvent, PodRef, QuietPeriod, WallClock, architecture};
 use hostlet_cluster::api::events::{EventRecord, EventRecorder, EventSink, recorder};
 use hostlet_cluster::api::{
     CertificateReport, CertificateSettings, ClientCertificateTask, ClientOptions, ConnectError, Connections,
-    Credentials, CredentialsSource, CredentialsTask, Purpose, connect,
+    Credentials, CredentialsSource, CredentialsTask, PrioritizedClients, Purpose, connect,
+    connect_prioritized,
 };
 use hostlet_cluster::api_objects::{
     ApiObjects, CacheTask, ObjectsTask, OfflineObjects, OfflineObjectsTask, OfflineUsers,
@@ -52,8 +53,8 @@ use super::tasks::{Stage, Tasks};
 pub(super) struct Cluster {
     credentials: CredentialsTask,
     certificates: ClientCertificateTask,
-    /// For pods and the objects they refer to, within `kubeAPIQPS`.
-    client: Client,
+    /// For pods and the objects they refer to, within `kubeAPIQPS`; with priority for what others wait for.
+    clients: PrioritizedClients,
     /// For the Node and its lease, which must not queue.
     node_client: Client,
     /// For questions about the clients of the node's API, which must neither queue nor be made on the threads of others.
@@ -126,10 +127,11 @@ impl Cluster {
         let source = if joined.rotate_certificates { source.with_store(store.clone()) } else { source };
         let (credentials_task, credentials) = Credentials::new(source);
         let exposure = credentials.exposure();
-        let client = connect(&connection(Purpose::Pods, joined.requests), credentials.clone())?;
+        let requests = Some(joined.requests);
+        let clients = connect_prioritized(&connection(Purpose::Pods, requests), credentials.clone())?;
         let node_client = connect(&connection(Purpose::Node, None), credentials.clone())?;
         // Strangers cause reviews, so that they have a limit, and one of their own.
-        let reviews = connect(&connection(Purpose::Reviews, joined.requests), credentials.clone())?;
+        let reviews = connect(&connection(Purpose::Reviews, requests), credentials.clone())?;
         let event_client = connect(&connection(Purpose::Events, joined.events), credentials.clone())?;
         let (recorder, sink) = recorder(event_client, node_name.to_owned(), WallClock::system());
         let bootstrap = joined.bootstrap_kubeconfig.clone();
@@ -149,7 +151,7 @@ impl Cluster {
         Ok(Self {
             credentials: credentials_task,
             certificates,
-            client,
+            clients,
             node_client,
             reviews,
             recorder,
@@ -206,9 +208,10 @@ impl Cluster {
 
     /// The objects that pods refer to, and the tasks that read them.
     pub(super) fn objects(&self, store: &Store, offline: OfflineObjects) -> (ObjectTasks, ObjectInputs) {
-        let (objects_task, objects) = ApiObjects::new(self.client.clone(), offline.clone());
-        let (services_task, services) = cached_services(self.client.clone(), store.clone());
-        let (classes_task, runtime_classes) = cached_runtime_classes(self.client.clone(), store.clone());
+        let client = &self.clients.normal;
+        let (objects_task, objects) = ApiObjects::new(client.clone(), offline.clone());
+        let (services_task, services) = cached_services(client.clone(), store.clone());
+        let (classes_task, runtime_classes) = cached_runtime_classes(client.clone(), store.clone());
         let tasks = ObjectTasks {
             objects: objects_task,
             offline,
@@ -228,7 +231,8 @@ impl Cluster {
     ) -> watch::Receiver<PublishProgress> {
         let clock = WallClock::system();
         let events = self.pod_events();
-        let Self { credentials, certificates, client, node_client, sink, .. } = self;
+        let Self { credentials, certificates, clients, node_client, sink, .. } = self;
+        let client = clients.normal.clone();
         let credentials = credentials.with_rescan(tasks.rescan().subscribe());
         tasks.spawn_reader(Stage::Lease, "credentials", |cancel| credentials.run(cancel));
         certificates.register(&inputs.metrics);
@@ -247,7 +251,7 @@ impl Cluster {
             quiet_period: inputs.quiet_period,
             clock: clock.clone(),
         };
-        let manager = StatusManager::new(client.clone(), sources);
+        let manager = StatusManager::new(clients, sources);
         manager.register(&inputs.metrics);
         let progress = manager.progress();
         tasks.spawn(Stage::Publish, "status manager", |cancel| manager.run(cancel));
@@ -399,20 +403,21 @@ mod tests {
              contexts: [{{name: c, context: {{cluster: a, user: u}}}}]\ncurrent-context: c\n"
         );
         std::fs::write(&kubeconfig, text).unwrap();
-        let limit = Some((NonZeroU32::MIN, NonZeroU32::new(BURST).unwrap()));
+        let limit = (NonZeroU32::MIN, NonZeroU32::new(BURST).unwrap());
         let joined = ClusterConfig {
             kubeconfig,
             bootstrap_kubeconfig: None,
             cert_dir: dir.path().to_owned(),
             rotate_certificates: false,
             requests: limit,
-            events: limit,
+            events: Some(limit),
             offline_objects: true,
             publish_resource_slices: false,
         };
         let cluster = Cluster::new(&joined, "node1").unwrap();
         let (events, cancel) = (cluster.pod_events(), CancellationToken::new());
-        let Cluster { credentials, client, node_client, reviews, sink, .. } = cluster;
+        let Cluster { credentials, clients, node_client, reviews, sink, .. } = cluster;
+        let client = clients.normal;
         tasks.spawn(credentials.run(cancel.clone()));
         tasks.spawn(sink.run(QuietPeriod::default(), cancel));
 

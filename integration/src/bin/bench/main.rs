@@ -1,10 +1,12 @@
 //! hostlet's bench: one command, one table, with ratios against bare CRI calls, and in a cluster against the stock kubelet,
 //! made in the same run. `integration/bench.sh` builds what it needs and runs it. Judges; changes nothing of hostlet.
 
+mod audit;
 mod bare;
 mod batch;
 mod cluster;
 mod footprint;
+mod hollow;
 mod lab;
 mod probes;
 mod process;
@@ -33,6 +35,8 @@ const USAGE: &str = "usage: bench [--json FILE] [SCENARIO...]
   fake      the same with 0, 110, 500 pods on a fake runtime
   probes    50 exec and 500 HTTP probes per second, on a fake runtime
   gate      110 pods at once by maxConcurrentStarts: where its default comes from
+  hollow    1,000 hollow nodes of one process on a real API server: requests, an outage of a minute, memory;
+            HOSTLET_BENCH_HOLLOW_NODES sets another number
 In a real cluster, on a node beside one with the stock kubelet, taking turns:
   cluster-start     one pod at a time: created -> Ready on a watch
   cluster-end       one pod at a time: deleted -> gone on a watch
@@ -51,7 +55,7 @@ In a real cluster, on a node beside one with the stock kubelet, taking turns:
 Without a scenario: all of them.";
 
 /// The scenarios, in the order they run.
-const SCENARIOS: [&str; 22] = [
+const SCENARIOS: [&str; 23] = [
     "start",
     "end",
     "restart",
@@ -61,6 +65,7 @@ const SCENARIOS: [&str; 22] = [
     "fake",
     "probes",
     "gate",
+    "hollow",
     "cluster-start",
     "cluster-end",
     "cluster-restart",
@@ -151,6 +156,7 @@ async fn scenario(name: &str, lab: &Lab, cluster: Option<&ClusterLab>) -> Result
         "fake" => footprint::fake().await,
         "probes" => probes::run().await,
         "gate" => batch::gate(lab, 110).await,
+        "hollow" => hollow::run().await,
         "cluster-start" => cluster::start(lab, cluster()?).await,
         "cluster-end" => cluster::end(lab, cluster()?).await,
         "cluster-restart" => cluster::restart(lab, cluster()?).await,

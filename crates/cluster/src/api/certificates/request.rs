@@ -72,11 +72,12 @@ impl RequestError {
         }
     }
 
-    /// Whether the API server cannot be reached, which is no problem of the credentials.
+    /// Whether the API server cannot be reached or is overloaded, which is no problem of the credentials.
     pub(super) fn is_away(&self) -> bool {
+        let is_away = |kind| matches!(kind, ApiErrorKind::Unavailable | ApiErrorKind::TooMany(_));
         match self {
-            Self::Create(error) | Self::Read { error, .. } => error_kind(error) == ApiErrorKind::Unavailable,
-            Self::Watch { error, .. } => error.error_kind == ApiErrorKind::Unavailable,
+            Self::Create(error) | Self::Read { error, .. } => is_away(error_kind(error)),
+            Self::Watch { error, .. } => is_away(error.error_kind),
             Self::Make(_)
             | Self::Taken(_)
             | Self::Denied { .. }
@@ -120,7 +121,7 @@ pub(super) async fn obtain(
         Some(decided) => decided,
         None => {
             waiting(&name);
-            wait(requests, &name, purpose).await
+            wait(client.clone(), &name, purpose).await
         }
     };
     let certificate = decided?;
@@ -176,15 +177,11 @@ async fn find(
 }
 
 /// Waits until the request is decided.
-async fn wait(
-    requests: TypedApi<CertificateSigningRequest>,
-    name: &str,
-    purpose: &Purpose,
-) -> Result<String, RequestError> {
+async fn wait(client: Client, name: &str, purpose: &Purpose) -> Result<String, RequestError> {
     let mut decided = Err(RequestError::Deleted(name.to_owned()));
     let mut is_listed = false;
     let selected = Config::default().fields(&format!("metadata.name={name}"));
-    follow(requests, selected, |news| match news {
+    follow(client, TypedApi::<CertificateSigningRequest>::all, selected, |news| match news {
         Ok(Event::Apply(request) | Event::InitApply(request)) => {
             is_listed = true;
             match decision(&request) {

@@ -151,14 +151,14 @@ impl EventSink {
     /// Writes an event. While the server cannot be reached, all others wait, in order. An event that the server rejects is dropped,
     /// whatever the reason: the next one may be welcome, for instance if a webhook that is down is asked about some namespaces only.
     async fn write(&mut self, record: &EventRecord, at: Timestamp, mut content: EventContent) {
-        for _ in 0..ATTEMPTS {
+        for attempt in 0..ATTEMPTS {
             let name = content.name.clone();
             let result = tokio::time::timeout(ATTEMPT_TIMEOUT, self.try_write(record, at, &content)).await;
             let error = match result {
                 Ok(Ok(name)) => return self.correlator.written(&content.key, name),
                 Ok(Err(error)) => error,
                 Err(_elapsed) => {
-                    tokio::time::sleep(PAUSE).await;
+                    tokio::time::sleep(pause(attempt)).await;
                     continue;
                 }
             };
@@ -169,7 +169,7 @@ impl EventSink {
                 content.name = None;
                 continue;
             }
-            match pause_after(&error) {
+            match pause_after(&error, attempt) {
                 Some(pause) => tokio::time::sleep(pause).await,
                 None => return log_rejection(&record.reason, kind, &error),
             }
@@ -237,11 +237,16 @@ impl EventSink {
 }
 
 /// The pause until an event is written again; `None` if the server rejects it.
-fn pause_after(error: &kube::Error) -> Option<Duration> {
+fn pause_after(error: &kube::Error, attempt: usize) -> Option<Duration> {
     match error {
         kube::Error::Api(status) if status.code != 429 => retry_after(error),
-        _ => Some(retry_after(error).unwrap_or(PAUSE)),
+        _ => Some(retry_after(error).unwrap_or_else(|| pause(attempt))),
     }
+}
+
+/// The pause after an attempt. As upstream's, the first one is random, because the outage of a server begins for all nodes at once.
+fn pause(attempt: usize) -> Duration {
+    if attempt == 0 { PAUSE.mul_f64(rand::random()) } else { PAUSE }
 }
 
 fn log_rejection(reason: &str, kind: ApiErrorKind, error: &kube::Error) {

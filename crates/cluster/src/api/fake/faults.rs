@@ -26,6 +26,8 @@ pub enum ApiFault {
     Strip(&'static str),
     /// A watch is reset after this many events.
     CutWatch(usize),
+    /// A watch ends properly after this many events.
+    EndWatch(usize),
     /// A watch is silent after this many events.
     HalfOpenWatch(usize),
 }

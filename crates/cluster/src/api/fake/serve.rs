@@ -18,7 +18,7 @@ use super::faults::{ApiFault, due};
 use super::objects::{RejectedRequest, kind_of};
 use super::path::{Selector, Target, parameters};
 use super::server::{FakeApi, Recorded, ResponseBody, State};
-use super::watch::{WatchFault, Watching};
+use super::watch::{WatchBegin, WatchFault, Watching, initial_events};
 use crate::api::connect::{describe_timeout, response_timeout};
 
 /// A broken connection.
@@ -71,6 +71,7 @@ impl FakeApi {
             Some(ApiFault::LostAnswer) => is_lost = true,
             Some(ApiFault::Strip(pointer)) => strip(&mut body, pointer),
             Some(ApiFault::CutWatch(after)) => watch_fault = WatchFault::Cut(after),
+            Some(ApiFault::EndWatch(after)) => watch_fault = WatchFault::End(after),
             Some(ApiFault::HalfOpenWatch(after)) => watch_fault = WatchFault::HalfOpen(after),
         }
         // Yields, because on a network a response is never immediate.
@@ -80,8 +81,18 @@ impl FakeApi {
         };
         let selector = Selector::of(query.get("fieldSelector"));
         if is_watch {
+            let begin = match query.contains_key("sendInitialEvents") {
+                true if self.lock().lists_only => {
+                    self.lock().requests[number].code = 422;
+                    return Ok(reject((422, "Invalid", "sendInitialEvents is forbidden".to_owned()), 0));
+                }
+                true => WatchBegin::Objects,
+                false => {
+                    WatchBegin::After(query.get("resourceVersion").and_then(|v| v.parse().ok()).unwrap_or(0))
+                }
+            };
             self.lock().requests[number].code = 200;
-            return Ok(self.watch(target, selector, query.get("resourceVersion"), watch_fault));
+            return Ok(self.watch(target, selector, begin, watch_fault));
         }
         let kind = request.headers().get(http::header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         let is_dry_run = query.contains_key("dryRun");
@@ -148,11 +159,20 @@ impl FakeApi {
         &self,
         target: Target,
         selector: Selector,
-        version: Option<&String>,
+        begin: WatchBegin,
         fault: WatchFault,
     ) -> Response<ResponseBody> {
-        let version = version.and_then(|version| version.parse().ok()).unwrap_or(0);
-        let bookmarks = self.lock().bookmarks;
+        let state = self.lock();
+        let bookmarks = state.bookmarks;
+        let (version, waiting) = match begin {
+            WatchBegin::After(version) => (version, VecDeque::new()),
+            WatchBegin::Objects => {
+                let objects = state.objects.list(&target);
+                let objects = objects.into_iter().filter(|object| selector.selects(object)).collect();
+                (state.objects.version, initial_events(&target, objects, state.objects.version))
+            }
+        };
+        drop(state);
         let mut changed = self.changed.subscribe();
         changed.mark_changed();
         let watching = Watching {
@@ -162,7 +182,7 @@ impl FakeApi {
             version,
             fault,
             changed,
-            waiting: VecDeque::new(),
+            waiting,
             sent: 0,
             bookmarks,
         };

@@ -46,6 +46,8 @@ pub(super) struct State {
     pub(super) requests: Vec<Recorded>,
     pub(super) bookmarks: u64,
     pub(super) tokens: u64,
+    /// Whether a watch that begins with all objects is rejected.
+    pub(super) lists_only: bool,
     /// The lifetime of certificates that are issued at once.
     pub(super) issues: Option<Duration>,
     pub(super) authority: FakeAuthority,
@@ -113,6 +115,11 @@ impl FakeApi {
     pub fn bookmark(&self) {
         self.lock().bookmarks += 1;
         self.wake();
+    }
+
+    /// Makes the server reject watches that begin with all objects, like one with its feature off.
+    pub fn reject_streamed_lists(&self) {
+        self.lock().lists_only = true;
     }
 
     /// Lets the server store attributes of ResourceSlices with lists, or not, like one with its feature off.

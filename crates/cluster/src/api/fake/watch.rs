@@ -16,8 +16,34 @@ pub(super) enum WatchFault {
     None,
     /// Reset after this many events.
     Cut(usize),
+    /// Ended properly after this many events.
+    End(usize),
     /// Silent after this many events.
     HalfOpen(usize),
+}
+
+/// What a watch shows first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WatchBegin {
+    /// The changes after this version.
+    After(u64),
+    /// All objects.
+    Objects,
+}
+
+/// The lines of all objects, and of the bookmark that ends them.
+pub(super) fn initial_events(target: &Target, objects: Vec<Value>, version: u64) -> VecDeque<Bytes> {
+    let mut lines: VecDeque<Bytes> = objects.iter().map(|object| line("ADDED", object)).collect();
+    let mut end = bookmark(target, version);
+    end["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+    lines.push_back(line("BOOKMARK", &end));
+    lines
+}
+
+fn bookmark(target: &Target, version: u64) -> Value {
+    let (api_version, kind) = kind_of(&target.resource);
+    json!({"apiVersion": api_version, "kind": kind,
+        "metadata": {"resourceVersion": version.to_string(), "creationTimestamp": null}})
 }
 
 /// A watch and its progress.
@@ -55,8 +81,9 @@ impl Watching {
                 WatchFault::Cut(after) if self.sent >= after => {
                     return Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset));
                 }
+                WatchFault::End(after) if self.sent >= after => return Ok(Bytes::new()),
                 WatchFault::HalfOpen(after) if self.sent >= after => return std::future::pending().await,
-                WatchFault::None | WatchFault::Cut(_) | WatchFault::HalfOpen(_) => {}
+                WatchFault::None | WatchFault::Cut(_) | WatchFault::End(_) | WatchFault::HalfOpen(_) => {}
             }
             if let Some(line) = self.waiting.pop_front() {
                 self.sent += 1;
@@ -87,10 +114,7 @@ impl Watching {
         self.version = self.version.max(state.objects.version);
         if state.bookmarks > self.bookmarks {
             self.bookmarks = state.bookmarks;
-            let (version, kind) = kind_of(&self.target.resource);
-            let bookmark = json!({"apiVersion": version, "kind": kind,
-                "metadata": {"resourceVersion": self.version.to_string(), "creationTimestamp": null}});
-            self.waiting.push_back(line("BOOKMARK", &bookmark));
+            self.waiting.push_back(line("BOOKMARK", &bookmark(&self.target, self.version)));
         }
         !self.waiting.is_empty()
     }

@@ -12,6 +12,6 @@ mod slot;
 mod tests;
 
 pub use lane::{Connections, LaneCounts};
-pub(super) use service::Pool;
 pub use service::Purpose;
+pub(super) use service::{Pool, is_watch};
 pub(super) use slot::ResponseBody;

@@ -210,7 +210,7 @@ impl<C: Connector> Inner<C> {
 }
 
 /// Whether a request opens a watch.
-fn is_watch(uri: &Uri) -> bool {
+pub(in crate::api) fn is_watch(uri: &Uri) -> bool {
     let mut fields = uri.query().unwrap_or_default().split('&');
     fields.any(|field| matches!(field, "watch=true" | "watch=1"))
 }

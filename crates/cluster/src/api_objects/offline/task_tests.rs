@@ -228,7 +228,7 @@ async fn a_copy_is_used_only_if_the_api_server_does_not_answer() {
     host.set_secret("db", "new");
 
     // A slow answer is one.
-    host.api.fail(ApiRule::once("GET", "secrets", ApiFault::Delay(Duration::from_secs(4))));
+    host.api.fail(ApiRule::once("WATCH", "secrets", ApiFault::Delay(Duration::from_secs(4))));
     let daemon = host.start(std::slice::from_ref(&web)).await;
     let mut known = daemon.watch("db");
     known.changed().await.unwrap();

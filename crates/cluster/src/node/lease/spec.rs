@@ -60,6 +60,6 @@ pub(super) fn renewed(
 }
 
 /// The interval between two renewals. `random` is in 0..1.
-pub(super) fn pause(duration: Duration, random: f64) -> Duration {
+pub(super) fn interval(duration: Duration, random: f64) -> Duration {
     duration.mul_f64(RENEWED_AFTER * (1.0 + JITTER * random))
 }

@@ -13,15 +13,18 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::spec::{NAMESPACE, pause, renewed};
-use crate::api::{ApiErrorKind, TypedApi, Wire};
+use super::spec::{NAMESPACE, interval, renewed};
+use crate::api::{ApiErrorKind, TypedApi, Wire, pause};
 use crate::node::NodeSettings;
 use crate::node::request::{RequestError, within};
 
 /// Maximum attempts of one renewal; upstream's constant.
 const ATTEMPTS: u32 = 5;
 
-/// Pauses while the lease can be neither read nor created; upstream's constants.
+/// Pause between the attempts of a renewal. Upstream has none, so that all nodes try five times at once when a server fails.
+const RETRY: Duration = Duration::from_millis(200);
+
+/// Pauses while the lease can be neither read nor created; upstream's constants, here with jitter.
 const BACKOFF: BackoffPolicy = BackoffPolicy {
     initial: Duration::from_millis(200),
     max: Duration::from_secs(7),
@@ -81,7 +84,7 @@ impl LeaseTask {
     async fn work(&mut self) {
         loop {
             self.renew().await;
-            let pause = sleep(pause(self.settings.node.lease_duration, rand::random()));
+            let pause = sleep(self.interval(rand::random()));
             tokio::pin!(pause);
             tokio::select! {
                 // Cancel-safe: pinned outside.
@@ -139,8 +142,8 @@ impl LeaseTask {
                 | ApiErrorKind::TooMany(_)
                 | ApiErrorKind::Unavailable => {
                     self.log_failure(&error);
-                    let pause = error.retry_after().min(pause(self.settings.node.lease_duration, 0.0));
-                    self.heartbeat.while_waiting(sleep(pause)).await;
+                    let pause = pause(RETRY, error.retry_after(), rand::random());
+                    self.heartbeat.while_waiting(sleep(pause.min(self.interval(0.0)))).await;
                 }
             }
         }
@@ -160,8 +163,8 @@ impl LeaseTask {
             let now = Instant::now();
             let next = Backoff::next(backoff, &BACKOFF, now, now);
             backoff = Some(next);
-            let retry_after = error.retry_after().min(pause(self.settings.node.lease_duration, 0.0));
-            self.heartbeat.while_waiting(sleep(next.delay.max(retry_after))).await;
+            let pause = pause(next.delay, error.retry_after(), rand::random());
+            self.heartbeat.while_waiting(sleep(pause.min(self.interval(0.0)))).await;
         }
     }
 
@@ -178,6 +181,12 @@ impl LeaseTask {
         let Wire(created) = self.within(self.leases.create(&PostParams::default(), &lease)).await?;
         self.last_error = Changed::new();
         Ok(Some((created, true)))
+    }
+
+    /// The time between two renewals, which is also the longest pause after a failure: a lease must not wait as long as other requests
+    /// may have to.
+    fn interval(&self, random: f64) -> Duration {
+        interval(self.settings.node.lease_duration, random)
     }
 
     fn renewed(&self, base: Option<&Lease>) -> Lease {

@@ -21,7 +21,7 @@ pub(super) enum ConditionStatus {
 }
 
 impl ConditionStatus {
-    fn as_str(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::True => "True",
             Self::False => "False",

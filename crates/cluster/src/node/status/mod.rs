@@ -20,4 +20,5 @@ pub(super) use capacity::capacity;
 #[cfg(test)]
 use conditions::aggregate;
 pub(super) use events::status_event;
+pub(super) use ready::is_ready;
 pub(super) use update::{set_heartbeats, update};

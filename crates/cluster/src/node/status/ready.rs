@@ -2,7 +2,7 @@
 
 use hostlet_base::node::NodeEvent;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::NodeStatus;
+use k8s_openapi::api::core::v1::{Node, NodeStatus};
 
 use super::conditions::{ConditionContent, ConditionStatus, Previous, aggregate, put};
 use super::events::status_event;
@@ -42,6 +42,13 @@ pub(super) fn set(
         (Previous::Absent | Previous::Other, true) => Some(status_event(&settings.name, "NodeReady")),
         (Previous::Other, false) => Some(status_event(&settings.name, "NodeNotReady")),
     }
+}
+
+/// Whether a Node is ready on the API server; `None` if it says nothing.
+pub(in crate::node) fn is_ready(node: &Node) -> Option<bool> {
+    let conditions = node.status.as_ref()?.conditions.as_ref()?;
+    let ready = conditions.iter().find(|condition| condition.type_ == READY)?;
+    Some(ready.status == ConditionStatus::True.as_str())
 }
 
 /// The scheduler cannot use a node without these capacities.

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::plan::{Action, Name, Owner, name_of, plan};
-use crate::api::{ApiErrorKind, TypedApi, Wire, error_kind};
+use crate::api::{ApiErrorKind, TypedApi, Wire, error_kind, pause};
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -121,11 +121,11 @@ impl Mirrors {
                 continue;
             }
             let of = statics.iter().find(|pod| name_of(pod) == name);
-            let pause = match self.perform(&name, of, action).await {
+            let wait = match self.perform(&name, of, action).await {
                 Ok(()) => WATCH_LAG,
-                Err(pause) => pause,
+                Err(wait) => wait,
             };
-            self.not_before.insert(name, Instant::now() + pause);
+            self.not_before.insert(name, Instant::now() + wait);
         }
         Pass { due: self.not_before.values().min().copied(), waits_for_termination }
     }
@@ -150,7 +150,7 @@ impl Mirrors {
                 Action::Wait => Ok(()),
             }
         };
-        let (pause, error) = match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
+        let (retry_after, error) = match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
             Ok(Ok(())) => {
                 self.failures.remove(name);
                 return Ok(());
@@ -165,20 +165,20 @@ impl Mirrors {
                         self.failures.insert(name.clone(), Failure { retry, reported: Changed::new() });
                         return Ok(());
                     }
-                    (Some(WATCH_LAG), text.to_owned())
+                    (WATCH_LAG, text.to_owned())
                 }
-                ApiErrorKind::NotFound if creates => (None, error_chain(&error)),
+                ApiErrorKind::NotFound if creates => (Duration::ZERO, error_chain(&error)),
                 ApiErrorKind::NotFound | ApiErrorKind::AlreadyExists | ApiErrorKind::Conflict => {
                     return Ok(());
                 }
-                ApiErrorKind::TooMany(pause) => (pause, error_chain(&error)),
-                ApiErrorKind::Forbidden | ApiErrorKind::Invalid | ApiErrorKind::Unavailable => {
-                    (None, error_chain(&error))
-                }
+                kind @ (ApiErrorKind::TooMany(_)
+                | ApiErrorKind::Forbidden
+                | ApiErrorKind::Invalid
+                | ApiErrorKind::Unavailable) => (kind.retry_after(), error_chain(&error)),
             },
-            Err(_elapsed) => (None, "the API server did not answer in time".to_owned()),
+            Err(_elapsed) => (Duration::ZERO, "the API server did not answer in time".to_owned()),
         };
-        Err(self.failed(name, of.filter(|_| creates), pause, error))
+        Err(self.failed(name, of.filter(|_| creates), retry_after, error))
     }
 
     /// Records a failed request and reports it if the error is new. Returns the pause.
@@ -186,7 +186,7 @@ impl Mirrors {
         &mut self,
         name: &Name,
         of: Option<&Arc<AdmittedPod>>,
-        pause: Option<Duration>,
+        retry_after: Duration,
         error: String,
     ) -> Duration {
         let now = Instant::now();
@@ -205,7 +205,7 @@ impl Mirrors {
             deps.timeline.event(reference, None, &event, deps.clock.now());
             (deps.events)(reference, None, &event);
         }
-        pause.unwrap_or(retry.delay)
+        pause(retry.delay, retry_after, rand::random())
     }
 }
 

@@ -10,10 +10,9 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use hostlet_base::{Backoff, BackoffPolicy, PodUid, QuietPeriod, WallClock, error_chain, sleep_until};
 use hostlet_observe::status::timeline::Timeline;
 use hostlet_observe::status::{LifecycleSummary, PodDirectory, PublishProgress};
-use hostlet_pod::{ApiPod, ApiState, Mirror, is_static};
+use hostlet_pod::{ApiPod, ApiState, Mirror, has_ended, is_static};
 use hostlet_telemetry::{Changed, Metrics};
 use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
-use kube::Client;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -22,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::metrics::{PublishMetrics, StartWatch};
 use super::plan::{Live, ReportedPod, Urgency, Write, plan};
-use crate::api::{ApiErrorKind, TypedApi, Wire, error_kind};
+use crate::api::{ApiErrorKind, PrioritizedClients, TypedApi, Wire, error_kind, pause};
 
 /// Delay of a deferrable change, to combine it with others of the same pod.
 const SOON: Duration = Duration::from_secs(2);
@@ -71,7 +70,7 @@ pub struct StatusManagerDeps {
 
 /// The status manager; run by the app.
 pub struct StatusManager {
-    client: Client,
+    clients: PrioritizedClients,
     deps: StatusManagerDeps,
     entries: BTreeMap<PodUid, Entry>,
     writes: FuturesUnordered<BoxFuture<'static, (PodUid, String, Written)>>,
@@ -162,10 +161,10 @@ enum Written {
 }
 
 impl StatusManager {
-    /// Creates a status manager that writes through `client`.
-    pub fn new(client: Client, deps: StatusManagerDeps) -> Self {
+    /// Creates a status manager that writes through `clients`, terminal statuses and deletions through the urgent one.
+    pub fn new(clients: PrioritizedClients, deps: StatusManagerDeps) -> Self {
         Self {
-            client,
+            clients,
             deps,
             entries: BTreeMap::new(),
             writes: FuturesUnordered::new(),
@@ -240,25 +239,24 @@ impl StatusManager {
         }
     }
 
-    /// Starts the writes that are due, up to the limit.
+    /// Starts the writes that are due, up to the limit; first those of pods that have ended, for which others wait.
     fn start(&mut self, now: Instant) {
         let quiet = self.deps.quiet_period.expected();
-        for (uid, entry) in &mut self.entries {
-            if self.writes.len() >= MAX_WRITES {
-                return;
-            }
-            if entry.is_busy || entry.due(quiet).is_none_or(|due| due > now) {
-                continue;
-            }
+        let is_due = |entry: &Entry| !entry.is_busy && entry.due(quiet).is_some_and(|due| due <= now);
+        let due = self.entries.iter().filter(|(_, entry)| is_due(entry));
+        let mut due: Vec<(bool, PodUid)> = due.map(|(uid, entry)| (!entry.ends(), uid.clone())).collect();
+        due.sort();
+        for (is_normal, uid) in due.into_iter().take(MAX_WRITES.saturating_sub(self.writes.len())) {
+            let Some(entry) = self.entries.get_mut(&uid) else { continue };
             let (Some(Next { request, .. }), Some(object)) = (entry.next.take(), &entry.object) else {
                 continue;
             };
             entry.is_busy = true;
             entry.sent = entry.reported.as_ref().map(|status| status.status.clone());
             entry.sent_since = entry.behind_since.take();
-            let pods = TypedApi::<Pod>::namespaced(self.client.clone(), &object.namespace);
-            let (uid, name) = (uid.clone(), object.name.clone());
-            let of = object.uid.clone();
+            let client = if is_normal { &self.clients.normal } else { &self.clients.urgent };
+            let pods = TypedApi::<Pod>::namespaced(client.clone(), &object.namespace);
+            let (name, of) = (object.name.clone(), object.uid.clone());
             self.writes.push(Box::pin(async move {
                 let written =
                     tokio::time::timeout(REQUEST_TIMEOUT, perform(pods, name, of.clone(), request)).await;
@@ -399,6 +397,15 @@ impl Entry {
         }
     }
 
+    /// Whether the next write is the pod's end: its terminal status, or the deletion of its object.
+    fn ends(&self) -> bool {
+        match self.next.as_ref().map(|next| &next.request) {
+            Some(Request::Delete) => true,
+            Some(Request::Patch(_)) => self.reported.as_ref().is_some_and(|pod| has_ended(&pod.status)),
+            None => false,
+        }
+    }
+
     fn due(&self, quiet: Option<Instant>) -> Option<Instant> {
         let Next { due, latest, .. } = self.next.as_ref()?;
         let due = quiet.map_or(*due, |quiet| quiet.min(*latest).max(*due));
@@ -424,7 +431,7 @@ impl Entry {
                 return None;
             }
             Written::TimedOut => {
-                self.wait(None, now);
+                self.wait(Duration::ZERO, now);
                 return Some("the API server did not answer in time".to_owned());
             }
             Written::Failed(error) => error,
@@ -432,17 +439,17 @@ impl Entry {
         match error_kind(&error) {
             // If the object really was deleted, the watch will show it. Otherwise the server or a proxy was wrong.
             ApiErrorKind::NotFound => {
-                self.wait(None, now);
+                self.wait(Duration::ZERO, now);
                 if self.retry.is_none_or(|retry| retry.delay < RETRY.max) {
                     return None;
                 }
             }
-            ApiErrorKind::TooMany(pause) => self.wait(pause, now),
+            kind @ ApiErrorKind::TooMany(_) => self.wait(kind.retry_after(), now),
             ApiErrorKind::Conflict
             | ApiErrorKind::AlreadyExists
             | ApiErrorKind::Forbidden
             | ApiErrorKind::Invalid
-            | ApiErrorKind::Unavailable => self.wait(None, now),
+            | ApiErrorKind::Unavailable => self.wait(Duration::ZERO, now),
         }
         Some(error_chain(&error))
     }
@@ -473,10 +480,10 @@ impl Entry {
         self.not_before = Some(now + next.delay);
     }
 
-    fn wait(&mut self, pause: Option<Duration>, now: Instant) {
+    fn wait(&mut self, retry_after: Duration, now: Instant) {
         let next = Backoff::next(self.retry, &RETRY, now, now);
         self.retry = Some(next);
-        self.not_before = Some(now + pause.unwrap_or(next.delay));
+        self.not_before = Some(now + pause(next.delay, retry_after, rand::random()));
     }
 }
 

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{StatusManager, StatusManagerDeps};
+use crate::api::PrioritizedClients;
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
 use crate::api_pods;
 
@@ -45,7 +46,8 @@ impl Setup {
             quiet_period: quiet_period.clone(),
             clock: WallClock::system(),
         };
-        let manager = StatusManager::new(api.client(), deps);
+        let clients = PrioritizedClients { urgent: api.client(), normal: api.client() };
+        let manager = StatusManager::new(clients, deps);
         let metrics = Metrics::default();
         manager.register(&metrics);
         #[expect(clippy::disallowed_methods, reason = "tasks of a test")]
@@ -72,6 +74,19 @@ impl Setup {
             lifecycle,
             has_released: false,
         });
+    }
+
+    /// Many pods bound to this node, in the order of their UIDs.
+    fn pods(&self, count: usize) -> Vec<Arc<AdmittedPod>> {
+        let pods = (0..count).map(|number| {
+            let name = format!("p{number}");
+            let pod = json!({"metadata": {"name": name}, "spec": {"nodeName": "n1", "containers": [{"name": "c"}]}});
+            let pod = serde_json::from_value::<Pod>(pod).unwrap();
+            AdmittedPod::new(self.api.put(&format!("/api/v1/namespaces/default/pods/{name}"), &pod))
+        });
+        let mut pods: Vec<_> = pods.collect();
+        pods.sort_by_key(|pod| hostlet_pod::pod_uid(pod));
+        pods
     }
 
     /// A running pod whose first status has been written.
@@ -466,4 +481,20 @@ proptest! {
             Ok(())
         })?;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_have_ended_are_reported_before_others() {
+    let setup = Setup::new();
+    let pods = setup.pods(100);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let (alive, ended) = pods.split_at(95);
+    alive.iter().for_each(|pod| setup.report(pod, ready("True"), LifecycleSummary::Active));
+    ended.iter().for_each(|pod| setup.report(pod, json!({"phase": "Failed"}), LifecycleSummary::Terminated));
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let written = setup.api.requests_of("PATCH", "/status");
+    assert_eq!(written.len(), 100);
+    let phases: Vec<_> =
+        written.iter().map(|write| write.body["status"]["phase"].as_str().unwrap()).collect();
+    assert_eq!(phases[..5], ["Failed"; 5]);
 }

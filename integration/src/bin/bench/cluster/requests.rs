@@ -1,16 +1,15 @@
 //! The load of a pod on the API server: the requests of an agent between a pod's creation and its removal, from the audit
 //! log.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use hostlet_integration::cluster::Agent;
-use serde::Deserialize;
 use tokio::time::sleep;
 
 use super::lab::{ClusterLab, Token};
+use crate::audit::{Counts, Request, counts, requests as requests_in};
 use crate::report::{Row, Target, Unit};
 use crate::single::pause;
 
@@ -20,31 +19,6 @@ const PODS: usize = 10;
 const SETTLE: Duration = Duration::from_secs(12);
 /// Requests of an agent about its node, independent of its pods.
 const OF_THE_NODE: [&str; 3] = ["leases", "nodes", "csinodes"];
-
-/// The used fields of an audit event.
-#[derive(Debug, Deserialize)]
-struct Event {
-    stage: String,
-    verb: String,
-    user: User,
-    #[serde(rename = "objectRef")]
-    object: Option<Object>,
-}
-
-#[derive(Debug, Deserialize)]
-struct User {
-    username: String,
-}
-
-#[derive(Debug, Deserialize)]
-struct Object {
-    resource: String,
-    #[serde(default)]
-    subresource: String,
-}
-
-/// Number of requests by kind, e.g. `patch pods/status`.
-type Counts = BTreeMap<String, usize>;
 
 /// The requests of whole pod lifecycles.
 pub(crate) async fn requests(cluster: &ClusterLab) -> Result<Vec<Row>> {
@@ -68,24 +42,12 @@ pub(crate) async fn requests(cluster: &ClusterLab) -> Result<Vec<Row>> {
     Ok(vec![row.hostlet(per_pod[0]).stock(per_pod[1]).target(Target::OfStock(1.0))])
 }
 
-/// The requests of a user that are not about its node. A watch counts once, when it starts.
+/// The requests of a user that are not about its node.
 fn count(log: &str, user: &str) -> Result<Counts> {
-    let mut counts = Counts::new();
-    for line in log.lines() {
-        let event: Event = serde_json::from_str(line).with_context(|| format!("an audit event: {line}"))?;
-        let stage = if event.verb == "watch" { "ResponseStarted" } else { "ResponseComplete" };
-        let Some(object) = event.object else { continue };
-        if event.user.username != user
-            || event.stage != stage
-            || OF_THE_NODE.contains(&object.resource.as_str())
-        {
-            continue;
-        }
-        let slash = if object.subresource.is_empty() { "" } else { "/" };
-        let what = format!("{} {}{slash}{}", event.verb, object.resource, object.subresource);
-        *counts.entry(what).or_default() += 1;
-    }
-    Ok(counts)
+    let requests = requests_in(log)?;
+    let is_of_pods =
+        |request: &&Request| request.user == user && !OF_THE_NODE.contains(&request.resource.as_str());
+    Ok(counts(requests.iter().filter(is_of_pods)))
 }
 
 fn tell(agent: Agent, counts: &Counts) {
@@ -97,24 +59,16 @@ fn tell(agent: Agent, counts: &Counts) {
 mod tests {
     use super::*;
 
-    fn line(verb: &str, stage: &str, user: &str, resource: &str) -> String {
-        let user = format!(r#""user":{{"username":"{user}"}}"#);
+    fn line(verb: &str, user: &str, resource: &str) -> String {
         format!(
-            r#"{{"stage":"{stage}","verb":"{verb}",{user},"objectRef":{{"resource":"{resource}","subresource":"status"}}}}"#
+            r#"{{"stage":"ResponseComplete","verb":"{verb}","user":{{"username":"{user}"}},"requestReceivedTimestamp":"2026-11-28T12:00:01Z","objectRef":{{"resource":"{resource}"}}}}"#
         )
     }
 
     #[test]
-    fn a_watch_counts_once_and_requests_of_others_or_for_the_node_do_not_count() {
-        let log = [
-            line("patch", "ResponseComplete", "n", "pods"),
-            line("watch", "ResponseStarted", "n", "pods"),
-            line("watch", "ResponseComplete", "n", "pods"),
-            line("update", "ResponseComplete", "n", "leases"),
-            line("patch", "ResponseComplete", "other", "pods"),
-        ];
+    fn requests_of_others_or_for_the_node_do_not_count() {
+        let log = [line("patch", "n", "pods"), line("update", "n", "leases"), line("patch", "other", "pods")];
         let counts = count(&log.join("\n"), "n").unwrap();
-        let wanted = [("patch pods/status", 1), ("watch pods/status", 1)];
-        assert_eq!(counts, wanted.map(|(what, count)| (what.to_owned(), count)).into());
+        assert_eq!(counts, [("patch pods".to_owned(), 1)].into());
     }
 }

@@ -1,5 +1,4 @@
-//! Follows objects of one kind with kube's watcher, restarted or resumed after any failure, with back-off and the server's
-//! Retry-After. Retries forever; decides nothing about the objects.
+//! The loop: what is passed on, when a watch is resumed and when all objects are read again.
 
 use std::fmt::Debug;
 use std::ops::ControlFlow;
@@ -8,21 +7,27 @@ use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
 use hostlet_base::{Backoff, BackoffPolicy};
-use http::Request;
-use kube::client::Body;
-use kube::runtime::watcher::{self, Config, Event, watcher};
+use kube::runtime::watcher::{self, Config, Event, InitialListStrategy, watcher};
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
-use tower::service_fn;
 
-use super::error::{ApiErrorKind, error_kind, message};
-use super::objects::{TypedApi, Wire};
+use super::client::follower;
+use crate::api::error::{ApiErrorKind, error_kind, message};
+use crate::api::objects::{TypedApi, Wire};
+use crate::api::pause;
 
-/// Back-off after failures. The first pauses are short: a node is often denied an object of a pod that was just bound to it,
-/// until the server's authorizer has seen the binding.
-const BACKOFF: BackoffPolicy = BackoffPolicy {
+/// Back-off while the server is away or overloaded; upstream's constants.
+const OUTAGE: BackoffPolicy = BackoffPolicy {
+    initial: Duration::from_millis(800),
+    max: Duration::from_secs(30),
+    reset_after: Duration::from_secs(120),
+};
+
+/// Back-off while the server denies the objects. The first pauses are short: a node is often denied an object of a pod that was just
+/// bound to it, until the server's authorizer has seen the binding.
+const DENIAL: BackoffPolicy = BackoffPolicy {
     initial: Duration::from_millis(50),
     max: Duration::from_secs(30),
     reset_after: Duration::from_secs(120),
@@ -48,8 +53,8 @@ pub(crate) enum Notification<K> {
     Recovered,
 }
 
-/// Like [`follow`], for the objects that `api` selects with a client, but also notifies when the failure is over: a watch that
-/// is open again sends nothing until a change, which may take hours.
+/// Like [`follow`], but also notifies when the failure is over: a watch that is open again sends nothing until a change, which may take
+/// hours.
 pub(crate) async fn follow_with_recovery<K>(
     client: Client,
     api: impl FnOnce(Client) -> TypedApi<K>,
@@ -59,30 +64,15 @@ pub(crate) async fn follow_with_recovery<K>(
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let answered = Arc::<Notify>::default();
-    let api = api(with_notification(client, answered.clone()));
-    run(api, config, Some(answered), notify).await;
+    run(api(follower(client, Some(answered.clone()))), config, Some(answered), notify).await;
 }
 
-/// A client that notifies of each successful response; of a watch, when it is open.
-fn with_notification(client: Client, answered: Arc<Notify>) -> Client {
-    let namespace = client.default_namespace().to_owned();
-    let service = service_fn(move |request: Request<Body>| {
-        let (client, answered) = (client.clone(), answered.clone());
-        async move {
-            let answer = client.send(request).await?;
-            if answer.status().is_success() {
-                answered.notify_one();
-            }
-            Ok::<_, kube::Error>(answer)
-        }
-    });
-    Client::new(service, namespace)
-}
-
-/// Passes the objects that `config` selects, their changes and failures to `notify` until it breaks. After a failure it resumes
-/// from the last version if the server still has it, else from a new list.
+/// Passes the objects that `config` selects of those that `api` makes of a client, their changes and failures to `notify` until it
+/// breaks. All of them come in the same response as their changes, where the server supports that. After a failure it resumes from the
+/// last version if the server still has it, else begins again with all objects.
 pub(crate) async fn follow<K>(
-    api: TypedApi<K>,
+    client: Client,
+    api: impl FnOnce(Client) -> TypedApi<K>,
     config: Config,
     mut notify: impl FnMut(Result<Event<K>, FollowError>) -> ControlFlow<()>,
 ) where
@@ -93,7 +83,7 @@ pub(crate) async fn follow<K>(
         Notification::FollowError(follow_error) => notify(Err(follow_error)),
         Notification::Recovered => ControlFlow::Continue(()),
     };
-    run(api, config, None, notify).await;
+    run(api(follower(client, None)), config, None, notify).await;
 }
 
 /// The loop; `answered`, if given, is notified of successful responses.
@@ -107,6 +97,7 @@ async fn run<K>(
 {
     let mut backoff = None;
     let mut is_failing = false;
+    let mut config = config.streaming_lists();
     loop {
         // Boxed because most of its size is needed only while an event is decoded.
         let mut events = watcher(api.clone(), config.clone()).boxed();
@@ -137,13 +128,12 @@ async fn run<K>(
                 }
                 Some(Err(error)) => {
                     let must_relist = cannot_resume(&error);
+                    if lacks_streaming(&config, &error) {
+                        config.initial_list_strategy = InitialListStrategy::ListWatch;
+                        break;
+                    }
                     let follow_error = follow_error(&error);
-                    let now = Instant::now();
-                    let next = Backoff::next(backoff, &BACKOFF, now, now);
-                    backoff = Some(next);
-                    // Jitter: after a failure of the server all clients reconnect at once.
-                    let pause = next.delay.mul_f64(rand::random_range(0.5..1.0));
-                    let retry_after = follow_error.error_kind.retry_after();
+                    let pause = next_pause(&mut backoff, follow_error.error_kind);
                     if notify(Notification::FollowError(follow_error)).is_break() {
                         return;
                     }
@@ -152,7 +142,7 @@ async fn run<K>(
                         // A response from before the failure does not show its end.
                         let _ = answered.notified().now_or_never();
                     }
-                    sleep(pause.max(retry_after)).await;
+                    sleep(pause).await;
                     if must_relist {
                         break;
                     }
@@ -160,6 +150,36 @@ async fn run<K>(
             }
         }
     }
+}
+
+/// Whether the server rejects a watch that begins with all objects, as one before Kubernetes 1.34 may: they are listed instead.
+fn lacks_streaming(config: &Config, error: &watcher::Error) -> bool {
+    let is_rejected = match error {
+        watcher::Error::WatchStartFailed(kube::Error::Api(status)) => matches!(status.code, 400 | 422),
+        watcher::Error::WatchStartFailed(_)
+        | watcher::Error::InitialListFailed(_)
+        | watcher::Error::WatchError(_)
+        | watcher::Error::WatchFailed(_)
+        | watcher::Error::NoResourceVersion => false,
+    };
+    is_rejected && config.initial_list_strategy == InitialListStrategy::StreamingList
+}
+
+fn next_pause(backoff: &mut Option<Backoff<Instant>>, error_kind: ApiErrorKind) -> Duration {
+    let policy = match error_kind {
+        ApiErrorKind::TooMany(_) | ApiErrorKind::Unavailable => &OUTAGE,
+        ApiErrorKind::NotFound
+        | ApiErrorKind::AlreadyExists
+        | ApiErrorKind::Conflict
+        | ApiErrorKind::Forbidden
+        | ApiErrorKind::Invalid => &DENIAL,
+    };
+    let now = Instant::now();
+    // An outage after denials begins with its own first pause.
+    let previous = backoff.filter(|previous| previous.delay >= policy.initial);
+    let next = Backoff::next(previous, policy, now, now);
+    *backoff = Some(next);
+    pause(next.delay, error_kind.retry_after(), rand::random())
 }
 
 async fn notified(answered: Option<&Notify>) {
