@@ -7,13 +7,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use hostlet_base::Quantity;
 use hostlet_integration::fake_cri::FakeHost;
 use hostlet_integration::monitoring::{Evaluated, can_evaluate, evaluate};
 use hostlet_integration::{FakeApiServer, Look, wait_for};
 use hostlet_plugins::fake::{FakePlugin, dra_driver};
 use hostlet_runtime::cri::fake::{Exec, Fault, Rule};
 use hostlet_runtime::cri::{ExecOutput, Operation};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use serde_json::{Value, json};
 
 use crate::dashboards::bind_claim;
@@ -73,6 +74,13 @@ fn end(host: &FakeHost, pod: &str, code: i32) -> Result<()> {
     Ok(())
 }
 
+/// Thousandths of a CPU that pods may request.
+fn allocatable_cpus(host: &FakeHost, server: &FakeApiServer) -> Result<i64> {
+    let node = server.api().get::<Node>(&format!("/api/v1/nodes/{}", host.node())).context("no Node")?;
+    let allocatable = node.status.and_then(|status| status.allocatable).unwrap_or_default();
+    Ok(Quantity::parse(&allocatable.get("cpu").context("no CPUs")?.0)?.milli_value())
+}
+
 fn free_port() -> Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
@@ -100,9 +108,9 @@ async fn misfortunes(host: &FakeHost, server: &mut FakeApiServer) -> Result<()> 
     fs::write(volume.join("file"), vec![1; 2 << 20]).context("filling a volume")?;
     wait_for_shown(server, "full", has_failed).await?;
     // One takes nearly all CPUs, and an important one takes them from it.
-    let cpus = std::thread::available_parallelism()?.get();
+    let cpus = allocatable_cpus(host, server)?;
     let requests = |cpu: String| json!({"resources": {"requests": {"cpu": cpu}}});
-    give(server, host, "filler", containers(requests(format!("{}m", cpus * 1000 - 100))))?;
+    give(server, host, "filler", containers(requests(format!("{}m", cpus - 100))))?;
     wait_for_shown(server, "filler", is_ready).await?;
     let mut critical = containers(requests("500m".to_owned()));
     critical["priority"] = json!(2_000_001_000);
@@ -165,7 +173,7 @@ async fn each_query_of_the_dashboard_and_of_the_rules_finds_its_series_on_a_live
     fs::write(host.directory().join("kubeconfig"), server.kubeconfig()).unwrap();
     let (port, read_only) = (free_port().unwrap(), free_port().unwrap());
     let flags = [
-        "--enable-server".to_owned(),
+        "--enable-server=true".to_owned(),
         "--address=127.0.0.1".to_owned(),
         format!("--port={port}"),
         format!("--read-only-port={read_only}"),

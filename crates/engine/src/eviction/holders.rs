@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_are_told_from_images_and_from_others() {
+    fn pods_images_and_others_are_distinguished() {
         let pods = ["a", "b", "c", "d"].map(pod);
         let desired = DesiredPods { pods: pods.to_vec(), ..DesiredPods::default() };
         let uid = |name: &str| PodRef::new("default", name, name).uid;
@@ -117,18 +117,18 @@ mod tests {
             available: Quantity::bytes(available),
             capacity: Quantity::bytes(capacity),
         };
-        let told = |signal: Signal, layout: DiskLayout, seen: Observation, stays: &[String]| {
+        let text = |signal: Signal, layout: DiskLayout, seen: Observation, stays: &[String]| {
             let starved = Starved::new(signal, layout, 0, false);
             holders(signal, Some(&seen), starved, &consumption, &desired, stays)
         };
         let disk = observed(5_000_000_000, 100_000_000_000);
         assert_eq!(
-            told(Signal::NodefsAvailable, DiskLayout::One, disk, &["2 images (3GB) are in use".to_owned()]),
+            text(Signal::NodefsAvailable, DiskLayout::One, disk, &["2 images (3GB) are in use".to_owned()]),
             "Of 95GB in use for nodefs.available, pods use 415MB (402MB in volumes, 9MB in logs, 4MB in writable layers), most by \
              default/c (401MB), default/d (7MB), default/a (6MB); 94.6GB are images and files of others. 2 images (3GB) are in use"
         );
         // Only what is on the filesystem counts.
-        let apart = told(Signal::NodefsInodesFree, DiskLayout::ImagesApart, observed(0, 1000), &[]);
+        let apart = text(Signal::NodefsInodesFree, DiskLayout::ImagesApart, observed(0, 1000), &[]);
         assert!(
             apart.starts_with(
                 "Of 1000 in use for nodefs.inodesFree, pods use 411 (402 in volumes, 9 in logs),"
@@ -136,7 +136,7 @@ mod tests {
             "{apart}"
         );
         assert!(apart.ends_with("; 589 are not of pods"), "{apart}");
-        let memory = told(Signal::MemoryAvailable, DiskLayout::One, observed(90, 100), &[]);
+        let memory = text(Signal::MemoryAvailable, DiskLayout::One, observed(90, 100), &[]);
         assert_eq!(
             memory,
             "Of 10B in use for memory.available, pods use 9B, most by default/d (7B), default/a (2B); 1B are not of pods"

@@ -19,6 +19,7 @@ use super::reclaim::{Reclaimer, Reclaims};
 use super::testing::{FakeNode, pod};
 use super::usage::PodConsumption;
 
+/// kubernetes/kubernetes#43166, #35406 (the next pod was evicted before the first had released what it used).
 #[tokio::test(start_paused = true)]
 async fn one_pod_at_a_time_is_evicted_until_the_node_is_relieved() {
     let pods = ["small", "big", "bigger"].map(pod);
@@ -103,6 +104,7 @@ async fn a_soft_threshold_grants_the_shorter_grace_period() {
     assert_eq!(bench.killed("slow").await.grace_seconds, Some(20));
 }
 
+/// kubernetes/kubernetes#73572, #76598, #83317, #101167 (static and critical pods were evicted, and stayed away).
 #[tokio::test(start_paused = true)]
 async fn static_and_critical_pods_are_spared_and_so_are_those_whose_end_frees_nothing() {
     let critical = pod("critical").edited(|pod| {
@@ -198,6 +200,7 @@ async fn a_node_that_is_fine_is_looked_at_each_ten_seconds_and_tells_nobody() {
     );
 }
 
+/// kubernetes/kubernetes#74706, Azure/aks-engine#604 (memory is gone before the next look).
 #[tokio::test(start_paused = true)]
 async fn the_kernel_may_ask_for_a_look_but_not_more_than_once_a_second() {
     let mut bench = Bench::new(&[hard(Signal::MemoryAvailable)], &[pod("hog")]);
@@ -216,6 +219,7 @@ async fn the_kernel_may_ask_for_a_look_but_not_more_than_once_a_second() {
     assert_eq!(bench.kills.borrow().len(), 1);
 }
 
+/// kubernetes/kubernetes#74706, #43916 (page cache in use makes memory look short or plenty; what counts is whether tasks wait for it).
 #[tokio::test(start_paused = true)]
 async fn a_node_whose_tasks_wait_for_memory_evicts_although_enough_is_available() {
     let pods = ["small", "big"].map(pod);
