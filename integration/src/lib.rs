@@ -5,6 +5,7 @@ pub mod cluster;
 pub mod fake_cri;
 pub mod ginkgo;
 pub mod hollow;
+pub mod monitoring;
 pub mod real;
 pub mod samples;
 

@@ -120,7 +120,8 @@ impl PressureTracker {
         thresholds.collect()
     }
 
-    /// The thresholds that are met by an observation that was not there before.
+    /// The thresholds that are met by an observation that was not there before. It may bear an earlier time than the one before: clocks
+    /// are set back.
     fn due(&self, observed: &Observations) -> Vec<EvictionThreshold> {
         let is_new = |signal: Signal| {
             let before = self.read_at.get(&signal).map(|(_, at)| *at);

@@ -139,6 +139,7 @@ impl Parts {
             offline: self.offline.problem(),
             exposure: self.exposure.clone(),
             limits: self.node.limits.subscribe(),
+            pressure: self.describer.inputs.pressure.clone(),
         }
     }
 

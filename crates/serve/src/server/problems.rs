@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use hostlet_base::node::CgroupLimit;
+use hostlet_base::node::{CgroupLimit, NodePressure};
 use hostlet_cluster::api::CertificateReport;
 use hostlet_image::preload::PreloadProblem;
 use hostlet_observe::pleg::PlegHandle;
@@ -67,6 +67,8 @@ pub struct HostProblems {
     pub offline: watch::Receiver<Option<String>>,
     /// Who else can read the API server's credentials.
     pub exposure: watch::Receiver<Option<String>>,
+    /// What the node is short of.
+    pub pressure: watch::Receiver<NodePressure>,
     /// How the limits of cgroups stand.
     pub limits: watch::Receiver<Vec<CgroupLimit>>,
 }

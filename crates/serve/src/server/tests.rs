@@ -160,6 +160,7 @@ impl Bench {
                 ..CgroupLimit::default()
             }])
             .1,
+            pressure: watch::channel(NodePressure::default()).1,
         };
         let pulls = ImagePulls {
             images: images.clone(),
