@@ -48,12 +48,15 @@ impl DeadContainers {
         for pod in pods.iter().filter(|pod| self.has_terminated(&pod.pod.uid) && is_dead(pod)) {
             self.delete(pod, &mut removed).await;
         }
-        tracing::info!(
-            containers = removed.containers,
-            sandboxes = removed.sandboxes,
-            failed = removed.failed,
-            "removed what the container runtime had of terminated pods, as requested"
-        );
+        // An eviction that cannot be avoided asks again and again.
+        if removed != DeadRemoved::default() {
+            tracing::info!(
+                containers = removed.containers,
+                sandboxes = removed.sandboxes,
+                failed = removed.failed,
+                "removed what the container runtime had of terminated pods, as requested"
+            );
+        }
         removed
     }
 

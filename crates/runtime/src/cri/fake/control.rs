@@ -146,6 +146,11 @@ impl FakeRuntime {
         self.with(|world, _| world.sandbox_image = Some(image.to_owned()));
     }
 
+    /// Sets the path that the runtime names of the filesystem of images and writable layers; initially `/`.
+    pub fn set_image_place(&self, path: &str) {
+        self.with(|world, _| path.clone_into(&mut world.image_place));
+    }
+
     /// Removes an image without a call.
     pub fn lose_image(&self, image: &str) {
         self.with(|world, _| world.images.remove(image));
