@@ -8,14 +8,16 @@ after_power_gc() { cluster_end; }
 # Fills the disk: unused images, then a pod that writes, once it may. Returns when the daemon begins to free it.
 # usage: power_gc_fill POD
 power_gc_fill() {
+  local data
   node_fillers 1 2 3
   # Seen as unused before they have to go, and safe from the cut.
   vm "hostlet images --unused && sync" >/dev/null
   bound "$1" '[sh, -c, "until [ -e /data/go ]; do sleep 0.1; done; dd if=/dev/zero of=/data/file bs=1M count=145; sync; exec sleep infinity"]' |
     pressure_pod
   cluster_ready "$1"
+  data=/var/lib/kubelet/pods/$(cluster_kubectl get pod "$1" -o 'jsonpath={.metadata.uid}')/volumes/kubernetes.io~empty-dir/data
   vm "journalctl -f -n 0 -u hostlet.service -o cat >/run/reclaiming & reader=\$!
-    touch /var/lib/kubelet/pods/*/volumes/kubernetes.io~empty-dir/data/go
+    touch $data/go
     timeout 100 bash -c 'until grep -q \"attempting to reclaim\" /run/reclaiming; do sleep 0.05; done'; code=\$?; kill \$reader; exit \$code"
 }
 
@@ -23,9 +25,11 @@ power_gc_fill() {
 power_gc_settle() {
   cluster_until 240 "the pod is evicted $2" evicted_are "$1"
   vm_until 120 "enough again $2" "$(disk_has 90)"
-  fault_is_over "a full disk $2" DiskPressure "$1"
+  vm_until 180 "the other pods run $2" "[ \$(ctr -n k8s.io tasks ls -q | wc -l) -eq 4 ]"
   cluster_ready calm-vm modest
-  vm_until 120 "nothing of the evicted pod is left $2" "[ \$(ctr -n k8s.io tasks ls -q | wc -l) -eq 4 ] && [ \$(ls /var/lib/kubelet/pods | wc -l) -eq 2 ] &&
+  watch_bystanders
+  fault_is_over "a full disk $2" DiskPressure "$1"
+  vm_until 120 "nothing of the evicted pod is left $2" "[ \$(ls /var/lib/kubelet/pods | wc -l) -eq 2 ] &&
     [ \$(ls /var/log/pods | wc -l) -eq 2 ] && [ \$(grep -c kubelet/pods /proc/self/mountinfo) -eq 0 ] || { ls /var/lib/kubelet/pods /var/log/pods; ctr -n k8s.io tasks ls; false; }"
 }
 
