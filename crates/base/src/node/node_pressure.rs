@@ -56,7 +56,7 @@ pub struct SignalLook {
 /// The node's pressures, and the last look at each signal. Receivers are notified of changed states only: each look changes the rest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodePressure {
-    /// The states.
+    /// What is known of each pressure; one that is missing was not looked at.
     pub states: PressureStates,
     /// The last look at each signal that could be read.
     pub looks: BTreeMap<Signal, SignalLook>,

@@ -61,7 +61,8 @@ fn parts(starved: Starved, consumption: &PodsConsumption) -> String {
 fn largest(starved: Starved, consumption: &PodsConsumption, desired: &DesiredPods) -> String {
     let names: BTreeMap<&PodUid, String> =
         desired.pods.iter().map(|pod| (&pod.reference.uid, pod.reference.to_string())).collect();
-    let using = consumption.iter().map(|(uid, pod)| (uid, starved.usage(pod))).filter(|(_, usage)| *usage > 0);
+    let using =
+        consumption.iter().map(|(uid, pod)| (uid, starved.usage(pod))).filter(|(_, usage)| *usage > 0);
     let mut using: Vec<(&PodUid, u64)> = using.collect();
     using.sort_by_key(|(_, usage)| Reverse(*usage));
     let named = using.iter().take(MOST_NAMED).map(|(uid, usage)| {
@@ -90,7 +91,12 @@ mod tests {
             ..ContainerConsumption::default()
         };
         let containers = [("c".into(), container)].into();
-        PodConsumption { volumes: space(volumes), memory: Some(logs), containers, ..PodConsumption::default() }
+        PodConsumption {
+            volumes: space(volumes),
+            memory: Some(logs),
+            containers,
+            ..PodConsumption::default()
+        }
     }
 
     #[test]
@@ -123,7 +129,12 @@ mod tests {
         );
         // Only what is on the filesystem counts.
         let apart = told(Signal::NodefsInodesFree, DiskLayout::ImagesApart, observed(0, 1000), &[]);
-        assert!(apart.starts_with("Of 1000 in use for nodefs.inodesFree, pods use 411 (402 in volumes, 9 in logs),"), "{apart}");
+        assert!(
+            apart.starts_with(
+                "Of 1000 in use for nodefs.inodesFree, pods use 411 (402 in volumes, 9 in logs),"
+            ),
+            "{apart}"
+        );
         assert!(apart.ends_with("; 589 are not of pods"), "{apart}");
         let memory = told(Signal::MemoryAvailable, DiskLayout::One, observed(90, 100), &[]);
         assert_eq!(

@@ -320,7 +320,11 @@ impl Relief {
         let seen = cause_of(resource, due, &report.observed);
         self.reported.stuck.remove(&signal);
         let grace_seconds = self.grace_seconds(threshold, &pod);
-        self.evict(&pod, &consumption, &Cause { signal: signal.name(), resource, seen: &seen, grace_seconds });
+        self.evict(
+            &pod,
+            &consumption,
+            &Cause { signal: signal.name(), resource, seen: &seen, grace_seconds },
+        );
         Pass::Evicting
     }
 

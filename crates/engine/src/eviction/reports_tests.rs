@@ -48,7 +48,9 @@ async fn unused_images_and_dead_containers_go_before_any_pod_whatever_is_on_whic
         (Split, Signal::ContainerfsAvailable, Signal::ContainerfsInodesFree, &[Containers]),
         (Split, Signal::NodefsAvailable, Signal::NodefsInodesFree, &[Containers]),
     ] {
-        for (signal, kind) in [space, inodes].into_iter().flat_map(|signal| kinds.iter().map(move |kind| (signal, *kind))) {
+        for (signal, kind) in
+            [space, inodes].into_iter().flat_map(|signal| kinds.iter().map(move |kind| (signal, *kind)))
+        {
             let (node, calls) = (FakeNode::default(), Arc::new(AtomicUsize::new(0)));
             node.lay_out(layout);
             let frees = Frees {
@@ -79,8 +81,13 @@ async fn unused_images_and_dead_containers_go_before_any_pod_whatever_is_on_whic
 #[tokio::test(start_paused = true)]
 async fn a_disk_that_others_fill_evicts_nobody_and_is_explained_once() {
     let (node, calls) = (FakeNode::default(), Arc::new(AtomicUsize::new(0)));
-    let frees =
-        Frees { kind: Reclaims::Images, node: node.clone(), left_after: None, fails: false, calls: calls.clone() };
+    let frees = Frees {
+        kind: Reclaims::Images,
+        node: node.clone(),
+        left_after: None,
+        fails: false,
+        calls: calls.clone(),
+    };
     let thresholds = [hard(Signal::NodefsAvailable), hard(Signal::ImagefsAvailable)];
     let mut bench = Bench::with(node, &thresholds, &[pod("a"), pod("b")], vec![Box::new(frees)]);
     // What they write to the host is not counted, and their image is used by both.

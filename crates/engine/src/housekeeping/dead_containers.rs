@@ -16,7 +16,7 @@ use crate::ownership::OwnPods;
 /// The dead containers of this node. Cheap to clone.
 #[derive(Clone)]
 pub struct DeadContainers {
-    /// The runtime.
+    /// Removes containers and sandboxes.
     pub runtime: Arc<dyn RuntimeService>,
     /// What it has of pods.
     pub observed: Cache,

@@ -30,7 +30,7 @@ pub type PodImagesSource = Arc<dyn Fn() -> Vec<PodImages> + Send + Sync>;
 pub struct ImageGcDeps {
     /// The runtime, whose containers use images.
     pub runtime: Arc<dyn RuntimeService>,
-    /// Its images.
+    /// Lists and removes its images, and says where they are.
     pub images: Arc<dyn ImageService>,
     /// What pods need.
     pub pods: PodImagesSource,

@@ -16,7 +16,7 @@ pub(super) enum Request {
     Unused(oneshot::Sender<Result<UnusedImages, GcError>>),
 }
 
-/// A removed image.
+/// An image that the collection removed from the runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemovedImage {
     /// The runtime's ID.

@@ -156,7 +156,11 @@ impl Bench {
             measure: Arc::new(move |path| {
                 let (other, capacity) = *disk.lock();
                 if path != Path::new(IMAGES) {
-                    return Ok(FilesystemUsage { capacity, available: capacity, ..FilesystemUsage::default() });
+                    return Ok(FilesystemUsage {
+                        capacity,
+                        available: capacity,
+                        ..FilesystemUsage::default()
+                    });
                 }
                 let images: u64 = runtime.wire_images().iter().map(|image| image.size).sum();
                 let available = capacity.saturating_sub(other + images);
@@ -286,7 +290,9 @@ async fn too_little_space_is_reported_with_what_uses_it() {
     bench.after(MINUTE).await;
     assert_eq!(bench.reasons(), ["FreeDiskSpaceFailed"]);
     let message = bench.events.lock()[0].message.clone();
-    for part in ["(95% of 107GB used, /images)", "but freed 1.07GB", "1 image (4.29GB) is in use, by pod ns/web"] {
+    for part in
+        ["(95% of 107GB used, /images)", "but freed 1.07GB", "1 image (4.29GB) is in use, by pod ns/web"]
+    {
         assert!(message.contains(part), "{part}: {message}");
     }
     bench.after(5 * MINUTE).await;

@@ -11,7 +11,7 @@ use crate::names::qualified;
 /// What a pod of this node needs of images, by its spec.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodImages {
-    /// The pod.
+    /// Whose spec it is.
     pub pod: PodRef,
     /// The images of its containers and of its image volumes as the spec names them; none once it has terminated.
     pub names: Vec<String>,

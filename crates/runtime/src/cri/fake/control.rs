@@ -136,7 +136,7 @@ impl FakeRuntime {
         self.with(|world, _| world.images.change(image, |image| image.size = bytes));
     }
 
-    /// Pins an image.
+    /// Marks an image as one that must not be removed, as runtimes do with that of sandboxes.
     pub fn pin_image(&self, image: &str) {
         self.with(|world, _| world.images.change(image, |image| image.pinned = true));
     }
