@@ -33,8 +33,11 @@ power_gc_settle() {
     [ \$(ls /var/log/pods | wc -l) -eq 2 ] && [ \$(grep -c kubelet/pods /proc/self/mountinfo) -eq 0 ] || { ls /var/lib/kubelet/pods /var/log/pods; ctr -n k8s.io tasks ls; false; }"
 }
 
-# What the runtime has but for the unused images.
-power_gc_belongings() { vm "hostlet images prune >/dev/null; ctr -n k8s.io content ls -q | sort; ctr -n k8s.io snapshots ls | awk 'NR > 1 {print \$1}' | wc -l"; }
+# What the runtime has once the unused images are gone: its content, the snapshots that are no container's.
+power_gc_belongings() {
+  vm "hostlet images prune >/dev/null; ctr -n k8s.io content ls -q | sort
+    comm -23 <(ctr -n k8s.io snapshots ls | awk 'NR > 1 {print \$1}' | sort) <(ctr -n k8s.io containers ls -q | sort)"
+}
 
 scenario_power_gc() {
   local seed=${HOSTLET_VM_SEED:-$RANDOM} cut pause longest begin before uid

@@ -303,7 +303,9 @@ impl Relief {
         let removes_images = self.deps.reclaimers.iter().any(|it| it.reclaims() == Reclaims::Images);
         let starved = Starved::new(signal, layout, missing, removes_images);
         let Some(pod) = self.choose(starved, &consumption, threshold.is_hard()) else {
-            if self.reported.stuck.insert(signal) {
+            // What an evicted pod still has may be enough.
+            let is_released = self.evictor.kills.borrow().keys().all(|uid| self.evictor.has_released(uid));
+            if is_released && self.reported.stuck.insert(signal) {
                 let desired = self.evictor.desired_pods.borrow().clone();
                 let seen = report.observed.get(&signal);
                 let who = holders(signal, seen, starved, &consumption, &desired, &reclaimed.stays);
@@ -360,7 +362,8 @@ impl Relief {
             let is_slow = is_hard && self.evictor.may_hasten(uid, IMMEDIATE_SECONDS);
             !pod.has_ended() && (!is_killed || is_slow)
         });
-        // Upstream evicts pods first of which it has no statistics. A pod of which nothing runs uses nothing.
+        // Upstream evicts pods first of which it has no statistics. A pod of which nothing runs uses nothing but its
+        // volumes.
         let candidates = alive.filter_map(|pod| {
             Some(Candidate { pod: pod.clone(), consumption: consumption.get(&pod.reference.uid)? })
         });

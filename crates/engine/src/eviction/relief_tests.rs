@@ -253,3 +253,20 @@ async fn tasks_that_wait_for_memory_cost_no_pod_that_uses_next_to_nothing() {
     bench.nobody_else(0).await;
     assert_eq!(stuck(), 2, "again, after it was over");
 }
+
+#[tokio::test(start_paused = true)]
+async fn that_no_pod_can_be_evicted_is_not_said_while_an_evicted_one_still_has_what_it_used() {
+    let hog = pod("hog");
+    let mut bench = Bench::new(&[hard(Signal::MemoryAvailable)], std::slice::from_ref(&hog));
+    bench.node.set_consumption("hog", memory(500));
+    bench.node.leave(Signal::MemoryAvailable, 0);
+    bench.killed("hog").await;
+    let events = bench.events.clone();
+    let stuck = || events.lock().iter().filter(|event| event.starts_with("NoPodToEvict")).count();
+    // Longer than its end is waited for.
+    sleep(Duration::from_secs(100)).await;
+    assert_eq!(stuck(), 0);
+    bench.ended(&hog, true);
+    sleep(Duration::from_secs(30)).await;
+    assert_eq!(stuck(), 1, "its end did not help");
+}
