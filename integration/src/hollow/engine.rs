@@ -117,6 +117,7 @@ pub(super) fn images(node: &HollowNode, store: &Store) -> Images {
 
 pub(super) fn host(node: &HollowNode) -> HostDeps {
     HostDeps {
+        boot_id: node.facts.host.machine.boot_id.as_str().into(),
         mounts: Arc::new(KernelMounts { mountinfo: node.root.join(MOUNTS) }),
         logind: Arc::new(NoLogind),
         // Never short of space.
@@ -156,7 +157,8 @@ pub(super) fn running_host(node: &HollowNode, own: &OwnNode) -> RunningHost {
             },
         },
         cgroups: None,
-        limits_all_pods: false,
+        enforces_reservations: false,
+        reserved_memory_percent: None,
         containerd: None,
         observer: Arc::new(Unobserved),
         reports: None,

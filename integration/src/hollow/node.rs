@@ -112,6 +112,7 @@ impl HollowNode {
             node: engine::NodeInputs {
                 own_node: watch::channel(own.clone()).1,
                 pressure: pressure.clone(),
+                limits: watch::Sender::default(),
                 object: latest_node.subscribe(),
                 reader: Some(Arc::new(reader)),
                 addresses: self.addresses.clone(),

@@ -1,5 +1,7 @@
 //! Hosts and the repairs that each needs.
 
+use std::num::NonZeroU32;
+
 use super::*;
 use crate::doctor::checks::testing::{facts, settings};
 use crate::doctor::facts::Unseen;
@@ -54,7 +56,7 @@ fn a_network_is_written_only_where_there_is_none_and_nobody_else_writes_it() {
                 bootstrap_kubeconfig: None,
                 cert_dir: "/pki".into(),
                 rotate_certificates: false,
-                requests: None,
+                requests: (NonZeroU32::MIN, NonZeroU32::MIN),
                 events: None,
                 offline_objects: true,
                 publish_resource_slices: false,
