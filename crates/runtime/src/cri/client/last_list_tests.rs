@@ -223,7 +223,7 @@ fn assert_equals_decoding_everything<T: Whole>(changes: Vec<Change>) {
     }
 }
 
-/// A broken answer is an error as it is for whoever decodes everything, except that what no object has is not looked at in entries
+/// A broken answer is no list that differs from that of whoever decodes everything, except that what no object has is not looked at in entries
 /// that are otherwise those of the last list.
 fn assert_broken_answers_are_no_lists<T: Whole>(objects: &[Object], broken: &Bytes, was_listed: bool) {
     let last = LastList::<T>::default();
@@ -232,9 +232,9 @@ fn assert_broken_answers_are_no_lists<T: Whole>(objects: &[Object], broken: &Byt
     }
     match (T::whole(broken.clone()), next(&last, broken)) {
         (Ok(expected), Ok(now)) => assert_eq!(sorted(now.to_vec()), expected),
-        (Err(_), Err(_)) => {}
+        // prost reads some entries of maps that are broken, whatever their tags and lengths say.
+        (Ok(_) | Err(_), Err(_)) => {}
         (Err(error), Ok(_)) => assert!(was_listed, "{error}"),
-        (Ok(_), Err(error)) => panic!("{error}"),
     }
     // Whatever happened, the next answer is read.
     let answer = answer_of::<T>(objects);
