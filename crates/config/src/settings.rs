@@ -392,9 +392,9 @@ fn static_pod_url(kubelet: &KubeletConfiguration) -> Option<StaticPodUrl> {
     Some(StaticPodUrl { url, headers: headers.unwrap_or_default() })
 }
 
-/// The limit of requests: client-go takes a rate of 0 for its own default.
+/// The limit of requests: client-go takes a rate of 0 for its own default, 5.
 fn request_rate(kubelet: &KubeletConfiguration) -> (NonZeroU32, NonZeroU32) {
-    const CLIENT_GO: NonZeroU32 = NonZeroU32::new(5).unwrap();
+    const CLIENT_GO: NonZeroU32 = NonZeroU32::MIN.saturating_add(4);
     (positive(kubelet.kube_api_qps).unwrap_or(CLIENT_GO), burst(kubelet.kube_api_burst))
 }
 

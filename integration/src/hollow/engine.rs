@@ -5,27 +5,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hostlet_base::QuietPeriod;
 use hostlet_base::node::{OwnNode, Signal};
 use hostlet_base::resources::{CPU, EPHEMERAL_STORAGE, MEMORY};
 use hostlet_base::settings::{EvictionSettings, ImageGcPolicy, ImageVerification};
 use hostlet_engine::admission::NodeView;
 use hostlet_engine::cri_config::{HostSettings, KernelFacts, SubordinateIds};
-use hostlet_engine::engine::{EngineSettings, HostDeps, RunningHost, RuntimeDeps, UserIds};
+use hostlet_engine::engine::{EngineSettings, HostDeps, RunningHost, UserIds};
 use hostlet_engine::eviction::{MemoryNotice, NodeObserver, PodsConsumption};
 use hostlet_engine::shutdown::{Logind, LogindError, LogindSession, ShutdownSettings};
 use hostlet_host::{FilesystemUsage, KernelMounts};
 use hostlet_image::credentials::RegistryCredentials;
 use hostlet_image::{Images, PullLimits};
 use hostlet_observe::log::LogLayout;
-use hostlet_observe::pleg::PlegHandle;
 use hostlet_observe::stats::{MeasureError, SignalReport};
 use hostlet_observe::status::StatusGates;
-use hostlet_runtime::cri::RuntimeStatus;
-use hostlet_runtime::cri::fake::FakeRuntime;
 use hostlet_store::Store;
 use hostlet_volume::NodeAmounts;
-use tokio::sync::watch;
 
 use super::node::HollowNode;
 
@@ -94,16 +89,6 @@ pub(super) fn settings(node: &HollowNode, own: &OwnNode) -> EngineSettings {
     }
 }
 
-pub(super) fn runtime(
-    runtime: &FakeRuntime,
-    status: watch::Receiver<Option<RuntimeStatus>>,
-    pleg: PlegHandle,
-    quiet_period: QuietPeriod,
-) -> RuntimeDeps {
-    let service = Arc::new(runtime.clone());
-    RuntimeDeps { service: service.clone(), images: service, status, pleg, quiet_period }
-}
-
 pub(super) fn images(node: &HollowNode, store: &Store) -> Images {
     Images::new(
         Arc::new(node.runtime.clone()),
@@ -132,7 +117,7 @@ pub(super) fn running_host(node: &HollowNode, own: &OwnNode) -> RunningHost {
         settings: HostSettings {
             root_dir: node.root.clone(),
             pod_logs_dir: logs(&node.root).pod_logs_dir,
-            node_name: node.settings.name.clone().into(),
+            node_name: node.settings.name.clone(),
             node_ips: node.addresses.clone(),
             cluster_domain: "cluster.local".into(),
             cluster_dns: Vec::new(),

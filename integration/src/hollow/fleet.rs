@@ -1,7 +1,7 @@
 //! Many hollow nodes, on threads of their own in the network of a cluster.
 
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use hostlet_host::raise_open_files;
@@ -26,7 +26,7 @@ const THREADS: usize = 2;
 #[derive(Debug)]
 pub struct Fleet {
     runtime: Option<Runtime>,
-    _root: TempDir,
+    root: TempDir,
 }
 
 /// The name of a node.
@@ -41,9 +41,17 @@ impl Fleet {
         let kubeconfigs = cluster.hollow_kubeconfigs(count)?;
         let root = tempfile::tempdir().context("a directory for hollow nodes")?;
         let runtime = executor(&cluster.netns_path())?;
+        // It ends the nodes that were started if another one fails.
+        let fleet = Self { runtime: Some(runtime), root };
+        fleet.run(kubeconfigs)?;
+        Ok(fleet)
+    }
+
+    fn run(&self, kubeconfigs: Vec<PathBuf>) -> Result<()> {
+        let runtime = self.runtime.as_ref().context("it was stopped")?;
         let cancel = CancellationToken::new();
-        for (number, kubeconfig) in (0..count).zip(kubeconfigs) {
-            let dir = root.path().join(name(number));
+        for (number, kubeconfig) in (0..).zip(kubeconfigs) {
+            let dir = self.root.path().join(name(number));
             let node = HollowNode::new(number, name(number), dir, kubeconfig)?;
             // Some parts need an executor when they are made.
             let _inside = runtime.enter();
@@ -51,7 +59,7 @@ impl Fleet {
                 runtime.spawn(task);
             }
         }
-        Ok(Self { runtime: Some(runtime), _root: root })
+        Ok(())
     }
 }
 
@@ -93,12 +101,7 @@ current-context: node
 }
 
 /// Writes a kubeconfig for each node into `dir`.
-pub(crate) fn write_kubeconfigs(
-    dir: &Path,
-    server: &str,
-    pki: &Path,
-    count: u16,
-) -> Result<Vec<std::path::PathBuf>> {
+pub(crate) fn write_kubeconfigs(dir: &Path, server: &str, pki: &Path, count: u16) -> Result<Vec<PathBuf>> {
     (0..count)
         .map(|number| {
             let path = dir.join(format!("{}.conf", name(number)));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use futures::future::BoxFuture;
-use hostlet_base::node::NodeAddresses;
+use hostlet_base::node::{NodeAddresses, NodeEvents, NodePressure};
 use hostlet_base::{QuietPeriod, WallClock};
 use hostlet_cluster::api_objects::{ApiObjects, OfflineObjects, cached_runtime_classes, cached_services};
 use hostlet_cluster::api_pods;
@@ -16,22 +16,24 @@ use hostlet_cluster::node::{
 };
 use hostlet_cluster::publish::mirror::{MirrorDeps, Mirrors};
 use hostlet_cluster::publish::status::{StatusManager, StatusManagerDeps};
-use hostlet_engine::engine::{self, Engine, EngineDeps, Interception, ObjectInputs, PodSources};
+use hostlet_engine::engine::{self, Engine, EngineDeps, Interception, ObjectInputs, PodSources, RuntimeDeps};
 use hostlet_engine::ownership::OwnPods;
 use hostlet_engine::source::SourceState;
-use hostlet_observe::pleg::Pleg;
+use hostlet_observe::pleg::{Pleg, PlegHandle};
 use hostlet_pod::ApiState;
 use hostlet_runtime::cri::fake::FakeRuntime;
-use hostlet_runtime::cri::{RuntimeService, monitor};
+use hostlet_runtime::cri::{RuntimeService, RuntimeStatus, monitor};
 use hostlet_store::Store;
 use hostlet_telemetry::{Heartbeat, Metrics};
+use kube::Client;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::cluster::Clients;
-use super::engine::{host, images, make_root, running_host, runtime, settings};
+use super::engine::{host, images, make_root, running_host, settings};
 
 /// What runs until it is cancelled.
 pub(super) type Task = BoxFuture<'static, ()>;
@@ -73,51 +75,45 @@ impl HollowNode {
         let clients = Clients::new(&self.kubeconfig, &self.settings.name)?;
         let sinks = clients.events(&self.settings.name);
         let (pod_events, node_events) = (sinks.pods.clone(), sinks.node.clone());
-        let name = self.settings.name.clone();
-        let (client, store, quiet) = (clients.pods.normal.clone(), Store::default(), QuietPeriod::default());
+        let (client, node_client) = (clients.pods.normal.clone(), clients.node.clone());
         let mut tasks: Vec<Task> = Vec::new();
-        let mut start = |task: Task| tasks.push(task);
-        start(Box::pin(clients.credentials.run(cancel.clone())));
-        start(Box::pin(clients.sink.run(quiet.clone(), cancel.clone())));
-
-        let service: Arc<dyn RuntimeService> = Arc::new(self.runtime.clone());
-        let (status_in, status) = watch::channel(None);
-        let (ready_in, ready_at) = watch::channel(None);
-        start(Box::pin(monitor(service.clone(), status_in, ready_in, cancel.clone())));
-        let (pleg, pleg_handle) = Pleg::new(service, StdRng::from_os_rng());
-        start(Box::pin(pleg.run(cancel.clone())));
-
-        let (objects_task, objects) = ApiObjects::new(client.clone(), OfflineObjects::default());
-        let (services_task, services) = cached_services(client.clone(), store.clone());
-        let (classes_task, runtime_classes) = cached_runtime_classes(client.clone(), store.clone());
-        start(Box::pin(objects_task.run(cancel.clone())));
-        start(Box::pin(services_task.run(cancel.clone())));
-        start(Box::pin(classes_task.run(cancel.clone())));
-
-        let latest_node = LatestNode::default();
-        let own = own_node(&self.settings, &self.facts.host.machine);
+        tasks.push(Box::pin(clients.credentials.run(cancel.clone())));
+        let shared = Shared::default();
+        tasks.push(Box::pin(clients.sink.run(shared.quiet_period.clone(), cancel.clone())));
+        let observed = self.observe(&mut tasks, cancel);
+        let objects = objects(&client, &shared.store, &mut tasks, cancel);
         let (api_in, api) = watch::channel(ApiState::default());
-        let pressure = watch::Sender::default();
-        let limit = self.settings.request_timeout();
-        let reader = ApiNodeReader::new(clients.node.clone(), name.clone(), limit, latest_node.clone());
+        let reader = ApiNodeReader::new(
+            node_client.clone(),
+            self.settings.name.clone(),
+            self.settings.request_timeout(),
+            shared.latest_node.clone(),
+        );
+        let own = own_node(&self.settings, &self.facts.host.machine);
         let deps = EngineDeps {
-            runtime: runtime(&self.runtime, status.clone(), pleg_handle.clone(), quiet.clone()),
-            images: images(&self, &store),
+            runtime: RuntimeDeps {
+                service: Arc::new(self.runtime.clone()),
+                images: Arc::new(self.runtime.clone()),
+                status: observed.status.clone(),
+                pleg: observed.pleg.clone(),
+                quiet_period: shared.quiet_period.clone(),
+            },
+            images: images(&self, &shared.store),
             preload: None,
-            objects: ObjectInputs { objects: Arc::new(objects), services, runtime_classes },
+            objects,
             sources: PodSources {
                 manifests: watch::channel(SourceState { ready: true, ..SourceState::default() }).1,
                 api: api.clone(),
             },
             node: engine::NodeInputs {
                 own_node: watch::channel(own.clone()).1,
-                pressure: pressure.clone(),
+                pressure: shared.pressure.clone(),
+                object: shared.latest_node.subscribe(),
                 limits: watch::Sender::default(),
-                object: latest_node.subscribe(),
                 reader: Some(Arc::new(reader)),
                 addresses: self.addresses.clone(),
             },
-            store: store.clone(),
+            store: shared.store.clone(),
             own: OwnPods::default(),
             host: host(&self),
             events: sinks,
@@ -128,53 +124,100 @@ impl HollowNode {
             interception: Interception::default(),
         };
         let (mut engine, handles) = Engine::build(settings(&self, &own), deps);
-
-        start(Box::pin(api_pods::run(client.clone(), name.clone(), Vec::new(), api_in, cancel.clone())));
+        let name = self.settings.name.clone();
+        tasks.push(Box::pin(api_pods::run(client.clone(), name, Vec::new(), api_in, cancel.clone())));
         let manager = StatusManagerDeps {
             pods: handles.pods.clone(),
             timeline: handles.timeline.clone(),
             api: api.clone(),
-            quiet_period: quiet,
+            quiet_period: shared.quiet_period.clone(),
             clock: self.clock.clone(),
         };
-        start(Box::pin(StatusManager::new(clients.pods, manager).run(cancel.clone())));
+        tasks.push(Box::pin(StatusManager::new(clients.pods, manager).run(cancel.clone())));
         let mirrors = MirrorDeps {
             desired_pods: handles.desired_pods.clone(),
             api,
-            node: latest_node.subscribe(),
+            node: shared.latest_node.subscribe(),
             status_cache: handles.status_cache.clone(),
             timeline: handles.timeline.clone(),
             events: pod_events,
             clock: self.clock.clone(),
         };
-        start(Box::pin(Mirrors::new(client, mirrors).run(cancel.clone())));
-        start(Box::pin(watch_node(clients.node.clone(), name, latest_node.clone(), cancel.clone())));
+        tasks.push(Box::pin(Mirrors::new(client, mirrors).run(cancel.clone())));
         let inputs = NodeInputs {
             host: watch::channel(self.facts.host.machine.clone()).1,
             addresses: self.addresses.clone(),
             runtime: watch::channel(self.facts.runtime.clone()).1,
-            status,
-            ready_at,
-            pleg: pleg_handle.health(),
-            pressure: pressure.subscribe(),
+            status: observed.status,
+            ready_at: observed.ready_at,
+            pleg: observed.pleg.health(),
+            pressure: shared.pressure.subscribe(),
             kernel: watch::channel(KernelConditions::default()).1,
             others: handles.shutdown.unready.clone(),
         };
-        let node = latest_node.subscribe();
-        let status = NodeStatusTask::new(
-            clients.node.clone(),
-            self.settings.clone(),
-            inputs,
-            node_events,
-            self.clock.clone(),
-            latest_node,
-        );
-        start(Box::pin(status.run(cancel.clone())));
-        let lease = LeaseTask::new(clients.node, self.settings.clone(), node, self.clock.clone());
-        start(Box::pin(lease.run(cancel.clone())));
+        tasks.extend(self.node_tasks(&node_client, inputs, node_events, shared.latest_node, cancel));
         for task in engine.first_tasks().into_iter().chain(engine.tasks(running_host(&self, &own))) {
-            start(task.run(Heartbeat::default(), cancel.clone()));
+            tasks.push(task.run(Heartbeat::default(), cancel.clone()));
         }
         Ok(tasks)
     }
+
+    /// Observes the runtime.
+    fn observe(&self, tasks: &mut Vec<Task>, cancel: &CancellationToken) -> Observed {
+        let runtime: Arc<dyn RuntimeService> = Arc::new(self.runtime.clone());
+        let (status_in, status) = watch::channel(None);
+        let (ready_in, ready_at) = watch::channel(None);
+        tasks.push(Box::pin(monitor(runtime.clone(), status_in, ready_in, cancel.clone())));
+        let (relister, pleg) = Pleg::new(runtime, StdRng::from_os_rng());
+        tasks.push(Box::pin(relister.run(cancel.clone())));
+        Observed { status, ready_at, pleg }
+    }
+
+    /// What keeps the Node and its lease.
+    fn node_tasks(
+        &self,
+        client: &Client,
+        inputs: NodeInputs,
+        events: NodeEvents,
+        latest_node: LatestNode,
+        cancel: &CancellationToken,
+    ) -> [Task; 3] {
+        let (settings, clock) = (self.settings.clone(), self.clock.clone());
+        let lease = LeaseTask::new(client.clone(), settings.clone(), latest_node.subscribe(), clock.clone());
+        let watch = watch_node(client.clone(), settings.name.clone(), latest_node.clone(), cancel.clone());
+        let status = NodeStatusTask::new(client.clone(), settings, inputs, events, clock, latest_node);
+        [Box::pin(watch), Box::pin(status.run(cancel.clone())), Box::pin(lease.run(cancel.clone()))]
+    }
+}
+
+/// What several tasks of a node share.
+#[derive(Default)]
+struct Shared {
+    store: Store,
+    quiet_period: QuietPeriod,
+    latest_node: LatestNode,
+    pressure: watch::Sender<NodePressure>,
+}
+
+/// What is observed of a runtime.
+struct Observed {
+    status: watch::Receiver<Option<RuntimeStatus>>,
+    ready_at: watch::Receiver<Option<Instant>>,
+    pleg: PlegHandle,
+}
+
+/// The objects that pods refer to.
+fn objects(
+    client: &Client,
+    store: &Store,
+    tasks: &mut Vec<Task>,
+    cancel: &CancellationToken,
+) -> ObjectInputs {
+    let (task, objects) = ApiObjects::new(client.clone(), OfflineObjects::default());
+    tasks.push(Box::pin(task.run(cancel.clone())));
+    let (task, services) = cached_services(client.clone(), store.clone());
+    tasks.push(Box::pin(task.run(cancel.clone())));
+    let (task, runtime_classes) = cached_runtime_classes(client.clone(), store.clone());
+    tasks.push(Box::pin(task.run(cancel.clone())));
+    ObjectInputs { objects: Arc::new(objects), services, runtime_classes }
 }
