@@ -31,8 +31,8 @@ const ABSENT: [&str; 2] =
 /// Those of which a host with cgroup v1 has none.
 const OF_CGROUP_V2: &str = "container_pressure_";
 
-/// Assigns a pod to the node.
-fn give(server: &FakeApiServer, host: &FakeHost, name: &str, more: Value) -> Result<()> {
+/// Assigns a pod to the node. Returns its UID.
+fn give(server: &FakeApiServer, host: &FakeHost, name: &str, more: Value) -> Result<String> {
     let mut spec = json!({
         "nodeName": host.node(), "restartPolicy": "Always", "terminationGracePeriodSeconds": 1,
         "containers": [{"name": "main", "image": "busybox:1", "imagePullPolicy": "Always"}]
@@ -40,12 +40,10 @@ fn give(server: &FakeApiServer, host: &FakeHost, name: &str, more: Value) -> Res
     for (field, value) in more.as_object().into_iter().flatten() {
         spec[field] = value.clone();
     }
-    let metadata = json!({
-        "name": name, "namespace": "default", "uid": name, "creationTimestamp": jiff::Timestamp::now().to_string(),
-    });
-    let pod = json!({"metadata": metadata, "spec": spec});
-    server.api().put(&format!("{PODS}/{name}"), &serde_json::from_value::<Pod>(pod)?);
-    Ok(())
+    let created = jiff::Timestamp::now().to_string();
+    let metadata = json!({"name": name, "namespace": "default", "creationTimestamp": created});
+    let pod: Pod = serde_json::from_value(json!({"metadata": metadata, "spec": spec}))?;
+    server.api().put(&format!("{PODS}/{name}"), &pod).metadata.uid.context("a pod without a UID")
 }
 
 /// A container with more in its spec.
@@ -91,8 +89,7 @@ async fn misfortunes(host: &FakeHost, server: &mut FakeApiServer) -> Result<()> 
     host.runtime().script_exec(&["ready"], Exec { takes: Duration::ZERO, output: failing });
     let probe = json!({"readinessProbe": {"exec": {"command": ["ready"]}, "periodSeconds": 1}});
     give(server, host, "probed", containers(probe))?;
-    let refusal = Rule::new(Operation::StartContainer, Fault::fail("no")).pod(&"broken".into());
-    host.runtime().faults().add(refusal);
+    host.runtime().faults().add(Rule::new(Operation::StartContainer, Fault::fail("no")).times(1));
     give(server, host, "broken", json!({}))?;
     give(server, host, "misplaced", json!({"nodeSelector": {"no": "such"}}))?;
     wait_for_shown(server, "misplaced", has_failed).await?;
@@ -102,10 +99,11 @@ async fn misfortunes(host: &FakeHost, server: &mut FakeApiServer) -> Result<()> 
     }
     end(host, "crash", 1)?;
     end(host, "hungry", 137)?;
-    give(server, host, "full", json!({"volumes": [{"name": "data", "emptyDir": {"sizeLimit": "1Mi"}}]}))?;
+    let volume = json!({"volumes": [{"name": "data", "emptyDir": {"sizeLimit": "1Mi"}}]});
+    let pod = host.directory().join("kubelet/pods").join(give(server, host, "full", volume)?);
     wait_for_shown(server, "full", is_ready).await?;
-    let volume = host.directory().join("kubelet/pods/full/volumes/kubernetes.io~empty-dir/data");
-    fs::write(volume.join("file"), vec![1; 2 << 20]).context("filling a volume")?;
+    let file = pod.join("volumes/kubernetes.io~empty-dir/data/file");
+    fs::write(file, vec![1; 2 << 20]).context("filling a volume")?;
     wait_for_shown(server, "full", has_failed).await?;
     // One takes nearly all CPUs, and an important one takes them from it.
     let cpus = allocatable_cpus(host, server)?;
