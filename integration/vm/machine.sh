@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # The test VM as functions: boot, run, copy in, reboot, power-cut, save, wait. Commands go through a virtio port, so it needs no
 # network; VM_NETNS names the network namespace whose addresses it can reach. VM_KERNEL names the kernel of the next boot, oldest
-# (the default) or newest, VM_APPEND what it is started with besides. Sourced after common.sh and image.sh. One VM per process; its files are below VM_DIR.
+# (the default) or newest, VM_APPEND what it is started with besides. Sourced after common.sh and image.sh. One VM per process; its files
+# are below VM_DIR.
 
 VM_DIR=
 VM_PID=

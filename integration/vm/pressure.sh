@@ -82,6 +82,8 @@ pressure_node() {
 bystanders() {
   sleeper calm | node_manifest calm
   bound modest '[sleep, infinity]' | pressure_pod
+  # What the API server has of them may be older than the boot.
+  vm_until 180 "the pods run" "[ \$(ctr -n k8s.io tasks ls -q | wc -l) -eq 4 ]"
   cluster_ready calm-vm modest
   watch_bystanders
 }
