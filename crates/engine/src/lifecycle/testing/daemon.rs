@@ -66,6 +66,7 @@ impl Daemon {
         let store = node.disk.copy();
         let manifests = watch::Sender::new(node.manifests.clone());
         let deps = deps(node, &store, pleg_handle, &manifests, random);
+        let upkeep = deps.images.record_upkeep();
         let (mut engine, handles) = Engine::build(settings(node), deps);
         let directed = node.is_directed.then(|| {
             let (wanted, desired_pods) = watch::channel(node.wanted.clone());
@@ -82,6 +83,9 @@ impl Daemon {
         };
         let pleg = pleg.with_heartbeat(daemon.heartbeats.register("pleg"));
         daemon.tasks.spawn(pleg.run(daemon.cancel.clone()));
+        if !node.is_directed {
+            daemon.tasks.spawn(upkeep.run(daemon.cancel.clone()));
+        }
         daemon.spawn(engine.first_tasks());
         daemon.spawn(engine.tasks(running_host(node)));
         daemon

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use hostlet_base::node::Signal;
@@ -13,6 +14,8 @@ use hostlet_host::FilesystemUsage;
 use hostlet_observe::stats::{DiskLayout, MeasureError, Observation, SignalReport};
 use hostlet_runtime::cri::fake::FakeRuntime;
 use hostlet_runtime::cri::wire;
+use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::super::super::testing::Node;
 use crate::eviction::{
@@ -22,9 +25,12 @@ use crate::eviction::{
 /// Its size, bytes.
 const CAPACITY: u64 = 100 << 30;
 /// What the operating system takes, bytes.
-const SYSTEM: u64 = 30 << 30;
+const SYSTEM: u64 = 60 << 30;
 /// What a byte of a file stands for.
 const SCALE: u64 = 16 << 10;
+
+/// How long the sum of all files is good enough.
+const FRESH: Duration = Duration::from_secs(50);
 
 /// The disk. Clones share it.
 #[derive(Clone)]
@@ -34,26 +40,45 @@ pub(super) struct Disk {
     pods: PathBuf,
     logs: PathBuf,
     clock: WallClock,
+    /// What files take, and when that was added up.
+    files: Arc<Mutex<Option<(Instant, u64)>>>,
 }
 
 impl Disk {
     pub(super) fn of(node: &Node) -> Self {
         let root = node.root();
         let (pods, logs) = (root.join("pods"), root.join("pod-logs"));
-        Self { runtime: node.runtime.clone(), pods, logs, clock: node.clock() }
+        Self { runtime: node.runtime.clone(), pods, logs, clock: node.clock(), files: Arc::default() }
     }
 
     pub(super) fn usage(&self) -> FilesystemUsage {
         let images: u64 = self.runtime.wire_images().iter().map(|image| image.size).sum();
         let layers: u64 = self.runtime.wire_containers().iter().map(|c| self.layer(c)).sum();
-        let files = files(&self.pods) + files(&self.logs);
-        let used = SYSTEM + images + layers + files * SCALE;
+        let used = SYSTEM + images + layers + self.files() * SCALE;
         FilesystemUsage {
             capacity: CAPACITY,
             available: CAPACITY.saturating_sub(used),
             used: used.min(CAPACITY),
             ..FilesystemUsage::default()
         }
+    }
+
+    /// The bytes of all files, added up once in so many seconds.
+    fn files(&self) -> u64 {
+        let (mut known, now) = (self.files.lock(), Instant::now());
+        match *known {
+            Some((at, bytes)) if now - at < FRESH => bytes,
+            Some(_) | None => {
+                let bytes = files(&self.pods) + files(&self.logs);
+                *known = Some((now, bytes));
+                bytes
+            }
+        }
+    }
+
+    /// Files were written or removed.
+    pub(super) fn changed(&self) {
+        *self.files.lock() = None;
     }
 
     /// How full it is, percent.

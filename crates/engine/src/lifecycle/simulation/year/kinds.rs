@@ -17,7 +17,7 @@ pub(super) const CONFIG: &str = "config";
 pub(super) enum Kind {
     /// Serves for days, until its next version.
     Web,
-    /// Runs for a few seconds, once.
+    /// Runs for some seconds, once.
     Job,
     /// Crashes for hours.
     Crash,

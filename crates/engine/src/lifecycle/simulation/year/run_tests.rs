@@ -9,14 +9,17 @@ use tokio::time::Instant;
 use super::world::{Footprint, Year};
 
 const DAY: Duration = Duration::from_secs(86_400);
-/// Days of the short test.
+/// Days of the short test, and its pods per day.
 const DAYS: u64 = 14;
-/// Pods per day: a hundred thousand in a year.
-const PODS_PER_DAY: u64 = 274;
+const FEW_PODS: u64 = 60;
+/// Pods per day of the long one: a hundred thousand in a year.
+const MANY_PODS: u64 = 274;
 /// One boot of the host in so many days, and one outage of the API server; each outage lasts as long.
 const BOOT_EVERY: u64 = 7;
 const OUTAGE_EVERY: u64 = 18;
 const OUTAGE_DAYS: u64 = 2;
+/// How many series may be those of something that has just happened for the first time.
+const NEW_SERIES: usize = 20;
 /// By how much the memory of a daemon may grow.
 const GROWTH: isize = 1 << 20;
 
@@ -56,8 +59,8 @@ impl Calendar {
     }
 }
 
-async fn run(seed: u64, days: u64) -> (Year, [Footprint; 3]) {
-    let calendar = Calendar { days, pods: usize::try_from(days * PODS_PER_DAY).unwrap() };
+async fn run(seed: u64, calendar: Calendar) -> (Year, [Footprint; 3]) {
+    let days = calendar.days;
     let mut year = Year::new(seed).await;
     let (first, quiet) = (days / 8, days - days / 3);
     calendar.pass(&mut year, 0..first, true).await;
@@ -75,11 +78,13 @@ async fn run(seed: u64, days: u64) -> (Year, [Footprint; 3]) {
 
 #[test]
 fn a_node_left_alone_keeps_its_disk_free_and_nothing_of_what_was_removed() {
-    let days = setting("HOSTLET_SIMULATION_DAYS").unwrap_or(DAYS);
+    let wanted = setting("HOSTLET_SIMULATION_DAYS");
+    let (days, pods_per_day) = wanted.map_or((DAYS, FEW_PODS), |days| (days, MANY_PODS));
+    let calendar = Calendar { days, pods: usize::try_from(days * pods_per_day).unwrap() };
     let seed = setting("HOSTLET_SIMULATION_SEED").unwrap_or(1);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.unwrap().block_on(async {
-        let (year, footprints) = run(seed, days).await;
+        let (year, footprints) = run(seed, calendar).await;
         let Year { created, evicted, removed_images, .. } = &year;
         println!(
             "{days} days: {created} pods, {removed_images} images removed, {evicted} evicted, {footprints:?}"
@@ -87,8 +92,8 @@ fn a_node_left_alone_keeps_its_disk_free_and_nothing_of_what_was_removed() {
         let [begin, middle, end] = footprints;
         assert!(end.heap - middle.heap <= GROWTH, "{footprints:?}");
         assert!(end.heap - begin.heap <= GROWTH, "{footprints:?}");
-        assert!(end.series <= middle.series, "{footprints:?}");
-        assert!(*created as u64 >= days * PODS_PER_DAY * 9 / 10, "only {created} pods");
-        assert!(*removed_images as u64 > days * 5, "only {removed_images} images were removed");
+        assert!(end.series <= middle.series + NEW_SERIES, "{footprints:?}");
+        assert!(*created >= calendar.pods * 9 / 10, "only {created} pods");
+        assert!(*removed_images as u64 > days * 3, "only {removed_images} images were removed");
     });
 }

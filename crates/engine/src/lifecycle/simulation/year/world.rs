@@ -1,6 +1,6 @@
 //! The node over the year: who comes and goes, what grows, what must hold at every step.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ impl Year {
         let exits = |after| OnTerm::Exits { after, code: 0 };
         node.runtime.script("web", Script::forever().on_term(exits(SECOND)));
         node.runtime.script("hog", Script::forever().on_term(exits(SECOND)));
-        node.runtime.script("job", Script::exits(5 * SECOND, 0));
+        node.runtime.script("job", Script::exits(20 * SECOND, 0));
         node.runtime.script("crash", Script::exits(SECOND, 1));
         let disk = Disk::of(&node);
         let (measured, node_events) = (disk.clone(), Arc::<Mutex<Vec<NodeEvent>>>::default());
@@ -131,13 +131,13 @@ impl Year {
     pub(super) async fn step(&mut self, count: usize) {
         let text = self.day().to_string();
         self.node.objects.put(ObjectKind::ConfigMap, "default", CONFIG, &[("day", &text)]);
-        self.leave();
         let is_full = !self.node.surroundings.pressure.borrow().active().is_empty();
-        if !self.is_away && !is_full {
-            self.come(count.min(5));
+        let has_left = self.leave();
+        let has_come = !self.is_away && !is_full && self.come(count.min(5));
+        if has_left || has_come {
+            self.publish();
+            sleep(Duration::from_secs(12)).await;
         }
-        self.publish();
-        sleep(Duration::from_secs(12)).await;
         self.grow();
         for _ in 0..5 {
             self.leap().await;
@@ -155,6 +155,7 @@ impl Year {
     /// The API server is away from now on, or back. What pods need of it is read from copies meanwhile.
     pub(super) fn set_away(&mut self, is_away: bool) {
         self.is_away = is_away;
+        self.publish();
     }
 
     /// Boots the host. While the API server is away, the daemon knows its pods from the store.
@@ -178,24 +179,28 @@ impl Year {
     }
 
     /// Owners remove pods whose time is over, or that have ended.
-    fn leave(&mut self) {
+    /// Whether any did.
+    fn leave(&mut self) -> bool {
         if self.is_away {
-            return;
+            return false;
         }
         let now = Instant::now();
-        let node = &self.node;
-        self.pods.retain(|uid, pod| {
-            let is_over = node.status(uid).is_some_and(|status| has_ended(&status));
-            !is_over && now < pod.until
-        });
+        let reported = self.node.reported().into_iter().filter(|reported| has_ended(&reported.status));
+        let over: BTreeSet<String> =
+            reported.map(|reported| reported.pod.reference.uid.to_string()).collect();
+        let before = self.pods.len();
+        self.pods.retain(|uid, pod| !over.contains(uid) && now < pod.until);
+        self.pods.len() < before
     }
 
     fn day(&self) -> u64 {
         self.start.elapsed().as_secs() / DAY.as_secs()
     }
 
-    fn come(&mut self, count: usize) {
-        for _ in 0..count.min(PLACES - self.pods.len()) {
+    /// Whether any pod was created.
+    fn come(&mut self, count: usize) -> bool {
+        let count = count.min(PLACES - self.pods.len());
+        for _ in 0..count {
             let kind = match self.random.random_range(0..10_000) {
                 0..3 if self.count(Kind::Hog) == 0 => Kind::Hog,
                 3..20 if self.count(Kind::Crash) == 0 => Kind::Crash,
@@ -204,6 +209,7 @@ impl Year {
             };
             self.add(kind);
         }
+        count > 0
     }
 
     fn add(&mut self, kind: Kind) {
@@ -251,6 +257,7 @@ impl Year {
                 Kind::Web | Kind::Job | Kind::Crash => {}
             }
         }
+        self.disk.changed();
     }
 
     fn check(&mut self) {
@@ -272,6 +279,7 @@ impl Year {
 
     /// Garbage collection relieves the disk before any pod has to end, unless a pod fills it.
     fn check_disk(&mut self) {
+        self.disk.changed();
         let (percent, now) = (self.disk.percent(), Instant::now());
         let has_hog = self.count(Kind::Hog) > 0;
         let full_since = *self.full_since.get_or_insert(now);
