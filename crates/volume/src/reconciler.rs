@@ -327,7 +327,7 @@ mod tests {
         assert!(all.iter().all(|part| (0.0..=1.0).contains(part)));
         for tenth in 0..10 {
             let range = f64::from(tenth) / 10.0..f64::from(tenth + 1) / 10.0;
-            let number = all.iter().filter(|part| range.contains(part)).count();
+            let number = all.iter().filter(|part| range.contains(*part)).count();
             assert!((50..150).contains(&number), "{number} of 1,000 pods in {range:?}");
         }
     }
