@@ -54,7 +54,7 @@ fn enforced_reservations_have_their_cgroups_and_amounts() {
     }
     assert_eq!(of(&["none"]), (false, Vec::new()));
     assert_eq!(of(&[]), (false, Vec::new()));
-    assert_eq!(limits_pods(&kubelet(json!({}))), true);
+    assert!(limits_pods(&kubelet(json!({}))), "the default");
 }
 
 #[test]

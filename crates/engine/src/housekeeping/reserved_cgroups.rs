@@ -31,7 +31,7 @@ pub struct ReservedCgroups {
 pub struct NotEnforced {
     word: &'static str,
     cgroup: String,
-    source: CgroupError,
+    source: Box<CgroupError>,
 }
 
 impl ReservedCgroups {
@@ -60,7 +60,7 @@ impl ReservedCgroups {
         result.map_err(|source| NotEnforced {
             word: reservation.word(),
             cgroup: reservation.cgroup.clone(),
-            source,
+            source: Box::new(source),
         })
     }
 }
