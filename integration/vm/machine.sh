@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # The test VM as functions: boot, run, copy in, reboot, power-cut, save, wait. Commands go through a virtio port, so it needs no
 # network; VM_NETNS names the network namespace whose addresses it can reach. VM_KERNEL names the kernel of the next boot, oldest
-# (the default) or newest. Sourced after common.sh and image.sh. One VM per process; its files are below VM_DIR.
+# (the default) or newest, VM_APPEND what it is started with besides. Sourced after common.sh and image.sh. One VM per process; its files
+# are below VM_DIR.
 
 VM_DIR=
 VM_PID=
@@ -72,7 +73,7 @@ vm_power_on() {
   [ -z "${VM_NETNS:-}" ] || run=(nsenter "--net=/run/netns/$VM_NETNS")
   vm_drain
   "${run[@]}" qemu-system-x86_64 -machine q35 "${accel[@]}" -smp 2 -m "${VM_MEMORY:-1536}" -display none -nodefaults -no-user-config \
-    -kernel "$kernel/vmlinuz" -initrd "$kernel/initrd.img" -append "root=/dev/vda rw console=ttyS0 net.ifnames=0 quiet panic=1" \
+    -kernel "$kernel/vmlinuz" -initrd "$kernel/initrd.img" -append "root=/dev/vda rw console=ttyS0 net.ifnames=0 quiet panic=1 ${VM_APPEND:-}" \
     -drive "file=$VM_DIR/root.qcow2,if=virtio,format=qcow2" \
     -drive "file=$VM_DIR/payload.img,if=virtio,format=raw,readonly=on" \
     -chardev "file,id=console,path=$VM_DIR/console.log,append=on" -serial chardev:console \
