@@ -142,6 +142,8 @@ pod_state() {
   cluster_kubectl get pod "$1" -o json | jq -r '[.metadata.uid, .status.phase, (.status.containerStatuses[] | .ready, .restartCount)] | join(" ")'
 }
 
+is_undisturbed() { [ "${BYSTANDERS[$1]}" = "$(pod_state "$1")" ]; }
+
 # One fault, after what caused it: waits for the condition, for the evictions, and until there is enough again. fault_is_over is next.
 # usage: fault SINCE WHAT CONDITION EVICTED RELIEVED      EVICTED: the names of pods; RELIEVED: a script that succeeds once there is enough
 fault() {
@@ -160,7 +162,9 @@ fault_is_over() {
   cluster_until 300 "$2 is over after $1" condition_is "$2" False
   same "evicted because of $1" "$3" "$(evicted)"
   for pod in calm-vm modest; do
-    [ "$3" = "$pod" ] || same "the pod $pod after $1" "${BYSTANDERS[$pod]}" "$(pod_state "$pod")"
+    # On a busy machine a look may fail; what was touched never is the same again.
+    [ "$3" = "$pod" ] || is_undisturbed "$pod" || is_undisturbed "$pod" ||
+      same "the pod $pod after $1" "${BYSTANDERS[$pod]}" "$(pod_state "$pod")"
   done
   # shellcheck disable=SC2086  # words
   [ -z "$3" ] || cluster_kubectl delete pod $3 --timeout=60s >/dev/null || vm_fail "an evicted pod was not deleted"
