@@ -1,4 +1,4 @@
-//! Two weeks of a node in every test, a whole year on request.
+//! A week of a node in every test, a whole year on request.
 //!
 //! `HOSTLET_SIMULATION_DAYS` is the number of days; a year is `just year`.
 
@@ -10,14 +10,15 @@ use super::world::{Footprint, Year};
 
 const DAY: Duration = Duration::from_secs(86_400);
 /// Days of the short test, and its pods per day.
-const DAYS: u64 = 14;
-const FEW_PODS: u64 = 60;
+const DAYS: u64 = 7;
+const FEW_PODS: u64 = 100;
 /// Pods per day of the long one: a hundred thousand in a year.
 const MANY_PODS: u64 = 274;
-/// One boot of the host in so many days, and one outage of the API server; each outage lasts as long.
-const BOOT_EVERY: u64 = 7;
-const OUTAGE_EVERY: u64 = 18;
-const OUTAGE_DAYS: u64 = 2;
+/// One boot of the host in so many days: fifty in a year, and some while the API server is away.
+const BOOT_EVERY: u64 = 4;
+/// One outage of the API server in so many days, twenty in a year, and the days of each.
+const OUTAGE_EVERY: u64 = 10;
+const OUTAGE: std::ops::Range<u64> = 3..5;
 /// How many series may be those of something that has just happened for the first time.
 const NEW_SERIES: usize = 20;
 /// By how much the memory of a daemon may grow.
@@ -48,8 +49,8 @@ impl Calendar {
             let day = first + start.elapsed().as_secs() / DAY.as_secs();
             if !is_quiet && day != last {
                 last = day;
-                year.set_away(day % OUTAGE_EVERY < OUTAGE_DAYS && day >= OUTAGE_DAYS);
-                if day % BOOT_EVERY == 1 {
+                year.set_away(OUTAGE.contains(&(day % OUTAGE_EVERY)));
+                if day.is_multiple_of(BOOT_EVERY) {
                     year.reboot().await;
                 }
             }
@@ -62,7 +63,7 @@ impl Calendar {
 async fn run(seed: u64, calendar: Calendar) -> (Year, [Footprint; 3]) {
     let days = calendar.days;
     let mut year = Year::new(seed).await;
-    let (first, quiet) = (days / 8, days - days / 3);
+    let (first, quiet) = ((days / 8).max(1), days - days / 3);
     calendar.pass(&mut year, 0..first, true).await;
     let begin = year.clear().await;
     calendar.pass(&mut year, first..quiet, false).await;
