@@ -18,7 +18,7 @@ const MANY_PODS: u64 = 274;
 const BOOT_EVERY: u64 = 4;
 /// One outage of the API server in so many days, twenty in a year, and the days of each.
 const OUTAGE_EVERY: u64 = 10;
-const OUTAGE: std::ops::Range<u64> = 3..5;
+const OUTAGE: std::ops::Range<u64> = 2..4;
 /// How many series may be those of something that has just happened for the first time.
 const NEW_SERIES: usize = 20;
 /// By how much the memory of a daemon may grow.
@@ -50,7 +50,7 @@ impl Calendar {
             if !is_quiet && day != last {
                 last = day;
                 year.set_away(OUTAGE.contains(&(day % OUTAGE_EVERY)));
-                if day.is_multiple_of(BOOT_EVERY) {
+                if day % BOOT_EVERY == BOOT_EVERY - 1 {
                     year.reboot().await;
                 }
             }
