@@ -2,7 +2,7 @@
 //! API server is away for days, the host boots. The disk fills, is relieved by garbage collection, and nothing of what was removed stays
 //! anywhere: on the disk, in the store, in metrics, in memory.
 //!
-//! Idle time passes in leaps of a minute, as for a host that is suspended: a year of relists would take hours.
+//! Idle time passes in leaps of two minutes, as for a host that is suspended: a year of relists would take hours.
 
 mod disk;
 mod heap;

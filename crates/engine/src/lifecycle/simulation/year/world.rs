@@ -28,6 +28,8 @@ use super::kinds::{CONFIG, Kind, SCRATCH, image_size};
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(86_400);
+/// How long idle time passes at once: two of them are almost five minutes.
+const LEAP: Duration = Duration::from_secs(143);
 
 /// How many pods the node admits.
 const PLACES: usize = 30;
@@ -139,15 +141,15 @@ impl Year {
             sleep(Duration::from_secs(12)).await;
         }
         self.grow();
-        for _ in 0..5 {
+        for _ in 0..2 {
             self.leap().await;
         }
         self.check();
     }
 
-    /// A minute in which nothing is due but what is due all the time.
+    /// Minutes in which nothing is due but what is due all the time.
     async fn leap(&self) {
-        advance(MINUTE - SECOND / 2).await;
+        advance(LEAP).await;
         // Until all that was due is done.
         sleep(SECOND / 2).await;
     }
@@ -316,7 +318,7 @@ impl Year {
             let Some(left) = self.left() else { break };
             assert!(Instant::now() < deadline, "{left} is left");
         }
-        for _ in 0..15 {
+        for _ in 0..6 {
             self.leap().await;
         }
         self.check();
