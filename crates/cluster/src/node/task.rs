@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::pace::Pace;
-use super::register::{FormerDevices, Registered, attempt, initial};
+use super::register::{FormerDevices, Registered, attempt, initial, wrong_labels};
 use super::request::{RequestError, within};
 use super::status::{is_ready, set_heartbeats, status_event, update};
 use super::{LatestNode, NodeFacts, NodeInputs, NodeSettings};
@@ -235,7 +235,8 @@ impl NodeStatusTask {
                 self.pending.push(event);
             }
         }
-        let changed = status != before;
+        let labels = wrong_labels(&base);
+        let changed = status != before || !labels.is_empty();
         let ready = facts.unready.is_empty();
         if !changed && !pace.must_report(Instant::now()) {
             self.publish_node(base);
@@ -247,6 +248,9 @@ impl NodeStatusTask {
         // The UID makes sure that it applies to the Node that was read, not to a successor of the same name.
         let mut patch = patch.unwrap_or_else(|| json!({}));
         patch["metadata"] = json!({"uid": base.metadata.uid});
+        if !labels.is_empty() {
+            patch["metadata"]["labels"] = json!(labels);
+        }
         let parameters = PatchParams::default();
         let patch = Patch::Strategic(patch);
         let Wire(patched) = within(limit, self.nodes.patch_status(&name, &parameters, &patch)).await?;

@@ -352,6 +352,26 @@ async fn a_dispute_about_readiness_is_no_load() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn labels_of_the_platform_return_and_others_stay() {
+    let bed = Bed::registered(settings()).await;
+    let platform = |node: &Node| {
+        let labels = node.metadata.labels.clone().unwrap();
+        ["kubernetes.io/os", "kubernetes.io/arch"].map(|key| labels.get(key).cloned())
+    };
+    let before = platform(&bed.stored().unwrap());
+    bed.edit(|node| {
+        node["metadata"]["labels"]["kubernetes.io/os"] = json!("theirs");
+        node["metadata"]["labels"]["theirs"] = json!("x");
+        node["metadata"]["labels"].as_object_mut().unwrap().remove("kubernetes.io/arch");
+    });
+    assert!(bed.time_until(|node| platform(node) == before).await < Duration::from_secs(11));
+    assert_eq!(bed.stored().unwrap().metadata.labels.unwrap()["theirs"], "x");
+    let patches = bed.patches();
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(bed.patches(), patches, "only once");
+}
+
+#[tokio::test(start_paused = true)]
 async fn writes_of_others_survive_a_day() {
     let bed = Bed::registered(settings()).await;
     let theirs = |turn: usize| json!({"type": "NetworkUnavailable", "status": if turn.is_multiple_of(2) { "False" } else { "True" }});

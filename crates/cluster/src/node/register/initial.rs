@@ -63,6 +63,16 @@ pub(in crate::node) fn labels(settings: &NodeSettings) -> BTreeMap<String, Strin
     labels
 }
 
+/// The labels of the platform that the Node lacks, or has with another value: others may not change them (kubelet_node_status.go).
+pub(in crate::node) fn wrong_labels(node: &Node) -> BTreeMap<String, String> {
+    let labels = node.metadata.labels.as_ref();
+    let platform = [("kubernetes.io/arch", architecture()), ("kubernetes.io/os", "linux")];
+    let wrong = platform.into_iter().filter(|(key, value)| {
+        labels.and_then(|labels| labels.get(*key)).is_none_or(|reported| reported != value)
+    });
+    wrong.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+}
+
 fn annotations(settings: &NodeSettings) -> BTreeMap<String, String> {
     let mut annotations = BTreeMap::new();
     if settings.node.controller_attach_detach {

@@ -9,4 +9,4 @@ mod tests;
 
 pub(super) use attempt::{Registered, attempt};
 pub use former_devices::FormerDevices;
-pub(super) use initial::{initial, labels};
+pub(super) use initial::{initial, labels, wrong_labels};
