@@ -10,11 +10,11 @@ use hostlet_integration::cluster::Cluster;
 use hostlet_integration::hollow::{Fleet, IMAGE, name};
 use hostlet_integration::{Look, wait_for};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, ServiceAccount};
 use kube::Client;
 use kube::api::{Api, ListParams, PostParams};
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::audit::{Request, counts, requests_since};
 use crate::process::{activity, memory};
@@ -53,13 +53,19 @@ pub(crate) async fn run() -> Result<Vec<Row>> {
     let pid = std::process::id();
     let before = memory(pid)?.private;
     let fleet = Fleet::start(&cluster, count)?;
+    let begin = Instant::now();
     until_ready(&client, count).await?;
+    let start = ms(begin.elapsed());
+    crate::note(&format!("{count} hollow nodes are Ready"));
     run_pods(&client, count).await?;
     sleep(SETTLE).await;
     let size = (memory(pid)?.private - before) / f64::from(count);
 
     let title = |what: &str| format!("{count} hollow nodes, {what}");
-    let mut rows = vec![Row::new(title("private memory of each"), Unit::Megabytes).hostlet(size / 1e6)];
+    let mut rows = vec![
+        Row::new(title("started at once: all are Ready"), Unit::Milliseconds).hostlet(start),
+        Row::new(title("private memory of each"), Unit::Megabytes).hostlet(size / 1e6),
+    ];
     rows.extend(steady(&cluster, &title).await?);
     rows.extend(outage(&mut cluster, &client, count, &title).await?);
     drop(fleet);
@@ -184,6 +190,9 @@ async fn until_ready(client: &Client, count: u16) -> Result<()> {
 
 /// Creates the pods, bound to their nodes, and waits until they are Ready.
 async fn run_pods(client: &Client, count: u16) -> Result<()> {
+    // Without it the API server admits no pod.
+    let accounts = Api::<ServiceAccount>::default_namespaced(client.clone());
+    wait_for("a service account", START, async || Ok(Look::Done(accounts.get("default").await?))).await?;
     let map: ConfigMap = serde_json::from_value(json!({"metadata": {"name": MAP}, "data": {"a": "b"}}))?;
     Api::<ConfigMap>::default_namespaced(client.clone()).create(&PostParams::default(), &map).await?;
     let api = Api::<Pod>::default_namespaced(client.clone());
