@@ -38,7 +38,7 @@ struct ContainerMaps {
     annotations: Vec<Label>,
 }
 
-fn sent(pairs: &Pairs) -> Vec<Label> {
+fn sent(pairs: &[(String, String)]) -> Vec<Label> {
     let label = |(key, value): &(String, String)| Label {
         key: Bytes::copy_from_slice(key.as_bytes()),
         value: Bytes::copy_from_slice(value.as_bytes()),
