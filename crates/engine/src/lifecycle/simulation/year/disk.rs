@@ -29,7 +29,9 @@ const SYSTEM: u64 = 60 << 30;
 /// What a byte of a file stands for.
 const SCALE: u64 = 16 << 10;
 
-/// How long the sum of all files is good enough.
+/// How full it is, percent, when every byte counts: above the threshold of the image garbage collection.
+const CRITICAL: u64 = 86;
+/// How long the sum of all files is good enough until then.
 const FRESH: Duration = Duration::from_secs(50);
 
 /// The disk. Clones share it.
@@ -52,6 +54,15 @@ impl Disk {
     }
 
     pub(super) fn usage(&self) -> FilesystemUsage {
+        let usage = self.measured();
+        if percent(&usage) < CRITICAL {
+            return usage;
+        }
+        self.changed();
+        self.measured()
+    }
+
+    fn measured(&self) -> FilesystemUsage {
         let images: u64 = self.runtime.wire_images().iter().map(|image| image.size).sum();
         let layers: u64 = self.runtime.wire_containers().iter().map(|c| self.layer(c)).sum();
         let used = SYSTEM + images + layers + self.files() * SCALE;
@@ -83,7 +94,7 @@ impl Disk {
 
     /// How full it is, percent.
     pub(super) fn percent(&self) -> u64 {
-        100 - self.usage().available * 100 / CAPACITY
+        percent(&self.usage())
     }
 
     fn layer(&self, container: &wire::Container) -> u64 {
@@ -93,6 +104,10 @@ impl Disk {
     fn of_pod(&self, uid: &str) -> DiskSpace {
         DiskSpace { bytes: files(&self.pods.join(uid).join("volumes")) * SCALE, inodes: 1 }
     }
+}
+
+fn percent(usage: &FilesystemUsage) -> u64 {
+    100 - usage.available * 100 / CAPACITY
 }
 
 /// The bytes of all files below a directory.
