@@ -122,7 +122,9 @@ async fn write_store() -> Result<Vec<u8>> {
     let daemon = host.join(&server, periods).await?;
     let by = |command: &str| json!({"exec": {"command": [command]}});
     let critical = |name: &str, more: Value| give(&server, name, CRITICAL, &more);
-    critical("web", container("main", "busybox:1", json!({"readinessProbe": by("ready")})))?;
+    let mut web = container("main", "busybox:1", json!({"readinessProbe": by("ready")}));
+    web["activeDeadlineSeconds"] = json!(86_400);
+    critical("web", web)?;
     critical("classy", json!({"runtimeClassName": "fast"}))?;
     critical("secretive", secretive())?;
     critical("crashing", container("crash", "busybox:1", json!({})))?;
