@@ -142,6 +142,10 @@ impl Objects {
             Some("status") => {
                 let mut updated = old.clone();
                 updated["status"] = new["status"].take();
+                // As registry/core/node/strategy.go: a status of a Node may change its labels.
+                if target.resource.0 == "v1/nodes" {
+                    updated["metadata"]["labels"] = new["metadata"]["labels"].take();
+                }
                 updated
             }
             _ => new,

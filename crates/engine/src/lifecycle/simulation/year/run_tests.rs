@@ -100,7 +100,8 @@ fn a_node_left_alone_keeps_its_disk_free_and_nothing_of_what_was_removed() {
         assert!(end.heap - middle.heap <= growth, "{footprints:?}");
         assert!(end.heap - begin.heap <= GROWTH, "{footprints:?}");
         assert!(end.series <= middle.series + NEW_SERIES, "{footprints:?}");
-        assert!(*created >= calendar.pods * 9 / 10, "only {created} pods");
+        // None come while the API server is away.
+        assert!(*created >= calendar.pods * 2 / 3, "only {created} pods");
         assert!(*removed_images as u64 > days * 3, "only {removed_images} images were removed");
     });
 }
