@@ -445,7 +445,8 @@ fn swap_is_reported_if_there_is_any() {
 }
 
 #[test]
-fn without_a_server_there_is_no_port() {
+fn without_a_server_the_port_is_zero_as_the_api_server_shows_it() {
     let settings = NodeSettings { server_port: None, ..settings() };
-    assert_eq!(made(&settings, &facts()).daemon_endpoints, None);
+    let shown = serde_json::to_value(made(&settings, &facts())).unwrap();
+    assert_eq!(shown["daemonEndpoints"], json!({"kubeletEndpoint": {"Port": 0}}));
 }

@@ -35,9 +35,9 @@ pub(in crate::node) fn update(
     events.extend(info::set(status, name, &facts.host.machine, facts.runtime.version.as_ref()));
     images::set(status, &facts.runtime.images, settings.node.max_images);
     runtime::set(status, facts.status.as_ref());
-    status.daemon_endpoints = settings
-        .server_port
-        .map(|port| NodeDaemonEndpoints { kubelet_endpoint: Some(DaemonEndpoint { port: port.into() }) });
+    // Without a port it is 0, as upstream's: the API server shows that in any case, and a status without it would differ for ever.
+    let port = settings.server_port.unwrap_or_default().into();
+    status.daemon_endpoints = Some(NodeDaemonEndpoints { kubelet_endpoint: Some(DaemonEndpoint { port }) });
     // The scheduler and the API server act on declared features, the attach-detach controller on volumes in use. What another
     // kubelet left there does not apply to this one.
     status.declared_features = Some(DECLARED_FEATURES.map(str::to_owned).to_vec());
