@@ -61,8 +61,9 @@ pub(crate) fn from_value_reporting<T: DeserializeOwned>(
 /// The decoders that several crates need, here where they are below all of them: rustc reuses an instance of a crate below, but
 /// crates beside each other each get their own, 0.3 MB of them together.
 #[used]
-static SHARED: (fn(&Value) -> Result<Pod, Mismatch>, fn(&Value) -> Result<PersistentVolume, Mismatch>) =
-    (from_value, from_value);
+static SHARED: (Decoder<Pod>, Decoder<PersistentVolume>) = (from_value, from_value);
+
+type Decoder<T> = fn(&Value) -> Result<T, Mismatch>;
 
 /// Decodes JSON text, ignoring unknown fields.
 pub fn from_slice<T: DeserializeOwned>(text: &[u8]) -> serde_json::Result<T> {
