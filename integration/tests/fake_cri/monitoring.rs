@@ -12,7 +12,7 @@ use hostlet_integration::fake_cri::FakeHost;
 use hostlet_integration::monitoring::{Evaluated, can_evaluate, evaluate};
 use hostlet_integration::{FakeApiServer, Look, wait_for};
 use hostlet_plugins::fake::{FakePlugin, dra_driver};
-use hostlet_runtime::cri::fake::{Exec, Fault, Rule};
+use hostlet_runtime::cri::fake::{Exec, Fault, Pull, Rule};
 use hostlet_runtime::cri::{ExecOutput, Operation};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use serde_json::{Value, json};
@@ -91,6 +91,11 @@ async fn misfortunes(host: &FakeHost, server: &mut FakeApiServer) -> Result<()> 
     give(server, host, "probed", containers(probe))?;
     host.runtime().faults().add(Rule::new(Operation::StartContainer, Fault::fail("no")).times(1));
     give(server, host, "broken", json!({}))?;
+    // One waits for its image, one for its volume.
+    let absent = Pull { latency: Duration::ZERO, error: Some("no such image".to_owned()) };
+    host.runtime().script_pull("none:1", absent);
+    give(server, host, "pulling", containers(json!({"image": "none:1"})))?;
+    give(server, host, "waiting", json!({"volumes": [{"name": "v", "secret": {"secretName": "none"}}]}))?;
     give(server, host, "misplaced", json!({"nodeSelector": {"no": "such"}}))?;
     wait_for_shown(server, "misplaced", has_failed).await?;
     for name in ["crash", "hungry"] {
@@ -199,6 +204,7 @@ async fn each_query_of_the_dashboard_and_of_the_rules_finds_its_series_on_a_live
         give(&server, &host, &name, json!({}))?;
         wait_for_shown(&server, &name, is_ready).await?;
         scrape(read_only, dir.path(), number)?;
+        server.api().delete(&format!("{PODS}/{name}"), Some(1));
         let evaluated = evaluate(dir.path())?;
         ensure!(evaluated.len() > 70, "these are all: {evaluated:#?}");
         let wrong = wrong(&evaluated);
