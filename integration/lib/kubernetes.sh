@@ -122,7 +122,7 @@ metrics_server() {
 # usage: program_of_tests SOURCE NAME WHAT
 program_of_tests() {
   local source=$TOP/integration/$1 name=$2 what=$3 go version dir
-  version=$(cat "$source"/{main.go,go.mod,go.sum} | sha256sum | cut -c 1-16)
+  version=$(cat "$source"/*.go "$source"/go.{mod,sum} | sha256sum | cut -c 1-16)
   dir=${XDG_CACHE_HOME:-$(builder_home)/.cache}/hostlet-tests/$name-$version
   if [ ! -x "$dir/$name" ]; then
     go=$(go_program) || die "$what is built with Go (https://go.dev/dl/)"
@@ -144,5 +144,5 @@ BUILD
 # Prints the path of the DRA driver of the tests.
 dra_driver() { program_of_tests dra_driver dra-driver "the DRA driver of the tests"; }
 
-# Prints the path of the checker of Prometheus rules and dashboards.
+# Prints the path of the checker of Prometheus rules and dashboards, which also evaluates them on scrapes.
 promql_check() { program_of_tests promql_check promql-check "the checker of Prometheus rules"; }

@@ -1,11 +1,16 @@
 // Checks Prometheus rules (*.yaml) and Grafana dashboards (*.json) with Prometheus' own parsers: every rule as `promtool check rules`
 // does, with the templates of its annotations, and every expression of a panel. Prints the metrics that they use.
 //
-// usage: promql-check FILE...
+// With scrapes, each file of DIR being the response of a target at the time when it was modified, evaluates every expression at the time of
+// the last one with Prometheus' engine, and prints a line for each: how many series it returns, whose it is, and the expression. What only
+// a fault makes true is left out before, such as `> 0.05`.
+//
+// usage: promql-check [-scrapes DIR] FILE...
 package main
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -18,23 +23,34 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// What Grafana replaces outside of strings.
-var variables = strings.NewReplacer("$__rate_interval", "5m", "$__interval", "1m", "$__range", "1h")
+// What Grafana replaces: intervals, and in strings what the user selected, here everything.
+var variables = strings.NewReplacer("$__rate_interval", "5m", "$__interval", "1m", "$__range", "1h", "$job", ".+", "$instance", ".+")
+
+// An expression, and whose it is.
+type query struct {
+	owner string
+	// Whether its result is a series of the owner's name.
+	recorded bool
+	expr     parser.Expr
+}
 
 type checker struct {
 	parser   parser.Parser
+	queries  []query
 	used     map[string]bool
 	recorded map[string]bool
 	faults   []string
 }
 
 func main() {
+	scrapes := flag.String("scrapes", "", "directory of scrapes")
+	flag.Parse()
 	c := &checker{
 		parser:   parser.NewParser(parser.Options{}),
 		used:     map[string]bool{},
 		recorded: map[string]bool{},
 	}
-	for _, file := range os.Args[1:] {
+	for _, file := range flag.Args() {
 		if filepath.Ext(file) == ".json" {
 			c.dashboard(file)
 		} else {
@@ -50,16 +66,20 @@ func main() {
 	if len(c.used) == 0 {
 		c.fault("no expression was found")
 	}
+	output := []string{}
+	if *scrapes == "" {
+		for name := range c.used {
+			output = append(output, name)
+		}
+		slices.Sort(output)
+	} else if len(c.faults) == 0 {
+		output = c.evaluate(*scrapes)
+	}
 	if len(c.faults) > 0 {
 		fmt.Fprintln(os.Stderr, strings.Join(c.faults, "\n"))
 		os.Exit(1)
 	}
-	names := []string{}
-	for name := range c.used {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	fmt.Println(strings.Join(names, "\n"))
+	fmt.Println(strings.Join(output, "\n"))
 }
 
 func (c *checker) fault(format string, arguments ...any) {
@@ -79,7 +99,7 @@ func (c *checker) rules(file string) {
 			if rule.Record != "" {
 				c.recorded[rule.Record] = true
 			}
-			c.expression(file, rule.Expr)
+			c.expression(file, rule.Record+rule.Alert, rule.Record != "", rule.Expr)
 		}
 	}
 }
@@ -95,37 +115,41 @@ func (c *checker) dashboard(file string) {
 		c.fault("%s: %v", file, err)
 		return
 	}
-	c.walk(file, content)
+	c.walk(file, "", content)
 }
 
 // Finds the expressions of panels wherever they are.
-func (c *checker) walk(file string, value any) {
+func (c *checker) walk(file, panel string, value any) {
 	switch value := value.(type) {
 	case map[string]any:
+		if title, hasTitle := value["title"].(string); hasTitle {
+			panel = title
+		}
 		for key, inner := range value {
 			if text, isText := inner.(string); isText && key == "expr" {
-				c.expression(file, variables.Replace(text))
+				c.expression(file, panel, false, variables.Replace(text))
 			} else {
-				c.walk(file, inner)
+				c.walk(file, panel, inner)
 			}
 		}
 	case []any:
 		for _, inner := range value {
-			c.walk(file, inner)
+			c.walk(file, panel, inner)
 		}
 	}
 }
 
-func (c *checker) expression(file, text string) {
-	expression, err := c.parser.ParseExpr(text)
+func (c *checker) expression(file, owner string, recorded bool, text string) {
+	expr, err := c.parser.ParseExpr(text)
 	if err != nil {
 		c.fault("%s: %s: %v", file, text, err)
 		return
 	}
-	parser.Inspect(expression, func(node parser.Node, _ []parser.Node) error {
+	parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
 		if selector, isSelector := node.(*parser.VectorSelector); isSelector {
 			c.used[selector.Name] = true
 		}
 		return nil
 	})
+	c.queries = append(c.queries, query{owner, recorded, expr})
 }

@@ -4,6 +4,7 @@
 pub mod cluster;
 pub mod fake_cri;
 pub mod ginkgo;
+pub mod monitoring;
 pub mod real;
 pub mod samples;
 

@@ -37,6 +37,8 @@ mod load;
 mod manifests;
 #[path = "fake_cri/metrics.rs"]
 mod metrics;
+#[path = "fake_cri/monitoring.rs"]
+mod monitoring;
 #[path = "fake_cri/plugins.rs"]
 mod plugins;
 #[path = "fake_cri/pods.rs"]

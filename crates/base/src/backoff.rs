@@ -32,7 +32,7 @@ impl Moment for Timestamp {
 pub struct BackoffPolicy {
     /// The first delay, at most the cap.
     pub initial: Duration,
-    /// The cap.
+    /// The longest delay that doubling leads to.
     pub max: Duration,
     /// A failure this long after the previous one resets the delay.
     pub reset_after: Duration,

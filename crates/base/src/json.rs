@@ -21,7 +21,7 @@ use serde_json::{Map, Value};
 pub struct Mismatch {
     /// The path: `spec.containers[0].image`; empty for the document itself.
     pub path: String,
-    /// The problem.
+    /// What was expected and what is there, as people read it.
     pub message: String,
 }
 

@@ -48,7 +48,13 @@ const fn idle_bool(name: &'static str, default: &'static str, why: &'static str)
 }
 
 const NO_CADVISOR: &str = "hostlet does not embed cAdvisor";
-const CLEAN_UP: &str = "hostlet keeps one dead instance per container, regardless of its age";
+/// Upstream's workers keep as many dead containers as the flag says of pods that exist, at least one, whatever their age; the age delays only
+/// the removal of others.
+const DEAD_BY_AGE: &str = "hostlet keeps the newest dead instance of each container as long as its pod exists, and removes others at once; an \
+                           eviction removes those of terminated pods first";
+const DEAD_BY_CONTAINER: &str = "hostlet keeps the newest dead instance of each container, by which it knows restarts and their back-off, and no other";
+const DEAD_IN_ALL: &str = "hostlet keeps one dead instance of each container, and limits their number over all pods no further: evictions \
+                           remove those of terminated pods when the disk needs it";
 
 /// Flags that set a field.
 pub(super) const FIELD_FLAGS: &[FieldFlag] = &[
@@ -175,9 +181,9 @@ pub(super) const FIELD_FLAGS: &[FieldFlag] = &[
 pub(super) const IDLE_FLAGS: &[IdleFlag] = &[
     // Removed upstream in 1.35, but older versions of kubeadm left it in kubeadm-flags.env.
     idle("pod-infra-container-image", "", "the container runtime chooses the image of sandboxes"),
-    idle("minimum-container-ttl-duration", "0s", CLEAN_UP),
-    idle("maximum-dead-containers-per-container", "1", CLEAN_UP),
-    idle("maximum-dead-containers", "-1", CLEAN_UP),
+    idle("minimum-container-ttl-duration", "0s", DEAD_BY_AGE),
+    idle("maximum-dead-containers-per-container", "1", DEAD_BY_CONTAINER),
+    idle("maximum-dead-containers", "-1", DEAD_IN_ALL),
     idle("experimental-mounter-path", "", "hostlet mounts volumes itself"),
     idle("application-metrics-count-limit", "100", NO_CADVISOR),
     idle("boot-id-file", "/proc/sys/kernel/random/boot_id", NO_CADVISOR),

@@ -180,7 +180,7 @@ impl Default for ProcessFlags {
 /// What `--version` prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum VersionForm {
-    /// The version.
+    /// One line with the version.
     True,
     /// Nothing.
     False,

@@ -96,7 +96,7 @@ pub enum ServingCertificate {
 /// A certificate with its intermediates, and its private key, as PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFiles {
-    /// The certificates.
+    /// File of the certificate, followed by its intermediates (`tlsCertFile`).
     pub certificate: PathBuf,
     /// File of the private key (`tlsPrivateKeyFile`).
     pub key: PathBuf,

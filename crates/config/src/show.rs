@@ -35,7 +35,7 @@ impl EffectiveConfig {
         &self.kubelet
     }
 
-    /// The HostletConfiguration.
+    /// The HostletConfiguration, without unset fields.
     pub fn hostlet(&self) -> &Value {
         &self.hostlet
     }

@@ -38,7 +38,7 @@ pub struct ApiPod {
 /// The mirror of a static pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mirror {
-    /// The object.
+    /// The mirror pod on the API server, with its annotations.
     pub pod: Arc<Pod>,
 }
 

@@ -75,7 +75,7 @@ impl<'a> PodContainer<'a> {
         Self { kind: ContainerKind::of_init(spec), spec }
     }
 
-    /// The reference to it.
+    /// Kind and name, by which a status or a log refers to it.
     pub fn reference(self) -> ContainerRef {
         ContainerRef { kind: self.kind, name: self.spec.name.clone() }
     }

@@ -17,7 +17,7 @@ const MAX_ANSWER: usize = 512;
 pub struct FailingProbe {
     /// Name of the container.
     pub container: String,
-    /// The instance.
+    /// The instance that fails: a restarted container begins without failures.
     pub id: ContainerId,
     /// Which probe of the container.
     pub kind: ProbeKind,

@@ -11,7 +11,7 @@ static NO_SPEC: LazyLock<PodSpec> = LazyLock::new(PodSpec::default);
 /// The commonly read parts of a pod.
 #[derive(Clone, Copy)]
 pub struct PodView<'a> {
-    /// Its metadata.
+    /// Name, labels, annotations and times.
     pub meta: &'a ObjectMeta,
     /// Its spec; an empty one if it has none.
     pub spec: &'a PodSpec,

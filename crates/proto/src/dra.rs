@@ -28,7 +28,7 @@ pub struct ResourceModel {
 /// Instances with attributes.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct NamedResourcesResources {
-    /// The instances.
+    /// Every device that the driver offers on this node.
     #[prost(message, repeated, tag = "1")]
     pub instances: Vec<NamedResourcesInstance>,
 }
@@ -39,18 +39,18 @@ pub struct NamedResourcesInstance {
     /// Its name: a DNS subdomain, unique for the driver on this node.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// Its attributes.
+    /// What claims may select it by.
     #[prost(message, repeated, tag = "2")]
     pub attributes: Vec<NamedResourcesAttribute>,
 }
 
-/// An attribute.
+/// What a claim may select an instance by.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct NamedResourcesAttribute {
     /// Its name: a DNS subdomain, unique for the instance.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// Its value.
+    /// The value; required by the API.
     #[prost(message, optional, tag = "2")]
     pub attribute_value: Option<NamedResourcesAttributeValue>,
 }
@@ -61,10 +61,10 @@ pub struct NamedResourcesAttributeValue {
     /// A boolean.
     #[prost(bool, optional, tag = "2")]
     pub bool: Option<bool>,
-    /// A string.
+    /// Text that is compared as it is.
     #[prost(string, optional, tag = "5")]
     pub string: Option<String>,
-    /// A quantity.
+    /// An amount, which is compared as a number.
     #[prost(message, optional, tag = "6")]
     pub quantity: Option<Quantity>,
     /// An integer.
@@ -73,7 +73,7 @@ pub struct NamedResourcesAttributeValue {
     /// Integers.
     #[prost(message, optional, tag = "8")]
     pub int_slice: Option<NamedResourcesIntSlice>,
-    /// Strings.
+    /// Several texts, as one value.
     #[prost(message, optional, tag = "9")]
     pub string_slice: Option<NamedResourcesStringSlice>,
     /// A semantic version.
@@ -84,7 +84,7 @@ pub struct NamedResourcesAttributeValue {
 /// A quantity, e.g. `1Gi`.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Quantity {
-    /// Its text.
+    /// The amount as Kubernetes writes it, such as `1Gi`.
     #[prost(string, optional, tag = "1")]
     pub string: Option<String>,
 }
@@ -97,10 +97,10 @@ pub struct NamedResourcesIntSlice {
     pub ints: Vec<i64>,
 }
 
-/// Strings.
+/// Several texts: a message, because a field of `oneof` style cannot repeat.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct NamedResourcesStringSlice {
-    /// The strings.
+    /// The texts, in the order of the driver.
     #[prost(string, repeated, tag = "1")]
     pub strings: Vec<String>,
 }

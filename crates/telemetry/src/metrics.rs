@@ -35,7 +35,7 @@ pub struct Figure<T> {
     pub help: &'static str,
     /// Whether it is a counter or a gauge.
     pub kind: MetricType,
-    /// The number.
+    /// Picks this number from what was read.
     pub value: fn(&T) -> f64,
 }
 

@@ -106,7 +106,7 @@ fn matches(family: &str, pattern: &str) -> bool {
 }
 
 /// A claim that is bound to a directory of the host.
-fn bind_claim(host: &FakeHost, server: &FakeApiServer, name: &str) -> Result<()> {
+pub(crate) fn bind_claim(host: &FakeHost, server: &FakeApiServer, name: &str) -> Result<()> {
     let disk = host.directory().join("disk");
     std::fs::create_dir(&disk)?;
     let claim = json!({

@@ -1,6 +1,7 @@
 //! What is known of the node's pressures, and what was seen of their signals. Measures nothing.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,17 @@ pub enum PressureState {
     Absent,
     /// It is there, or was within the transition period.
     Present,
+}
+
+impl fmt::Display for PressureState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotYet => f.write_str("not looked at yet"),
+            Self::Unknown(why) => write!(f, "unknown ({why})"),
+            Self::Absent => f.write_str("absent"),
+            Self::Present => f.write_str("present"),
+        }
+    }
 }
 
 /// The states of all pressures. One that is not listed is [`PressureState::NotYet`].
@@ -44,7 +56,7 @@ pub struct SignalLook {
 /// The node's pressures, and the last look at each signal. Receivers are notified of changed states only: each look changes the rest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodePressure {
-    /// The states.
+    /// What is known of each pressure; one that is missing was not looked at.
     pub states: PressureStates,
     /// The last look at each signal that could be read.
     pub looks: BTreeMap<Signal, SignalLook>,

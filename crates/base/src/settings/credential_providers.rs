@@ -28,7 +28,7 @@ pub struct CredentialProvider {
     pub default_cache_duration: Duration,
     /// The API version of request and response.
     pub api_version: String,
-    /// Its arguments.
+    /// The arguments of its executable, in order.
     pub args: Vec<String>,
     /// Variables that it gets in addition to hostlet's own.
     pub env: Vec<(String, String)>,

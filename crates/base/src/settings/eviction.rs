@@ -7,7 +7,7 @@ use crate::node::{Signal, Threshold};
 /// A threshold of a signal, with what follows when it is crossed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EvictionThreshold {
-    /// The signal.
+    /// What is observed.
     pub signal: Signal,
     /// What has to be left.
     pub value: Threshold,

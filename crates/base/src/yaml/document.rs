@@ -69,7 +69,7 @@ pub struct DocumentError {
     pub line: usize,
     /// Column, counted from 1.
     pub column: usize,
-    /// The error.
+    /// What is wrong there, without the position.
     pub message: String,
 }
 

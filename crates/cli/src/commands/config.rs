@@ -37,7 +37,7 @@ pub struct CheckArgs {
 /// Arguments of `hostlet config show`.
 #[derive(Clone, Debug, Args)]
 pub struct ShowArgs {
-    /// The flags.
+    /// Flags that override the files, as the daemon would have them.
     #[command(flatten)]
     pub flags: KubeletFlags,
     /// Print the configuration of the packaged service, with its flags

@@ -106,6 +106,9 @@ pub(super) fn print_problems(node: &PodsView, err: &mut impl Write) -> io::Resul
     if let Some(trouble) = &node.trouble {
         writeln!(err, "\nThis node: {trouble}")?;
     }
+    for sentence in &node.pressure {
+        writeln!(err, "\n{sentence}")?;
+    }
     if let Some(trouble) = &node.store {
         writeln!(err, "\nThe store: {trouble}.")?;
     }

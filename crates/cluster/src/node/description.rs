@@ -35,7 +35,7 @@ pub struct NodeDescription {
 /// Describes this node.
 #[derive(Clone)]
 pub struct NodeDescriber {
-    /// Its settings.
+    /// The configured part: name, labels, reservations, capacity.
     pub settings: Arc<NodeSettings>,
     /// What is observed of it.
     pub inputs: NodeInputs,

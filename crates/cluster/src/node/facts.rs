@@ -8,16 +8,16 @@ use hostlet_runtime::cri::{ImageInfo, RuntimeStatus, Version};
 
 use super::KernelConditions;
 
-/// Facts of the host.
+/// What the Node says of the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostFacts {
-    /// The machine.
+    /// Its hardware, kernel and operating system.
     pub machine: Machine,
     /// Addresses of the node, primary first; empty if none could be found.
     pub addresses: Vec<IpAddr>,
 }
 
-/// Facts of the runtime.
+/// What the Node says of the container runtime.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuntimeFacts {
     /// Its name and version; `None` until it first responds.
@@ -29,7 +29,7 @@ pub struct RuntimeFacts {
 /// All facts that a status reports.
 #[derive(Clone, Debug, Default)]
 pub struct NodeFacts {
-    /// The host.
+    /// Hardware, system and addresses.
     pub host: HostFacts,
     /// The runtime's version and images.
     pub runtime: RuntimeFacts,

@@ -17,7 +17,7 @@ use super::{HostFacts, KernelConditions, NodeFacts, RuntimeFacts};
 /// Watch channels of everything that is observed of this node.
 #[derive(Clone)]
 pub struct NodeInputs {
-    /// The host.
+    /// Hardware, kernel and operating system of the host.
     pub host: watch::Receiver<Machine>,
     /// Its addresses; no status is reported before the first lookup.
     pub addresses: NodeAddresses,

@@ -64,7 +64,7 @@ pub struct EngineDeps {
 pub struct RuntimeDeps {
     /// Starts and stops sandboxes and containers.
     pub service: Arc<dyn RuntimeService>,
-    /// Its images.
+    /// Pulls, lists and removes images.
     pub images: Arc<dyn ImageService>,
     /// Its last status; `None` before its first answer.
     pub status: watch::Receiver<Option<RuntimeStatus>>,
@@ -76,7 +76,7 @@ pub struct RuntimeDeps {
 
 /// Images of archives.
 pub struct ImagePreload {
-    /// The archives.
+    /// Where the archives are, and how they are read.
     pub config: PreloadConfig,
     /// Where their images go.
     pub store: Arc<dyn ImageStore>,

@@ -28,7 +28,7 @@ pub struct EngineHandles {
     pub status_cache: StatusCache,
     /// What their workers do.
     pub activities: PodActivities,
-    /// Their timelines.
+    /// The steps of each pod and when they began, removed pods included.
     pub timeline: Timeline,
     /// The pods that an earlier daemon admitted, in that order.
     pub adopted: Vec<AdoptedPod>,

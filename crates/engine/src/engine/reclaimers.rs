@@ -12,8 +12,9 @@ impl Reclaimer for DeadContainers {
         Reclaims::Containers
     }
 
-    async fn reclaim(&self) -> Result<(), ReclaimError> {
-        complete(self.delete_all().await.failed, "containers and sandboxes")
+    async fn reclaim(&self) -> Result<Option<String>, ReclaimError> {
+        complete(self.delete_all().await.failed, "containers and sandboxes")?;
+        Ok(None)
     }
 }
 
@@ -23,9 +24,10 @@ impl Reclaimer for ImageGc {
         Reclaims::Images
     }
 
-    async fn reclaim(&self) -> Result<(), ReclaimError> {
+    async fn reclaim(&self) -> Result<Option<String>, ReclaimError> {
         let freed = self.delete_unused().await.map_err(|error| ReclaimError { source: error.into() })?;
-        complete(freed.failures.len(), "images")
+        complete(freed.failures.len(), "images")?;
+        Ok(freed.stays)
     }
 }
 

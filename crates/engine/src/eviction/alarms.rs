@@ -109,7 +109,7 @@ impl AlarmSettings {
 
 type Alarms = Vec<(MemoryNotice, Arc<MemoryAlarm>)>;
 
-/// The alarms.
+/// The alarms of a host, set again when the kernel ends one.
 pub struct KernelAlarms {
     settings: AlarmSettings,
     state: Mutex<State>,

@@ -91,6 +91,12 @@ impl Evictor {
         !has_terminated && !self.kills.borrow().contains_key(uid)
     }
 
+    /// Whether the pod is being evicted with a grace period longer than this, and still runs: a node in need does not wait for that.
+    pub(super) fn may_hasten(&self, uid: &PodUid, grace_seconds: i64) -> bool {
+        let is_slower = |kill: &PodKill| kill.grace_seconds.is_none_or(|own| own > grace_seconds);
+        self.kills.borrow().get(uid).is_some_and(is_slower) && !self.has_released(uid)
+    }
+
     pub(super) fn evict(&self, pod: &AdmittedPod, why: &EvictionReason) {
         let reference = &pod.reference;
         let message = &why.message;

@@ -2,7 +2,10 @@
 //! identifiers, as upstream's eviction manager does. Publishes the node's pressures. Requests kills; terminates no pod itself.
 
 mod alarms;
+#[cfg(test)]
+mod bench;
 mod evictor;
+mod holders;
 mod limits;
 mod local_storage;
 mod message;
@@ -21,6 +24,8 @@ mod reclaim;
 mod relief;
 #[cfg(test)]
 mod relief_tests;
+#[cfg(test)]
+mod reports_tests;
 mod task;
 #[cfg(test)]
 mod testing;

@@ -27,7 +27,7 @@ const VOLUME_PACE: Duration = Duration::from_secs(10);
 /// How long volumes that were not measured yet are waited for.
 const VOLUME_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The measurements.
+/// Observes a real node: memory, processes and disks as statistics measure them.
 pub struct StatsObserver {
     /// Of the node's resources.
     pub signals: SignalReader,

@@ -120,11 +120,12 @@ impl PressureTracker {
         thresholds.collect()
     }
 
-    /// The thresholds that are met by an observation that was not there before.
+    /// The thresholds that are met by an observation that was not there before. It may bear an earlier time than the one before: clocks
+    /// are set back.
     fn due(&self, observed: &Observations) -> Vec<EvictionThreshold> {
         let is_new = |signal: Signal| {
             let before = self.read_at.get(&signal).map(|(_, at)| *at);
-            observed.get(&signal).is_some_and(|now| before.is_none_or(|before| now.at > before))
+            observed.get(&signal).is_some_and(|now| before.is_none_or(|before| now.at != before))
         };
         let due = self.crossed.iter().filter(|crossed| crossed.is_met && is_new(crossed.threshold.signal));
         let mut due: Vec<EvictionThreshold> = due.map(|crossed| crossed.threshold).collect();

@@ -5,14 +5,14 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use hostlet_base::Quantity;
 use hostlet_base::node::Signal;
 use hostlet_base::resources::{EPHEMERAL_STORAGE, MEMORY};
+use hostlet_base::{Quantity, human_size};
 use hostlet_observe::stats::DiskLayout;
 use hostlet_pod::AdmittedPod;
 use hostlet_pod::resources::requested_resources;
 
-use super::usage::{DiskSpace, PodConsumption, PodsConsumption};
+use super::usage::{ContainerConsumption, DiskSpace, PodConsumption, PodsConsumption};
 
 /// A pod that could be evicted.
 #[derive(Clone, Debug)]
@@ -62,12 +62,30 @@ impl Starved {
         self.measure.usage(consumption)
     }
 
-    /// An amount as a quantity.
-    pub(super) fn quantity(self, amount: u64) -> Quantity {
+    /// What the pod uses by what it is, in whole units; empty for what has no parts.
+    pub(super) fn split(self, consumption: &PodConsumption) -> Vec<(&'static str, u64)> {
         match self.measure {
-            Measure::Memory | Measure::Bytes(_) => Quantity::bytes(amount),
-            Measure::Processes | Measure::Inodes(_) => Quantity::count(amount),
+            Measure::Memory | Measure::Processes => Vec::new(),
+            Measure::Bytes(parts) => {
+                parts.split(consumption).map(|(name, space)| (name, space.bytes)).collect()
+            }
+            Measure::Inodes(parts) => {
+                parts.split(consumption).map(|(name, space)| (name, space.inodes)).collect()
+            }
         }
+    }
+
+    /// An amount for people.
+    pub(super) fn amount(self, amount: u64) -> String {
+        match self.measure {
+            Measure::Memory | Measure::Bytes(_) => human_size(amount),
+            Measure::Processes | Measure::Inodes(_) => amount.to_string(),
+        }
+    }
+
+    /// Whether images are on the filesystem that is full.
+    pub(super) fn counts_images(self) -> bool {
+        self.measure.counts_images()
     }
 }
 
@@ -136,13 +154,21 @@ impl Measure {
 
 impl Parts {
     fn of(self, consumption: &PodConsumption) -> DiskSpace {
-        let mut sum = if self.volumes { consumption.volumes } else { DiskSpace::default() };
-        for container in consumption.containers.values() {
-            let layer = container.layer.filter(|_| self.layers);
-            let logs = container.logs.filter(|_| self.logs);
-            sum = [layer, logs].into_iter().flatten().fold(sum, DiskSpace::plus);
-        }
-        sum
+        self.split(consumption).fold(DiskSpace::default(), |sum, (_, space)| sum.plus(space))
+    }
+
+    /// What is on the filesystem, by its name.
+    fn split(self, consumption: &PodConsumption) -> impl Iterator<Item = (&'static str, DiskSpace)> {
+        let of_containers = |part: fn(&ContainerConsumption) -> Option<DiskSpace>| {
+            let parts = consumption.containers.values().filter_map(part);
+            parts.fold(DiskSpace::default(), DiskSpace::plus)
+        };
+        let parts = [
+            (self.volumes, "volumes", consumption.volumes),
+            (self.logs, "logs", of_containers(|container| container.logs)),
+            (self.layers, "writable layers", of_containers(|container| container.layer)),
+        ];
+        parts.into_iter().filter(|(is_there, ..)| *is_there).map(|(_, name, space)| (name, space))
     }
 }
 
@@ -163,7 +189,7 @@ pub(super) fn frees(candidate: &Candidate<'_>, all: &PodsConsumption, starved: S
     if usage > starved.shortage / NEGLIGIBLE {
         return true;
     }
-    if !starved.removes_images || !starved.measure.counts_images() {
+    if !starved.removes_images || !starved.counts_images() {
         return false;
     }
     let others = all.iter().filter(|(uid, _)| **uid != candidate.pod.reference.uid);

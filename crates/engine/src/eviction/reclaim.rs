@@ -28,11 +28,11 @@ pub(crate) trait Reclaimer: Send + Sync {
     /// What it frees.
     fn reclaims(&self) -> Reclaims;
 
-    /// Frees all of it.
+    /// Frees all of it. Returns what stays and why, in a sentence without its end, if that takes space.
     ///
     /// # Errors
     /// Something could not be freed; what could is.
-    async fn reclaim(&self) -> Result<(), ReclaimError>;
+    async fn reclaim(&self) -> Result<Option<String>, ReclaimError>;
 }
 
 /// What is freed for a signal, in this order (upstream's `buildSignalToNodeReclaimFuncs`).

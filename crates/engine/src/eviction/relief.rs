@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::alarms::MemoryNotice;
 use super::evictor::{EvictionReason, Evictor, IMMEDIATE_SECONDS};
+use super::holders::holders;
 use super::message::{Explanation, cause_of, explain};
 use super::pressure::{PressureTracker, Verdict};
 use super::rank::{Candidate, Measure, Starved, frees, rank};
@@ -42,14 +43,43 @@ enum Pass {
     Evicting,
 }
 
+/// What the loop observes, frees and reports.
+pub(super) struct ReliefDeps {
+    /// Observes the node.
+    pub(super) observer: Arc<dyn NodeObserver>,
+    /// Free what nobody uses.
+    pub(super) reclaimers: Vec<Box<dyn Reclaimer>>,
+    /// Receives the node's pressures.
+    pub(super) pressure: watch::Sender<NodePressure>,
+    /// Receives the events of the node.
+    pub(super) node_events: NodeEvents,
+}
+
+/// Why a pod is evicted, and how fast.
+struct Cause<'a> {
+    /// Label of the metric.
+    signal: &'static str,
+    /// What the node is short of, as messages name it.
+    resource: &'static str,
+    /// What was seen, a sentence for the message.
+    seen: &'a str,
+    grace_seconds: i64,
+}
+
+/// What came of freeing what nobody uses.
+#[derive(Default)]
+struct Reclaimed {
+    /// Whether there was anything that could free something.
+    is_tried: bool,
+    /// What stays, and why.
+    stays: Vec<String>,
+}
+
 /// The loop.
 pub(super) struct Relief {
     settings: EvictionSettings,
     evictor: Evictor,
-    observer: Arc<dyn NodeObserver>,
-    reclaimers: Vec<Box<dyn Reclaimer>>,
-    pressure: watch::Sender<NodePressure>,
-    node_events: NodeEvents,
+    deps: ReliefDeps,
     /// The evicted pods that were waited for.
     awaited: BTreeSet<PodUid>,
     reported: Reported,
@@ -66,16 +96,9 @@ struct Reported {
 }
 
 impl Relief {
-    pub(super) fn new(
-        settings: EvictionSettings,
-        evictor: Evictor,
-        observer: Arc<dyn NodeObserver>,
-        reclaimers: Vec<Box<dyn Reclaimer>>,
-        pressure: watch::Sender<NodePressure>,
-        node_events: NodeEvents,
-    ) -> Self {
-        let (awaited, reported) = (BTreeSet::new(), Reported::default());
-        Self { settings, evictor, observer, reclaimers, pressure, node_events, awaited, reported }
+    /// Looks at nothing before it runs.
+    pub(super) fn new(settings: EvictionSettings, evictor: Evictor, deps: ReliefDeps) -> Self {
+        Self { settings, evictor, deps, awaited: BTreeSet::new(), reported: Reported::default() }
     }
 
     /// Runs until cancelled.
@@ -94,7 +117,7 @@ impl Relief {
                     self.evictor.cleaned_up().await;
                     self.awaited = self.evictor.kills.borrow().keys().cloned().collect();
                     // What the kernel said meanwhile may be over.
-                    while self.observer.noticed().now_or_never().is_some() {}
+                    while self.deps.observer.noticed().now_or_never().is_some() {}
                 }
             }
         }
@@ -107,7 +130,7 @@ impl Relief {
             // Cancel-safe: only waits.
             () = sleep_until(began + INTERVAL) => return None,
             // Cancel-safe, as it says.
-            notice = self.observer.noticed() => notice,
+            notice = self.deps.observer.noticed() => notice,
         };
         tracing::debug!(?notice, "the kernel reports use of memory");
         sleep_until(began + SHORTEST).await;
@@ -121,7 +144,7 @@ impl Relief {
         if stalled.is_some() {
             tracker.stalled(Instant::now());
         }
-        let report = self.observer.look().await;
+        let report = self.deps.observer.look().await;
         let verdict = tracker.look(&report, Instant::now());
         self.publish(&report, &verdict);
         self.reported.stuck.retain(|signal| verdict.due.iter().any(|threshold| threshold.signal == *signal));
@@ -166,45 +189,40 @@ impl Relief {
             format!("{which} tasks of the node waited for memory for more than {limit}% of the time. ");
         tracing::warn!(limit, "{}", cause.trim_end());
         let starved = Starved::new(Signal::MemoryAvailable, DiskLayout::One, 0, false);
-        let consumption = match self.observer.pods(Signal::MemoryAvailable).await {
+        let consumption = match self.deps.observer.pods(Signal::MemoryAvailable).await {
             Ok(consumption) => consumption,
             Err(error) => {
                 tracing::warn!(error = error_chain(&*error), "no pod is evicted: pods cannot be measured");
                 return Pass::Idle;
             }
         };
-        let Some(pod) = self.choose(starved, &consumption) else { return Pass::Idle };
-        self.evict(
-            &pod,
-            &consumption,
-            STALLED,
-            &cause,
-            Signal::MemoryAvailable.starved_resource(),
-            IMMEDIATE_SECONDS,
-        );
+        let Some(pod) = self.choose(starved, &consumption, true) else { return Pass::Idle };
+        let cause = Cause {
+            signal: STALLED,
+            resource: Signal::MemoryAvailable.starved_resource(),
+            seen: &cause,
+            grace_seconds: IMMEDIATE_SECONDS,
+        };
+        self.evict(&pod, &consumption, &cause);
         Pass::Evicting
     }
 
-    fn evict(
-        &self,
-        pod: &AdmittedPod,
-        consumption: &PodsConsumption,
-        signal: &'static str,
-        cause: &str,
-        resource: &str,
-        grace_seconds: i64,
-    ) {
+    fn evict(&self, pod: &AdmittedPod, consumption: &PodsConsumption, cause: &Cause<'_>) {
         let own = consumption.get(&pod.reference.uid).cloned().unwrap_or_default();
-        let Explanation { message, annotations } = explain(resource, cause, pod, &own);
+        let Explanation { message, annotations } = explain(cause.resource, cause.seen, pod, &own);
+        let (signal, grace_seconds) = (cause.signal, cause.grace_seconds);
         let why = EvictionReason { signal, message, annotations, grace_seconds, is_of_node: true };
         self.evictor.evict(pod, &why);
     }
 
     fn publish(&mut self, report: &SignalReport, verdict: &Verdict) {
-        self.pressure.send_if_modified(|known| {
+        self.deps.pressure.send_if_modified(|known| {
             let is_changed = known.states != verdict.pressure.states;
             if is_changed {
-                tracing::info!(states = ?verdict.pressure.states, "the node's pressures changed");
+                let states = verdict.pressure.states.iter();
+                let states: Vec<String> =
+                    states.map(|(pressure, state)| format!("{} {state}", pressure.condition())).collect();
+                tracing::info!(conditions = states.join(", "), "the node's pressures changed");
             }
             *known = verdict.pressure.clone();
             is_changed
@@ -215,7 +233,7 @@ impl Relief {
         for (signal, why) in &verdict.unreadable {
             if self.reported.unreadable.insert(*signal) {
                 tracing::warn!(signal = signal.name(), why, "an eviction signal cannot be read");
-                (self.node_events)(NodeEvent::warning("EvictionSignalUnreadable", why.clone()));
+                (self.deps.node_events)(NodeEvent::warning("EvictionSignalUnreadable", why.clone()));
             }
         }
         self.reported.unreadable.retain(|signal| verdict.unreadable.contains_key(signal));
@@ -239,11 +257,11 @@ impl Relief {
                 "an eviction threshold is crossed; attempting to reclaim"
             );
             let attempting = format!("Attempting to reclaim {resource}");
-            (self.node_events)(NodeEvent::warning("EvictionThresholdMet", attempting));
+            (self.deps.node_events)(NodeEvent::warning("EvictionThresholdMet", attempting));
         }
-        let is_changed = self.reclaim(signal, layout).await;
-        let report = if is_changed { self.observer.look().await } else { seen.clone() };
-        if is_changed {
+        let reclaimed = self.reclaim(signal, layout).await;
+        let report = if reclaimed.is_tried { self.deps.observer.look().await } else { seen.clone() };
+        if reclaimed.is_tried {
             if !report.observed.contains_key(&signal) {
                 return Pass::Idle;
             }
@@ -253,7 +271,7 @@ impl Relief {
             }
         }
         let missing = shortage(threshold, &report.observed, Reclaim::Required).unwrap_or_default();
-        let consumption = match self.observer.pods(signal).await {
+        let consumption = match self.deps.observer.pods(signal).await {
             Ok(consumption) => consumption,
             Err(error) => {
                 let error = error_chain(&*error);
@@ -261,10 +279,15 @@ impl Relief {
                 return Pass::Idle;
             }
         };
-        let removes_images = self.reclaimers.iter().any(|it| it.reclaims() == Reclaims::Images);
+        let removes_images = self.deps.reclaimers.iter().any(|it| it.reclaims() == Reclaims::Images);
         let starved = Starved::new(signal, layout, missing, removes_images);
-        let Some(pod) = self.choose(starved, &consumption) else {
-            self.report_stuck(signal, &report, starved, &consumption);
+        let Some(pod) = self.choose(starved, &consumption, threshold.is_hard()) else {
+            if self.reported.stuck.insert(signal) {
+                let desired = self.evictor.desired_pods.borrow().clone();
+                let seen = report.observed.get(&signal);
+                let who = holders(signal, seen, starved, &consumption, &desired, &reclaimed.stays);
+                self.report_stuck(signal, &who);
+            }
             return Pass::Idle;
         };
         let now = self.evictor.clock.now();
@@ -273,34 +296,48 @@ impl Relief {
                 self.evictor.metrics.decided(due.signal, observed.at, now);
             }
         }
-        let cause = cause_of(resource, due, &report.observed);
+        let seen = cause_of(resource, due, &report.observed);
         self.reported.stuck.remove(&signal);
         let grace_seconds = self.grace_seconds(threshold, &pod);
-        self.evict(&pod, &consumption, signal.name(), &cause, resource, grace_seconds);
+        self.evict(
+            &pod,
+            &consumption,
+            &Cause { signal: signal.name(), resource, seen: &seen, grace_seconds },
+        );
         Pass::Evicting
     }
 
-    /// Whether there was anything that could free something.
-    async fn reclaim(&self, signal: Signal, layout: DiskLayout) -> bool {
-        let mut is_tried = false;
+    async fn reclaim(&self, signal: Signal, layout: DiskLayout) -> Reclaimed {
+        let mut reclaimed = Reclaimed::default();
         for kind in reclaimed_for(signal, layout) {
-            for reclaimer in self.reclaimers.iter().filter(|reclaimer| reclaimer.reclaims() == *kind) {
-                is_tried = true;
-                if let Err(error) = reclaimer.reclaim().await {
-                    let error = error_chain(&error);
-                    tracing::warn!(signal = signal.name(), error, "what nobody uses was not freed");
+            for reclaimer in self.deps.reclaimers.iter().filter(|reclaimer| reclaimer.reclaims() == *kind) {
+                reclaimed.is_tried = true;
+                match reclaimer.reclaim().await {
+                    Ok(stays) => reclaimed.stays.extend(stays),
+                    Err(error) => {
+                        let error = error_chain(&error);
+                        tracing::warn!(signal = signal.name(), error, "what nobody uses was not freed");
+                    }
                 }
             }
         }
-        is_tried
+        reclaimed
     }
 
-    /// The pod that is evicted next; `None` if the end of none would free anything.
-    fn choose(&mut self, starved: Starved, consumption: &PodsConsumption) -> Option<Arc<AdmittedPod>> {
+    /// The pod that is evicted next; `None` if the end of none would free anything. With a hard threshold it may be one that is being
+    /// evicted more slowly.
+    fn choose(
+        &mut self,
+        starved: Starved,
+        consumption: &PodsConsumption,
+        is_hard: bool,
+    ) -> Option<Arc<AdmittedPod>> {
         let desired = self.evictor.desired_pods.borrow().clone();
         let alive = desired.pods.iter().filter(|pod| {
             let uid = &pod.reference.uid;
-            !pod.has_ended() && !desired.kills.contains_key(uid) && self.evictor.may_evict(uid)
+            let is_killed = desired.kills.contains_key(uid) || !self.evictor.may_evict(uid);
+            let is_slow = is_hard && self.evictor.may_hasten(uid, IMMEDIATE_SECONDS);
+            !pod.has_ended() && (!is_killed || is_slow)
         });
         // Upstream evicts pods first of which it has no statistics. A pod of which nothing runs uses nothing.
         let candidates = alive.filter_map(|pod| {
@@ -328,29 +365,11 @@ impl Relief {
         }
     }
 
-    /// Says once that no pod can be evicted, and who uses the resource.
-    fn report_stuck(
-        &mut self,
-        signal: Signal,
-        report: &SignalReport,
-        starved: Starved,
-        consumption: &PodsConsumption,
-    ) {
-        if !self.reported.stuck.insert(signal) {
-            return;
-        }
-        let of_pods = consumption
-            .values()
-            .fold(0_u64, |sum, consumption| sum.saturating_add(starved.usage(consumption)));
-        let observed = report.observed.get(&signal);
-        let used = observed.map(|seen| seen.capacity.less(seen.available).to_string()).unwrap_or_default();
-        let of_pods = starved.quantity(of_pods);
-        let message = format!(
-            "No pod is evicted: the end of none would free enough {}. Of {used} in use for {}, pods use {of_pods}",
-            signal.starved_resource(),
-            signal.name(),
-        );
+    /// Says that no pod can be evicted, and who uses the resource.
+    fn report_stuck(&self, signal: Signal, who: &str) {
+        let resource = signal.starved_resource();
+        let message = format!("No pod is evicted: the end of none would free enough {resource}. {who}");
         tracing::warn!(signal = signal.name(), "{message}");
-        (self.node_events)(NodeEvent::warning("NoPodToEvict", message));
+        (self.deps.node_events)(NodeEvent::warning("NoPodToEvict", message));
     }
 }

@@ -1,183 +1,25 @@
 //! The task in paused time, on a node whose resources a test sets.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use hostlet_base::node::{NodePressure, Pressure, PressureState, Signal, Threshold};
-use hostlet_base::settings::{EvictionSettings, EvictionThreshold, StallLimits};
+use hostlet_base::node::{Pressure, PressureState, Signal, Threshold};
+use hostlet_base::settings::EvictionThreshold;
 use hostlet_base::testing::at;
-use hostlet_base::{PodUid, Quantity, WallClock};
 use hostlet_host::StallKind;
-use hostlet_observe::pleg::Cache;
-use hostlet_observe::status::timeline::Timeline;
-use hostlet_observe::status::{LifecycleSummary, PodStatusEntry, StatusCache};
-use hostlet_pod::{AdmittedPod, DesiredPods, PodKill};
-use hostlet_telemetry::Metrics;
-use parking_lot::Mutex;
+use hostlet_observe::status::LifecycleSummary;
+use hostlet_pod::AdmittedPod;
 use serde_json::json;
-use tokio::sync::watch;
-use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
-use tokio_util::sync::CancellationToken;
+use tokio::time::sleep;
 
 use super::alarms::MemoryNotice;
-use super::reclaim::{ReclaimError, Reclaimer, Reclaims};
-use super::task::{Eviction, EvictionDeps};
+use super::bench::{Bench, Frees, entry, hard, memory};
+use super::reclaim::{Reclaimer, Reclaims};
 use super::testing::{FakeNode, pod};
-use super::usage::{ContainerConsumption, PodConsumption};
+use super::usage::PodConsumption;
 
-const PATIENCE: Duration = Duration::from_secs(600);
-
-/// Frees this much of a filesystem, once.
-struct Frees {
-    kind: Reclaims,
-    node: FakeNode,
-    left_after: Option<u64>,
-    fails: bool,
-    calls: Arc<AtomicUsize>,
-}
-
-#[async_trait]
-impl Reclaimer for Frees {
-    fn reclaims(&self) -> Reclaims {
-        self.kind
-    }
-
-    async fn reclaim(&self) -> Result<(), ReclaimError> {
-        self.calls.fetch_add(1, Ordering::Relaxed);
-        if let Some(left) = self.left_after {
-            self.node.leave(Signal::NodefsAvailable, left);
-        }
-        match self.fails {
-            true => Err(ReclaimError { source: "images are in use".into() }),
-            false => Ok(()),
-        }
-    }
-}
-
-struct Bench {
-    node: FakeNode,
-    _desired_pods: watch::Sender<DesiredPods>,
-    kills: watch::Receiver<BTreeMap<PodUid, PodKill>>,
-    pressure: watch::Receiver<NodePressure>,
-    status_cache: StatusCache,
-    /// Events of pods and of the node.
-    events: Arc<Mutex<Vec<String>>>,
-    annotations: Arc<Mutex<Vec<BTreeMap<String, String>>>>,
-    metrics: Metrics,
-    _tasks: JoinSet<()>,
-}
-
-impl Bench {
-    fn new(thresholds: &[EvictionThreshold], pods: &[Arc<AdmittedPod>]) -> Self {
-        Self::with(FakeNode::default(), thresholds, pods, Vec::new())
-    }
-
-    fn with(
-        node: FakeNode,
-        thresholds: &[EvictionThreshold],
-        pods: &[Arc<AdmittedPod>],
-        reclaimers: Vec<Box<dyn Reclaimer>>,
-    ) -> Self {
-        let desired = DesiredPods { ready: true, pods: pods.to_vec(), ..DesiredPods::default() };
-        let desired_pods = watch::Sender::new(desired);
-        let (kills_in, kills) = watch::channel(BTreeMap::new());
-        let (pressure_in, pressure) = watch::channel(NodePressure::default());
-        let (events, annotations) = (Arc::<Mutex<Vec<String>>>::default(), Arc::<Mutex<Vec<_>>>::default());
-        let (of_pods, of_node, annotated) = (events.clone(), events.clone(), annotations.clone());
-        let (status_cache, metrics) = (StatusCache::default(), Metrics::default());
-        pods.iter().for_each(|pod| status_cache.report(entry(pod, LifecycleSummary::Active)));
-        let settings = EvictionSettings {
-            stalls: StallLimits { some: None, full: Some(5) },
-            thresholds: thresholds.to_vec(),
-            pressure_transition: Duration::from_secs(300),
-            max_pod_grace_seconds: 20,
-            ..EvictionSettings::default()
-        };
-        let deps = EvictionDeps {
-            desired_pods: desired_pods.subscribe(),
-            status_cache: status_cache.clone(),
-            observed: Cache::default(),
-            timeline: Timeline::default(),
-            limited: None,
-            observer: Arc::new(node.clone()),
-            reclaimers,
-            pressure: pressure_in,
-            kills: kills_in,
-            events: Arc::new(move |pod, _, event| {
-                of_pods.lock().push(format!("{}: {}", pod.name, event.reason));
-                annotated.lock().push(event.annotations.clone());
-            }),
-            node_events: Arc::new(move |event| {
-                of_node.lock().push(format!("{}: {}", event.reason, event.message))
-            }),
-            clock: WallClock::of_tokio(at(0)),
-        };
-        let mut tasks = JoinSet::new();
-        tasks.spawn(Eviction::new(settings, deps, &metrics).run(CancellationToken::new()));
-        Self {
-            node,
-            _desired_pods: desired_pods,
-            kills,
-            pressure,
-            status_cache,
-            events,
-            annotations,
-            metrics,
-            _tasks: tasks,
-        }
-    }
-
-    async fn killed(&mut self, pod: &str) -> PodKill {
-        let wait = self.kills.wait_for(|kills| kills.contains_key(&PodUid::from(pod)));
-        let kills = timeout(PATIENCE, wait).await.expect("it is not evicted").unwrap();
-        kills[&PodUid::from(pod)].clone()
-    }
-
-    async fn nobody_else(&mut self, killed: usize) {
-        let wait = self.kills.wait_for(|kills| kills.len() > killed);
-        assert!(timeout(PATIENCE, wait).await.is_err(), "{:?}", self.kills.borrow().keys());
-    }
-
-    /// The kubelet stopped the pod, or also cleaned up.
-    fn ended(&self, pod: &Arc<AdmittedPod>, has_released: bool) {
-        let entry = entry(pod, LifecycleSummary::Terminated);
-        self.status_cache.report(PodStatusEntry { has_released, ..entry });
-    }
-
-    async fn pressed(&mut self, pressure: Pressure, state: PressureState) {
-        let wait = self.pressure.wait_for(|known| known.states.get(&pressure) == Some(&state));
-        timeout(PATIENCE, wait).await.expect("the pressure is not reported").unwrap();
-    }
-}
-
-fn entry(pod: &Arc<AdmittedPod>, lifecycle: LifecycleSummary) -> PodStatusEntry {
-    PodStatusEntry {
-        pod: pod.clone(),
-        status: Arc::default(),
-        terminating_since: None,
-        lifecycle,
-        has_released: false,
-    }
-}
-
-fn hard(signal: Signal) -> EvictionThreshold {
-    let value = Threshold::Amount(Quantity::count(100));
-    EvictionThreshold { signal, value, grace: Duration::ZERO, min_reclaim: None }
-}
-
-fn memory(bytes: u64) -> PodConsumption {
-    let container = ContainerConsumption { memory: Some(bytes), ..ContainerConsumption::default() };
-    PodConsumption {
-        memory: Some(bytes),
-        containers: [("c".into(), container)].into(),
-        ..PodConsumption::default()
-    }
-}
-
+/// kubernetes/kubernetes#43166, #35406 (the next pod was evicted before the first had released what it used).
 #[tokio::test(start_paused = true)]
 async fn one_pod_at_a_time_is_evicted_until_the_node_is_relieved() {
     let pods = ["small", "big", "bigger"].map(pod);
@@ -262,6 +104,7 @@ async fn a_soft_threshold_grants_the_shorter_grace_period() {
     assert_eq!(bench.killed("slow").await.grace_seconds, Some(20));
 }
 
+/// kubernetes/kubernetes#73572, #76598, #83317, #101167 (static and critical pods were evicted, and stayed away).
 #[tokio::test(start_paused = true)]
 async fn static_and_critical_pods_are_spared_and_so_are_those_whose_end_frees_nothing() {
     let critical = pod("critical").edited(|pod| {
@@ -281,8 +124,9 @@ async fn static_and_critical_pods_are_spared_and_so_are_those_whose_end_frees_no
     bench.nobody_else(0).await;
     let events = bench.events.lock().clone();
     let stuck: Vec<&String> = events.iter().filter(|event| event.starts_with("NoPodToEvict")).collect();
-    let message = "NoPodToEvict: No pod is evicted: the end of none would free enough memory. Of 999 in use for \
-                   memory.available, pods use 1500";
+    let message = "NoPodToEvict: No pod is evicted: the end of none would free enough memory. Of 999B in use for \
+                   memory.available, pods use 1.5kB, most by default/critical (500B), default/ended (500B), default/static (500B); \
+                   0B are not of pods";
     assert_eq!(stuck, [message], "once, though the node is short of memory for long");
 }
 
@@ -311,7 +155,7 @@ async fn what_nobody_uses_is_freed_first_and_that_may_be_enough() {
         let reclaimers: Vec<Box<dyn Reclaimer>> = vec![Box::new(Frees {
             kind: Reclaims::Images,
             node: node.clone(),
-            left_after,
+            left_after: left_after.map(|left| (Signal::NodefsAvailable, left)),
             fails,
             calls: calls.clone(),
         })];
@@ -356,6 +200,7 @@ async fn a_node_that_is_fine_is_looked_at_each_ten_seconds_and_tells_nobody() {
     );
 }
 
+/// kubernetes/kubernetes#74706, Azure/aks-engine#604 (memory is gone before the next look).
 #[tokio::test(start_paused = true)]
 async fn the_kernel_may_ask_for_a_look_but_not_more_than_once_a_second() {
     let mut bench = Bench::new(&[hard(Signal::MemoryAvailable)], &[pod("hog")]);
@@ -374,6 +219,7 @@ async fn the_kernel_may_ask_for_a_look_but_not_more_than_once_a_second() {
     assert_eq!(bench.kills.borrow().len(), 1);
 }
 
+/// kubernetes/kubernetes#74706, #43916 (page cache in use makes memory look short or plenty; what counts is whether tasks wait for it).
 #[tokio::test(start_paused = true)]
 async fn a_node_whose_tasks_wait_for_memory_evicts_although_enough_is_available() {
     let pods = ["small", "big"].map(pod);

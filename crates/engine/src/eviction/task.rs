@@ -20,7 +20,7 @@ use super::evictor::Evictor;
 use super::local_storage::LocalStorage;
 use super::metrics::EvictionMetrics;
 use super::reclaim::Reclaimer;
-use super::relief::Relief;
+use super::relief::{Relief, ReliefDeps};
 use super::usage::NodeObserver;
 
 /// What evictions observe, and where they report.
@@ -83,14 +83,13 @@ impl Eviction {
         let limited = deps.limited;
         let local_storage =
             limited.map(|limited| LocalStorage::new(evictor.clone(), limited.storage, limited.root_dir));
-        let relief = Relief::new(
-            settings,
-            evictor.clone(),
-            deps.observer,
-            deps.reclaimers,
-            deps.pressure,
-            deps.node_events,
-        );
+        let relief_deps = ReliefDeps {
+            observer: deps.observer,
+            reclaimers: deps.reclaimers,
+            pressure: deps.pressure,
+            node_events: deps.node_events,
+        };
+        let relief = Relief::new(settings, evictor.clone(), relief_deps);
         Self { evictor, local_storage, relief }
     }
 

@@ -38,6 +38,7 @@ struct State {
     left: BTreeMap<Signal, (u64, u64)>,
     unreadable: BTreeMap<Signal, String>,
     consumption: PodsConsumption,
+    layout: Option<DiskLayout>,
     looks: usize,
 }
 
@@ -45,7 +46,7 @@ impl Default for FakeNode {
     /// A node with 1000 of everything, of which nothing is used.
     fn default() -> Self {
         let left = Signal::ALL.map(|signal| (signal, (1000, 1000))).into();
-        let state = State { left, ..State::default() };
+        let state = State { left, layout: Some(DiskLayout::One), ..State::default() };
         Self {
             state: Arc::new(Mutex::new(state)),
             notice: watch::Sender::default(),
@@ -60,6 +61,16 @@ impl FakeNode {
         let mut state = self.state.lock();
         state.unreadable.remove(&signal);
         state.left.insert(signal, (left, 1000));
+    }
+
+    /// Sets the wall clock forward or back by this many seconds.
+    pub(super) fn set_clock(&self, seconds: i64) {
+        self.clock.set(seconds);
+    }
+
+    /// Sets which filesystems there are.
+    pub(super) fn lay_out(&self, layout: DiskLayout) {
+        self.state.lock().layout = Some(layout);
     }
 
     pub(super) fn conceal(&self, signal: Signal, why: &str) {
@@ -90,7 +101,8 @@ impl NodeObserver for FakeNode {
     async fn look(&self) -> SignalReport {
         let mut state = self.state.lock();
         state.looks += 1;
-        report(&state.left, &state.unreadable, self.clock.now().as_second())
+        let report = report(&state.left, &state.unreadable, self.clock.now().as_second());
+        SignalReport { layout: state.layout, ..report }
     }
 
     async fn pods(&self, _: Signal) -> Result<PodsConsumption, Arc<MeasureError>> {

@@ -13,14 +13,14 @@ use super::alarms::MemoryNotice;
 /// Space and inodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskSpace {
-    /// Bytes.
+    /// Blocks on the disk, in bytes.
     pub bytes: u64,
     /// Number of inodes.
     pub inodes: u64,
 }
 
 impl DiskSpace {
-    /// The sum.
+    /// Both together; the largest number if that is larger.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -48,7 +48,7 @@ pub struct ContainerConsumption {
 pub struct PodConsumption {
     /// Its working set, bytes; `None` if it could not be read.
     pub memory: Option<u64>,
-    /// Its processes.
+    /// Number of processes in its containers.
     pub processes: u64,
     /// Its volumes on the node's disk that end with it.
     pub volumes: DiskSpace,

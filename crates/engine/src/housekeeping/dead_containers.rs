@@ -16,7 +16,7 @@ use crate::ownership::OwnPods;
 /// The dead containers of this node. Cheap to clone.
 #[derive(Clone)]
 pub struct DeadContainers {
-    /// The runtime.
+    /// Removes containers and sandboxes.
     pub runtime: Arc<dyn RuntimeService>,
     /// What it has of pods.
     pub observed: Cache,
@@ -48,12 +48,15 @@ impl DeadContainers {
         for pod in pods.iter().filter(|pod| self.has_terminated(&pod.pod.uid) && is_dead(pod)) {
             self.delete(pod, &mut removed).await;
         }
-        tracing::info!(
-            containers = removed.containers,
-            sandboxes = removed.sandboxes,
-            failed = removed.failed,
-            "removed what the container runtime had of terminated pods, as requested"
-        );
+        // An eviction that cannot be avoided asks again and again.
+        if removed != DeadRemoved::default() {
+            tracing::info!(
+                containers = removed.containers,
+                sandboxes = removed.sandboxes,
+                failed = removed.failed,
+                "removed what the container runtime had of terminated pods, as requested"
+            );
+        }
         removed
     }
 

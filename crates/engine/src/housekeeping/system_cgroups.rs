@@ -21,7 +21,7 @@ const PERIOD: Duration = Duration::from_secs(60);
 /// Processes moved by one round; others may be started meanwhile.
 const ATTEMPTS: usize = 10;
 
-/// The task.
+/// Moves processes of the host into the configured cgroups, each minute.
 #[derive(Clone)]
 pub struct SystemCgroups {
     /// The host's cgroups.

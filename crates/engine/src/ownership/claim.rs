@@ -33,7 +33,7 @@ struct ClaimedRuntime {
 pub enum KnownClaim {
     /// There is no record.
     Missing,
-    /// The record.
+    /// An earlier daemon recorded on which runtime and host it ran.
     Read(Claim),
     /// There is a record that cannot be read: hostlet ran here, but on which runtime is unknown.
     Unreadable {

@@ -28,7 +28,7 @@ const CLEANUP_TIMEOUT: Duration = Duration::from_secs(30);
 /// A running shim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shim {
-    /// Its process.
+    /// PID of its process in the host's namespace.
     pub pid: i32,
     /// Its start time in ticks since boot, which with the PID identifies the process.
     pub started: u64,

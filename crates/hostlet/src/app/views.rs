@@ -138,6 +138,7 @@ impl Parts {
             kubelets: self.kubelets.clone(),
             offline: self.offline.problem(),
             exposure: self.exposure.clone(),
+            pressure: self.describer.inputs.pressure.clone(),
         }
     }
 

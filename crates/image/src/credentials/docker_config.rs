@@ -26,7 +26,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// A user name and a password.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Login {
-    /// The user.
+    /// Name of the account at the registry; empty with a token alone.
     pub username: String,
     /// The password or token.
     pub password: String,

@@ -7,9 +7,9 @@ use super::Login;
 /// A Secret or service account. One that is deleted and created again is another.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ObjectIdentity {
-    /// Its namespace.
+    /// The namespace that it is in.
     pub namespace: String,
-    /// Its name.
+    /// `metadata.name`.
     pub name: String,
     /// Its UID; empty for one that a manifest defines.
     pub uid: String,

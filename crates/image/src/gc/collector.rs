@@ -18,7 +18,7 @@ use super::metrics::{GcMetrics, RemovalReason};
 use super::mounts::ImageMounts;
 use super::plan::{Candidate, Shortage, SpaceRun, candidates};
 use super::records::ImageRecords;
-use super::report::too_little;
+use super::report::{stay, too_little};
 use super::request::{Freed, RemovalFailure, RemovedImage, UnusedImage, UnusedImages};
 use super::users::{ImageIndex, ImageUser, ImageUsers, PodImages, is_named};
 use crate::now::Now;
@@ -30,7 +30,7 @@ pub type PodImagesSource = Arc<dyn Fn() -> Vec<PodImages> + Send + Sync>;
 pub struct ImageGcDeps {
     /// The runtime, whose containers use images.
     pub runtime: Arc<dyn RuntimeService>,
-    /// Its images.
+    /// Lists and removes its images, and says where they are.
     pub images: Arc<dyn ImageService>,
     /// What pods need.
     pub pods: PodImagesSource,
@@ -126,8 +126,7 @@ impl Collector {
         if run.is_reached() || !freed.failures.is_empty() {
             return Ok(());
         }
-        let left: Vec<Candidate> =
-            unused.into_iter().filter(|image| !freed.images.iter().any(|gone| gone.id == image.id)).collect();
+        let left = freed.left_of(unused);
         let amounts = (shortage.wanted, run.freed());
         let message = too_little(amounts, disk, &self.policy, &self.records, users, &left);
         Err(GcError::Insufficient { message })
@@ -135,17 +134,20 @@ impl Collector {
 
     /// Removes every image that may be removed.
     pub(super) async fn delete_unused(&mut self) -> Result<Freed, GcError> {
-        let Found { unused, .. } = self.look().await?;
+        let Found { users, unused, .. } = self.look().await?;
         let mut freed = Freed::default();
-        let mut run = SpaceRun::new(Shortage::ALL, unused, &self.policy);
+        let mut run = SpaceRun::new(Shortage::ALL, unused.clone(), &self.policy);
         while let Some(image) = run.next() {
             self.remove(&image, RemovalReason::Space, &mut freed).await;
         }
-        tracing::info!(
-            images = freed.images.len(),
-            bytes = human_size(freed.bytes()),
-            "removed all unused images, as requested"
-        );
+        let (images, bytes) = (freed.images.len(), human_size(freed.bytes()));
+        // An eviction that cannot be avoided asks again and again.
+        match images {
+            0 => tracing::debug!("there was no unused image to remove, as requested"),
+            _ => tracing::info!(images, bytes, "removed all unused images, as requested"),
+        }
+        let left = freed.left_of(unused);
+        freed.stays = stay(&self.policy, &self.records, &users, &left);
         Ok(freed)
     }
 

@@ -56,8 +56,7 @@ pub(super) fn too_little(
         human_size(disk.used()),
         human_size(disk.used() - taken),
     );
-    let stay = stay(policy, records, users, left).join(", ");
-    let stay = if stay.is_empty() { "no image is left".to_owned() } else { stay };
+    let stay = stay(policy, records, users, left).unwrap_or_else(|| "no image is left".to_owned());
     format!(
         "Wanted to free {} on the image filesystem ({}% of {} used, {}), but freed {} by removing unused images: {images_take}; {stay}.",
         human_size(wanted),
@@ -68,13 +67,13 @@ pub(super) fn too_little(
     )
 }
 
-/// Which images stay, and why.
-fn stay(
+/// Which images stay, and why; `None` if there are none.
+pub(super) fn stay(
     policy: &ImageGcPolicy,
     records: &ImageRecords,
     users: &ImageUsers,
     left: &[Candidate],
-) -> Vec<String> {
+) -> Option<String> {
     let used: Vec<(&str, u64)> = records
         .iter()
         .filter(|(id, _)| users.contains_key(*id))
@@ -98,15 +97,14 @@ fn stay(
             .map(|image| image.size),
     );
     let age = go_duration(policy.minimum_age);
-    [
+    let sorts = [
         in_use.text(BE, &format!("in use, {most}{}", named.join(", "))),
         kept(Keep::Pinned).text(BE, "pinned"),
         kept(Keep::Archive).text(("has", "have"), "archives in imagePreloadDir"),
         young.text(("was", "were"), &format!("detected less than {age} ago (imageMinimumGCAge)")),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    ];
+    let sorts: Vec<String> = sorts.into_iter().flatten().collect();
+    (!sorts.is_empty()).then(|| sorts.join(", "))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 
 use super::disk::ImageDisk;
 use super::error::GcError;
-use super::plan::Fate;
+use super::plan::{Candidate, Fate};
 
 /// A request to the task.
 pub(super) enum Request {
@@ -16,7 +16,7 @@ pub(super) enum Request {
     Unused(oneshot::Sender<Result<UnusedImages, GcError>>),
 }
 
-/// A removed image.
+/// An image that the collection removed from the runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemovedImage {
     /// The runtime's ID.
@@ -43,12 +43,19 @@ pub struct Freed {
     pub images: Vec<RemovedImage>,
     /// Those that the runtime failed to remove.
     pub failures: Vec<RemovalFailure>,
+    /// Which other images stay and why, in a sentence without its end; `None` if there are none.
+    pub stays: Option<String>,
 }
 
 impl Freed {
     /// The sizes of the removed images together, bytes. Layers that other images have, too, count although they stay.
     pub fn bytes(&self) -> u64 {
         self.images.iter().fold(0, |sum, image| sum.saturating_add(image.size))
+    }
+
+    /// Those of these unused images that are not removed.
+    pub(super) fn left_of(&self, unused: Vec<Candidate>) -> Vec<Candidate> {
+        unused.into_iter().filter(|image| !self.images.iter().any(|gone| gone.id == image.id)).collect()
     }
 }
 

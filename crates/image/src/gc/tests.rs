@@ -1,6 +1,7 @@
 //! The task on the in-memory runtime, in paused time.
 
 use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +28,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 
+mod reports;
+
 const GIB: u64 = 1 << 30;
 const MINUTE: Duration = Duration::from_secs(60);
 const POLICY: ImageGcPolicy = ImageGcPolicy {
@@ -35,6 +38,9 @@ const POLICY: ImageGcPolicy = ImageGcPolicy {
     minimum_age: Duration::from_secs(120),
     maximum_age: None,
 };
+
+/// Where the disk for images is mounted. Others are empty.
+const IMAGES: &str = "/images";
 
 /// A node with a disk of 100 GiB for images.
 struct Bench {
@@ -57,8 +63,10 @@ impl Bench {
     fn new() -> Self {
         let cancel = CancellationToken::new();
         let (_, gc) = watch::channel(None);
+        let runtime = FakeRuntime::new();
+        runtime.set_image_place(IMAGES);
         Self {
-            runtime: FakeRuntime::new(),
+            runtime,
             disk: Arc::new(Mutex::new((0, 100 * GIB))),
             pods: Arc::default(),
             archives: watch::Sender::new(Some(BTreeSet::new())),
@@ -145,8 +153,15 @@ impl Bench {
             images: Arc::new(runtime.clone()),
             pods: Arc::new(move || pods.lock().clone()),
             archives: self.archives.subscribe(),
-            measure: Arc::new(move |_| {
+            measure: Arc::new(move |path| {
                 let (other, capacity) = *disk.lock();
+                if path != Path::new(IMAGES) {
+                    return Ok(FilesystemUsage {
+                        capacity,
+                        available: capacity,
+                        ..FilesystemUsage::default()
+                    });
+                }
                 let images: u64 = runtime.wire_images().iter().map(|image| image.size).sum();
                 let available = capacity.saturating_sub(other + images);
                 Ok(FilesystemUsage { capacity, available, ..FilesystemUsage::default() })
@@ -275,7 +290,9 @@ async fn too_little_space_is_reported_with_what_uses_it() {
     bench.after(MINUTE).await;
     assert_eq!(bench.reasons(), ["FreeDiskSpaceFailed"]);
     let message = bench.events.lock()[0].message.clone();
-    for part in ["(95% of 107GB used, /)", "but freed 1.07GB", "1 image (4.29GB) is in use, by pod ns/web"] {
+    for part in
+        ["(95% of 107GB used, /images)", "but freed 1.07GB", "1 image (4.29GB) is in use, by pod ns/web"]
+    {
         assert!(message.contains(part), "{part}: {message}");
     }
     bench.after(5 * MINUTE).await;
@@ -337,6 +354,8 @@ async fn unused_images_are_listed_and_removed_on_request() {
     let failed = RemovalFailure { image: unused.images[0].names[0].clone(), error: "in use".to_owned() };
     assert_eq!((freed.images.len(), freed.bytes(), &freed.failures[..]), (1, GIB, &[failed][..]));
     assert_eq!(freed.images[0].names, unused.images[1].names);
+    let stays = "1 image (1.07GB) is in use, by pod ns/p, 1 image (1.07GB) was detected less than 2m0s ago (imageMinimumGCAge)";
+    assert_eq!(freed.stays.as_deref(), Some(stays));
     assert_eq!(bench.present().len(), 3, "one in use, one young, one that failed");
     bench.cancel.cancel();
     bench.tasks.join_next().await;

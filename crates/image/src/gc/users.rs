@@ -11,7 +11,7 @@ use crate::names::qualified;
 /// What a pod of this node needs of images, by its spec.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodImages {
-    /// The pod.
+    /// Whose spec it is.
     pub pod: PodRef,
     /// The images of its containers and of its image volumes as the spec names them; none once it has terminated.
     pub names: Vec<String>,
@@ -109,6 +109,8 @@ mod tests {
             ("aa", Some("sha256:aa")),
             (&format!("busybox:1.36@{digest}"), Some("sha256:bb")),
             (&by_digest, Some("sha256:bb")),
+            // As the settings of containerd may have it (rancher/rke2#1830).
+            ("index.docker.io/library/busybox:1.36", Some("sha256:aa")),
             ("busybox:1.35", None),
             ("not a reference", None),
             ("", None),

@@ -8,9 +8,9 @@ use hostlet_runtime::cri::{Container, ContainerState, Sandbox, SandboxState};
 /// A sandbox or a container: the relist treats them alike.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ObjectId {
-    /// A sandbox.
+    /// A pod's sandbox, by the runtime's ID.
     Sandbox(SandboxId),
-    /// A container.
+    /// A container in a sandbox, by the runtime's ID.
     Container(ContainerId),
 }
 

@@ -50,7 +50,7 @@ pub struct SandboxUsage {
 /// A pod and what it uses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodUsage {
-    /// The pod.
+    /// Whose use it is.
     pub pod: PodRef,
     /// Its newest sandbox.
     pub sandbox: SandboxUsage,

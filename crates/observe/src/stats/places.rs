@@ -31,7 +31,7 @@ pub struct PodPlaces {
 /// A volume that is measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumePlace {
-    /// Its directory.
+    /// The directory whose files are counted.
     pub path: PathBuf,
     /// Bytes above which its exact size does not matter.
     pub enough: u64,

@@ -42,7 +42,7 @@ pub struct Observation {
     pub at: Timestamp,
     /// What is left.
     pub available: Quantity,
-    /// The whole.
+    /// What would be left of an unused node.
     pub capacity: Quantity,
 }
 

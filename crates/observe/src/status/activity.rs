@@ -108,9 +108,9 @@ impl Activity {
 /// A stop of a container by hostlet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerKill {
-    /// Its name.
+    /// Name of the container in its pod.
     pub container: String,
-    /// The instance.
+    /// The instance that was stopped, by the runtime's ID.
     pub id: ContainerId,
     /// When its stop began.
     pub at: Timestamp,
@@ -121,9 +121,9 @@ pub struct ContainerKill {
 /// What a pod's worker does at the moment, and what it does next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerActivity {
-    /// The step.
+    /// What it does at the moment; idle between two syncs.
     pub activity: Activity,
-    /// Its start.
+    /// When this began.
     pub since: Timestamp,
     /// The images that are being pulled or queued, whether or not the step waits for them.
     pub pulling: BTreeSet<ImagePull>,

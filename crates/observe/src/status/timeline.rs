@@ -140,9 +140,9 @@ pub struct TimelineEntry {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodTimeline {
-    /// Its namespace.
+    /// The namespace that it is in.
     pub namespace: String,
-    /// Its name.
+    /// `metadata.name`, with the node's name if it is a static pod.
     pub name: String,
     /// The UID, which tells it from an earlier pod of that name.
     pub uid: String,

@@ -23,7 +23,7 @@ pub struct TokenRequest {
     pub audiences: Vec<String>,
     /// Requested lifetime in seconds.
     pub expiration_seconds: i64,
-    /// Name of the pod.
+    /// `metadata.name` of the pod that the token is bound to.
     pub pod_name: String,
     /// UID of the pod: the token is invalid once this pod is deleted.
     pub pod_uid: String,
@@ -32,7 +32,7 @@ pub struct TokenRequest {
 /// What is known of a service account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServiceAccountInfo {
-    /// Its UID.
+    /// UID of the service account, which tells it from an earlier one of that name.
     pub uid: String,
     /// Its annotations, for credential providers.
     pub annotations: BTreeMap<String, String>,
@@ -45,7 +45,7 @@ pub struct Token {
     pub value: String,
     /// Start of its validity: its expiration minus the granted lifetime.
     pub issued: Timestamp,
-    /// Its expiration.
+    /// From when on the API server rejects it.
     pub expires: Timestamp,
 }
 

@@ -43,7 +43,7 @@ impl fmt::Display for CallSubject {
 /// A call in progress.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// The method.
+    /// The method of the CRI that was called.
     pub operation: Operation,
     /// What the call is about.
     pub subject: CallSubject,

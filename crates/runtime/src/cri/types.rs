@@ -321,9 +321,9 @@ pub struct ExecOutput {
 /// Which standard streams of a process a client asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StdStreams {
-    /// Its input.
+    /// Whether the client sends standard input.
     pub stdin: bool,
-    /// Its output.
+    /// Whether the client gets standard output.
     pub stdout: bool,
     /// Its standard error; not with a terminal, which has one output.
     pub stderr: bool,

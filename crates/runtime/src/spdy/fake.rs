@@ -42,7 +42,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> FakeServer<T> {
         Self { io, has_opened: false }
     }
 
-    /// The connection.
+    /// Ends the protocol, and returns what it ran on.
     pub fn into_inner(self) -> T {
         self.io
     }

@@ -8,10 +8,14 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
 
+use hostlet_base::node::NodePressure;
 use hostlet_base::reasons;
 use hostlet_observe::status::{Activity, ContainerKill, ImagePull, WorkerActivity};
 use hostlet_pod::view::PodView;
 use hostlet_pod::{ContainerKind, FailingProbe, ManifestOrigin, ManifestProblem, PodContainer};
+
+/// How the message of an eviction begins whose cause is the node (upstream's `nodeLowMessageFmt`).
+pub(super) const LOW_ON_RESOURCE: &str = "The node was low on resource";
 
 /// This node's decision about a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,6 +98,8 @@ pub(crate) struct ExplainInput<'a> {
     pub problem: Option<&'a ManifestProblem>,
     /// What prevents the whole node from running pods.
     pub node_problem: Option<NodeProblem>,
+    /// What the node is short of.
+    pub pressure: &'a NodePressure,
     /// When the node began to shut down, if it does.
     pub shutdown: Option<Timestamp>,
     pub failing_probes: Vec<FailingProbe>,
@@ -125,6 +131,12 @@ impl ExplainInput<'_> {
     pub(super) fn evicted(&self) -> Option<&str> {
         let status = self.status?;
         status.message.as_deref().filter(|_| status.reason.as_deref() == Some(reasons::EVICTED))
+    }
+
+    /// Whether this node rejected or evicted the pod because it was short of something.
+    pub(super) fn is_under_pressure(&self) -> bool {
+        let is_rejected = self.disposition == Disposition::Rejected;
+        self.evicted().is_some_and(|message| is_rejected || message.starts_with(LOW_ON_RESOURCE))
     }
 
     /// `namespace/name`.

@@ -7,7 +7,7 @@ use hostlet_pod::{ContainerKind, PodPhase, is_static, restarts_after};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus};
 
-use super::case::ExplainInput;
+use super::case::{ExplainInput, LOW_ON_RESOURCE};
 use super::causes::{OF_CONFIG, OF_CONTAINER};
 use super::endings::{UNKNOWN, because, how_it_ended, remedy_of_end};
 use super::explanation::{Explanation, Verdict, one_line};
@@ -109,6 +109,10 @@ fn failed(case: &ExplainInput<'_>) -> Explanation {
             }
             (reasons::DEADLINE_EXCEEDED, _) => {
                 "raise spec.activeDeadlineSeconds, or have it finish earlier; its controller may replace it"
+            }
+            (reasons::EVICTED, _) if message.starts_with(LOW_ON_RESOURCE) => {
+                "free what the node is short of, or let the pod request what it uses: pods that use no more than they request are \
+                 evicted last; its controller replaces it; without one, create it again"
             }
             (reasons::EVICTED, _) => {
                 "have it write less, or raise its limits (resources.limits.ephemeral-storage, emptyDir.sizeLimit); its \

@@ -16,9 +16,9 @@ const MAX_SUGGESTED: usize = 3;
 /// The name of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PodName<'a> {
-    /// Its namespace.
+    /// The namespace that it is in.
     pub namespace: &'a str,
-    /// Its name.
+    /// `metadata.name`, with the node's name if it is a static pod.
     pub name: &'a str,
 }
 

@@ -11,6 +11,7 @@ use super::causes::{OF_SANDBOX, OF_STEP, manifest_remedy, runtime_remedy};
 use super::containers::containers;
 use super::endings::because;
 use super::explanation::{Explanation, Verdict, one_line};
+use super::pressure::pressure_sentences;
 use super::resize::with_resize;
 use super::steps::{failed_step, starting, step};
 
@@ -33,6 +34,12 @@ pub(crate) fn explain(case: &ExplainInput<'_>) -> Explanation {
     explanation.also.extend(case.waiting_ephemeral().map(|(name, reason, message)| {
         format!("The ephemeral container {name} cannot be started ({reason}): {}.", one_line(message))
     }));
+    if case.is_under_pressure() {
+        explanation.also.extend(pressure_sentences(case.pressure));
+        if case.pressure.active().is_empty() {
+            explanation.also.push("The node is not under pressure any more.".to_owned());
+        }
+    }
     if case.shutdown.is_some() && explanation.verdict == Verdict::Fine {
         explanation
             .also

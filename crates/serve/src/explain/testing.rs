@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use serde_json::{Value, json};
 
 use super::{Disposition, ExplainInput, Explanation, HungCall, NodeProblem, PullSoFar, Verdict, explain};
+use hostlet_base::node::NodePressure;
 pub(super) use hostlet_base::testing::at;
 use hostlet_observe::status::{Activity, WorkerActivity};
 use hostlet_pod::{FailingProbe, ManifestOrigin, ManifestProblem, testing};
@@ -29,6 +30,7 @@ pub(super) struct Facts {
     pub(super) pull: Option<PullSoFar>,
     pub(super) problem: Option<ManifestProblem>,
     pub(super) node_problem: Option<NodeProblem>,
+    pub(super) pressure: NodePressure,
     pub(super) shutdown: Option<Timestamp>,
     pub(super) failing_probes: Vec<FailingProbe>,
     pub(super) log_ends: BTreeMap<String, String>,
@@ -59,6 +61,7 @@ impl Facts {
             pull: None,
             problem: None,
             node_problem: None,
+            pressure: NodePressure::from([]),
             shutdown: None,
             failing_probes: Vec::new(),
             log_ends: BTreeMap::new(),
@@ -128,6 +131,7 @@ impl Facts {
             pull: self.pull.clone(),
             problem: self.problem.as_ref(),
             node_problem: self.node_problem.clone(),
+            pressure: &self.pressure,
             shutdown: self.shutdown,
             failing_probes: self.failing_probes.clone(),
             log_ends: self.log_ends.clone(),

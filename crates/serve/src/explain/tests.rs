@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hostlet_base::CONFIG_SOURCE_ANNOTATION;
+use hostlet_base::node::Pressure;
 use hostlet_observe::status::{Activity, ImageOwner, ImagePull};
 use hostlet_pod::{FailingProbe, ProbeKind, testing};
 use k8s_openapi::api::core::v1::Probe;
@@ -526,6 +527,30 @@ fn terminated_pods_are_explained_by_their_exit_codes() {
     ended("Failed", 2).says(Verdict::Wrong, "exit code 2; restartPolicy Never", "hostlet logs web-n");
     let evicted = json!({"phase": "Failed", "reason": "Evicted", "message": "The node was low on memory"});
     Facts::new().status(evicted).says(Verdict::Wrong, "The node was low on memory", "again");
+}
+
+#[test]
+fn an_eviction_or_a_rejection_says_what_the_node_is_short_of_now() {
+    let evicted = |message: &str| {
+        let mut facts =
+            Facts::new().status(json!({"phase": "Failed", "reason": "Evicted", "message": message}));
+        facts.pressure = [Pressure::Disk].into();
+        facts
+    };
+    let is_named = |facts: &Facts| facts.explained().also.iter().any(|also| also.contains("DiskPressure"));
+    let mut by_node = evicted("The node was low on resource: ephemeral-storage. ");
+    by_node.says(Verdict::Wrong, "low on resource: ephemeral-storage", "evicted last");
+    assert!(is_named(&by_node));
+    by_node.pressure = [].into();
+    assert_eq!(by_node.explained().also, ["The node is not under pressure any more."]);
+    // Its own limit is the cause.
+    let by_limit = evicted("Usage of EmptyDir volume \"v\" exceeds the limit \"1Mi\". ");
+    by_limit.says(Verdict::Wrong, "exceeds the limit", "have it write less");
+    assert!(!is_named(&by_limit));
+    let mut rejected = evicted("Pod was rejected: The node had condition: [DiskPressure]. ");
+    rejected.disposition = Disposition::Rejected;
+    rejected.says(Verdict::Wrong, "condition: [DiskPressure]", "free what the node is short of");
+    assert!(is_named(&rejected));
 }
 
 #[test]

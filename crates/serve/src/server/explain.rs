@@ -237,6 +237,7 @@ impl ExplainEndpoint {
                 .find(|problem| known.origin.as_ref() == Some(&problem.origin))
                 .or(of_this.next()),
             node_problem: self.runtime.problem(),
+            pressure: &self.host.pressure.borrow().clone(),
             shutdown: self.shutdown.borrow().since,
             failing_probes: self.failing_probes.of(&pod.uid),
             log_ends,

@@ -27,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 use super::find::PodFinder;
 use super::problems::{HostProblems, ImageArchives, RuntimeHealth, certificate_view};
 use super::view::{HungCallView, PodsView, Problem};
+use crate::explain::pressure_sentences;
 
 /// Minimum interval between views of a watch, which limits the output of a busy node.
 const WATCH_PAUSE: Duration = Duration::from_millis(200);
@@ -73,6 +74,7 @@ impl PodsEndpoint {
             node: node.clone(),
             pods: pods.sorted().iter().map(DirectoryEntry::with_status).collect(),
             problems: problems.collect(),
+            pressure: pressure_sentences(&self.host.pressure.borrow()),
             trouble: self.runtime.problem().map(|problem| problem.to_string()),
             store: self.host.store.borrow().clone(),
             shims: self.host.shims.borrow().clone(),
@@ -115,6 +117,7 @@ impl PodsEndpoint {
             Ok(()) = self.host.shims.changed() => true,
             Ok(()) = self.host.foreign.changed() => true,
             Ok(()) = self.host.kubelets.changed() => true,
+            Ok(()) = self.host.pressure.changed() => true,
             // None of these changes on a standalone host.
             Ok(()) = self.host.offline.changed() => true,
             Ok(()) = self.host.exposure.changed() => true,

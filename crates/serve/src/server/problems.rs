@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use hostlet_base::node::NodePressure;
 use hostlet_cluster::api::CertificateReport;
 use hostlet_image::preload::PreloadProblem;
 use hostlet_observe::pleg::PlegHandle;
@@ -66,6 +67,8 @@ pub struct HostProblems {
     pub offline: watch::Receiver<Option<String>>,
     /// Who else can read the API server's credentials.
     pub exposure: watch::Receiver<Option<String>>,
+    /// What the node is short of.
+    pub pressure: watch::Receiver<NodePressure>,
 }
 
 /// The directory of image archives.

@@ -153,6 +153,7 @@ impl Bench {
             kubelets: watch::channel(Some("another kubelet".to_owned())).1,
             offline: watch::channel(None).1,
             exposure: watch::channel(Some("anybody".to_owned())).1,
+            pressure: watch::channel(NodePressure::default()).1,
         };
         let pulls = ImagePulls {
             images: images.clone(),

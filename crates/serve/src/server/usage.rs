@@ -31,11 +31,11 @@ pub struct UsageView {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodUsedView {
-    /// Its namespace.
+    /// The namespace that it is in.
     pub namespace: String,
-    /// Its name.
+    /// `metadata.name`, with the node's name if it is a static pod.
     pub name: String,
-    /// Its UID.
+    /// UID by the labels of its sandbox.
     pub uid: String,
     /// What it uses.
     #[serde(flatten)]

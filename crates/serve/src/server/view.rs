@@ -20,6 +20,9 @@ pub struct PodsView {
     /// What prevents the whole node from running pods, if anything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
+    /// What the node is short of, one sentence for each pressure. New pods are rejected, and some may be evicted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pressure: Vec<String>,
     /// Problems of the local store, if any. They do not affect pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<String>,

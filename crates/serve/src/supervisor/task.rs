@@ -38,7 +38,7 @@ pub struct StartDecision {
 pub struct SupervisorInputs {
     /// The main loops.
     pub heartbeats: Heartbeats,
-    /// The pods.
+    /// The pods, which are counted in the status line.
     pub status_cache: StatusCache,
     /// The health of the relist.
     pub pleg: watch::Receiver<pleg::Health>,

@@ -24,9 +24,9 @@ pub struct SealedRows {
 /// A row that was opened.
 #[derive(Debug, PartialEq, Eq)]
 pub struct OpenedRow<T> {
-    /// Its key.
+    /// The key of the row in its table, which is not sealed.
     pub key: String,
-    /// Its content.
+    /// What was sealed.
     pub content: T,
     /// Whether it is sealed with a key that was replaced: it is to be put again.
     pub is_outdated: bool,
@@ -36,7 +36,7 @@ pub struct OpenedRow<T> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {reason}")]
 pub struct UnreadableRow {
-    /// Its key.
+    /// The key of the row in its table.
     pub key: String,
     /// Why, without anything of its content.
     pub reason: String,

@@ -41,7 +41,7 @@ pub struct ApiRule {
     pub skip: u32,
     /// Number of faults after that.
     pub times: u32,
-    /// The fault.
+    /// What becomes of a matching request.
     pub fault: ApiFault,
 }
 

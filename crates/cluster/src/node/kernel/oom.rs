@@ -14,7 +14,7 @@ pub(super) fn oom_event(kill: &OomKill) -> NodeEvent {
 /// A process that the kernel killed for lack of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OomKill {
-    /// Its name.
+    /// Name of the process as the kernel logs it, at most 15 bytes.
     pub process: String,
     /// PID of the killed process, in the initial namespace.
     pub pid: u32,

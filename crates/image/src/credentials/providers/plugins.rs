@@ -15,7 +15,7 @@ use super::plugin::Plugin;
 /// A credential provider that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderFailure {
-    /// Its name.
+    /// The provider as the configuration names it.
     pub provider: String,
     /// What it failed with.
     pub error: String,

@@ -24,7 +24,7 @@ const SIGKILL: u32 = nix::sys::signal::Signal::SIGKILL as u32;
 /// What containerd has for an ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stored {
-    /// Nothing.
+    /// It was removed, or never existed.
     Nothing,
     /// A sandbox or container of the CRI.
     OfCri,

@@ -9,13 +9,13 @@ use super::super::Operation;
 /// A received call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordedCall {
-    /// The call.
+    /// The method that was called.
     pub operation: Operation,
     /// Its pod, if the runtime knows it.
     pub pod: Option<PodUid>,
     /// Its subject: an ID, an image, or the name of a created object.
     pub target: String,
-    /// Its start.
+    /// When it was received.
     pub at: Instant,
     /// Its end, by response or cancellation; `None` while in flight.
     pub ended_at: Option<Instant>,

@@ -136,7 +136,7 @@ impl FakeRuntime {
         self.with(|world, _| world.images.change(image, |image| image.size = bytes));
     }
 
-    /// Pins an image.
+    /// Marks an image as one that must not be removed, as runtimes do with that of sandboxes.
     pub fn pin_image(&self, image: &str) {
         self.with(|world, _| world.images.change(image, |image| image.pinned = true));
     }
@@ -144,6 +144,11 @@ impl FakeRuntime {
     /// Sets the image of sandboxes that the runtime's settings show; initially none.
     pub fn set_sandbox_image(&self, image: &str) {
         self.with(|world, _| world.sandbox_image = Some(image.to_owned()));
+    }
+
+    /// Sets the path that the runtime names of the filesystem of images and writable layers; initially `/`.
+    pub fn set_image_place(&self, path: &str) {
+        self.with(|world, _| path.clone_into(&mut world.image_place));
     }
 
     /// Removes an image without a call.

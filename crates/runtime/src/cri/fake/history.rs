@@ -7,32 +7,32 @@ use hostlet_base::{ContainerId, PodUid, SandboxId};
 /// A change of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Happened {
-    /// Its time.
+    /// When it took effect, which may be after the response.
     pub at: Instant,
-    /// Its pod.
+    /// UID of the pod, by the sandbox's metadata.
     pub pod: PodUid,
-    /// Its sandbox.
+    /// The sandbox that the container is in.
     pub sandbox: SandboxId,
-    /// Its ID.
+    /// The instance that changed.
     pub id: ContainerId,
     /// Its name in the pod.
     pub name: String,
-    /// Its attempt.
+    /// The number of instances of this name before it.
     pub attempt: u32,
-    /// The change.
+    /// What became of it.
     pub what: What,
 }
 
 /// A kind of change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// Started.
+    /// Its process runs.
     Started,
     /// Exited.
     Ended {
         /// With this exit code.
         code: i32,
     },
-    /// Removed.
+    /// The runtime does not have it any more.
     Removed,
 }

@@ -8,7 +8,7 @@ use super::super::wire::{self, AuthConfig};
 /// The registry's response to a pull.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pull {
-    /// Its duration.
+    /// How long the registry takes.
     pub latency: Duration,
     /// The runtime's error, if it fails.
     pub error: Option<String>,

@@ -109,7 +109,7 @@ impl FakeRuntime {
         self.call(Request::new(Operation::ImageFsInfo, None, ""), |world, now| {
             let usage = wire::FilesystemUsage {
                 timestamp: world.clock.at(now),
-                fs_id: Some(wire::FilesystemIdentifier { mountpoint: "/".to_owned() }),
+                fs_id: Some(wire::FilesystemIdentifier { mountpoint: world.image_place.clone() }),
                 used_bytes: Some(wire::UInt64Value { value: 5_000_000 }),
                 inodes_used: Some(wire::UInt64Value { value: 100 * world.images.list().len() as u64 }),
             };

@@ -49,6 +49,8 @@ pub(super) struct World {
     pub(super) cgroup_driver: Option<CgroupDriver>,
     /// The image of sandboxes among the settings.
     pub(super) sandbox_image: Option<String>,
+    /// A path on the filesystem of the images.
+    pub(super) image_place: String,
     /// The ranges of the pods' addresses; `None` until the kubelet has sent them.
     pub(super) pod_cidr: Option<String>,
     /// `None` before the first restart of the runtime.
@@ -92,6 +94,7 @@ impl World {
             status: RuntimeStatus { runtime: ready.clone(), network: ready, ..RuntimeStatus::default() },
             cgroup_driver: None,
             sandbox_image: None,
+            image_place: "/".to_owned(),
             pod_cidr: None,
             outage: None,
             restarts: 0,

@@ -20,7 +20,7 @@ use super::query::{LogQuery, QueryError};
 pub struct ContainerLogDeps {
     /// The pods of this node, whose statuses name the containers.
     pub pods: PodDirectory,
-    /// The logs.
+    /// Finds and reads the files of a container.
     pub logs: ContainerLogs,
     /// Whether one stream may be asked for (the feature gate `PodLogsQuerySplitStreams`).
     pub split_streams: bool,

@@ -6,10 +6,10 @@ use hostlet_runtime::cri::StdStreams;
 /// A query that asks for nothing. `Display` is upstream's text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
-    /// No stream.
+    /// An exec or attach that names no stream.
     #[error("you must specify at least 1 of stdin, stdout, stderr")]
     NoStreams,
-    /// No port.
+    /// A port-forward that names no port.
     #[error("query parameter \"port\" is required")]
     NoPort,
     /// An empty one.
@@ -29,7 +29,7 @@ pub enum QueryError {
         /// The problem.
         why: &'static str,
     },
-    /// Port 0.
+    /// The port is 0, which nothing listens on.
     #[error("port {} must be > 0", go_quoted(.0))]
     PortZero(String),
 }

@@ -37,7 +37,7 @@ pub(super) struct Options {
 /// What a valid query asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// A file.
+    /// A file below `/var/log`, or a directory.
     File(String),
     /// The logs of these services.
     Services(Vec<String>),

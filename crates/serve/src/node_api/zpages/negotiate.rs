@@ -39,7 +39,7 @@ impl Version {
 pub enum Form {
     /// The text for people.
     Text,
-    /// An object.
+    /// An object of the API for programs, in this encoding and version.
     Object(Encoding, Version),
 }
 
