@@ -69,20 +69,15 @@ impl NodeObserver for StatsObserver {
                 (usage?, Some((disks?, volumes)))
             }
         };
-        let desired = self.desired_pods.borrow().clone();
-        let specs: BTreeMap<&PodUid, &AdmittedPod> =
-            desired.pods.iter().map(|pod| (&pod.reference.uid, &**pod)).collect();
         let running = usage.pods.iter().filter(|pod| !pod.containers.is_empty());
-        let consumption = running.map(|pod| {
-            let uid = &pod.pod.uid;
-            let mut consumption = of_pod(pod, disks.as_ref().map(|(disks, _)| &**disks));
-            let measured = disks.as_ref().and_then(|(_, volumes)| volumes.get(uid));
-            if let (Some(spec), Some(measured)) = (specs.get(uid), measured) {
-                consumption.volumes = of_volumes(spec, measured);
-            }
-            (uid.clone(), consumption)
-        });
-        Ok(consumption.collect())
+        let of_disks = disks.as_ref().map(|(disks, _)| &**disks);
+        let consumption = running.map(|pod| (pod.pod.uid.clone(), of_pod(pod, of_disks)));
+        let mut consumption: PodsConsumption = consumption.collect();
+        if let Some((_, volumes)) = &disks {
+            let desired = self.desired_pods.borrow().clone();
+            add_volumes(&mut consumption, &desired, volumes);
+        }
+        Ok(consumption)
     }
 }
 
@@ -147,6 +142,21 @@ fn of_container(container: &ContainerUsage, disk: Option<&ContainerDisk>) -> Con
     }
 }
 
+/// Adds what volumes take, also those of pods of which nothing runs now: between two starts of a container, or after a reboot.
+fn add_volumes(
+    consumption: &mut PodsConsumption,
+    desired: &DesiredPods,
+    measured: &BTreeMap<PodUid, PodStorage>,
+) {
+    for pod in desired.pods.iter().filter(|pod| !pod.has_ended()) {
+        let uid = &pod.reference.uid;
+        let volumes = measured.get(uid).map(|measured| of_volumes(pod, measured)).unwrap_or_default();
+        if volumes != DiskSpace::default() {
+            consumption.entry(uid.clone()).or_default().volumes = volumes;
+        }
+    }
+}
+
 /// What counts as local storage of a pod (upstream's `IsLocalEphemeralVolume`).
 fn of_volumes(pod: &AdmittedPod, measured: &PodStorage) -> DiskSpace {
     let is_local = |volume: &&Volume| local_volume_dir(Path::new("/"), &pod.reference.uid, volume).is_some();
@@ -155,4 +165,44 @@ fn of_volumes(pod: &AdmittedPod, measured: &PodStorage) -> DiskSpace {
     measured.fold(DiskSpace::default(), |sum, usage| {
         sum.plus(DiskSpace { bytes: usage.space.bytes, inodes: usage.space.inodes })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use hostlet_host::SpaceUsage;
+    use hostlet_observe::stats::VolumeUsage;
+    use serde_json::json;
+
+    use super::super::testing::pod;
+    use super::*;
+
+    /// Its volume may be what fills the disk, and nobody else's end would help.
+    #[test]
+    fn a_pod_of_which_nothing_runs_now_counts_with_its_volumes_unless_it_has_ended() {
+        let with_volume = |name: &str, phase: &str| {
+            pod(name).edited(|pod| {
+                let volumes = json!([{"name": "data", "emptyDir": {}}]);
+                pod.spec.get_or_insert_default().volumes = serde_json::from_value(volumes).unwrap();
+                pod.status = serde_json::from_value(json!({"phase": phase})).unwrap();
+            })
+        };
+        let running = ["running", "crashing"].map(|name| with_volume(name, "Running"));
+        let pods = running.into_iter().chain([with_volume("ended", "Failed"), pod("without")]).collect();
+        let desired = DesiredPods { pods, ..DesiredPods::default() };
+        let space = SpaceUsage { bytes: 500, inodes: 3 };
+        let volume = ("data".to_owned(), VolumeUsage { space, ..VolumeUsage::default() });
+        let storage = PodStorage { volumes: [volume].into(), containers: None };
+        let measured =
+            ["running", "crashing", "ended"].map(|uid| (PodUid::from(uid), storage.clone())).into();
+        let of_running = PodConsumption { processes: 2, ..PodConsumption::default() };
+        let mut consumption: PodsConsumption = [(PodUid::from("running"), of_running.clone())].into();
+        add_volumes(&mut consumption, &desired, &measured);
+        let volumes = DiskSpace { bytes: 500, inodes: 3 };
+        let expected: PodsConsumption = [
+            (PodUid::from("running"), PodConsumption { volumes, ..of_running }),
+            (PodUid::from("crashing"), PodConsumption { volumes, ..PodConsumption::default() }),
+        ]
+        .into();
+        assert_eq!(consumption, expected);
+    }
 }

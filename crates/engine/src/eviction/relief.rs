@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use hostlet_base::node::{NodeEvent, NodeEvents, NodePressure, Signal};
+use hostlet_base::node::{NodeEvent, NodeEvents, NodePressure, Pressure, Signal};
 use hostlet_base::settings::{EvictionSettings, EvictionThreshold};
 use hostlet_base::{PodUid, error_chain};
 use hostlet_host::StallKind;
@@ -91,6 +91,8 @@ struct Reported {
     unreadable: BTreeSet<Signal>,
     /// The signals for which no pod can be evicted.
     stuck: BTreeSet<Signal>,
+    /// Whether tasks wait for memory, and no pod can be evicted for it.
+    is_stall_stuck: bool,
     /// The critical pods that would have been evicted.
     spared: BTreeSet<PodUid>,
 }
@@ -148,8 +150,12 @@ impl Relief {
         let verdict = tracker.look(&report, Instant::now());
         self.publish(&report, &verdict);
         self.reported.stuck.retain(|signal| verdict.due.iter().any(|threshold| threshold.signal == *signal));
-        if verdict.due.is_empty() && stalled.is_none() {
+        let pressures = verdict.pressure.active();
+        if pressures.is_empty() {
             self.reported.spared.clear();
+        }
+        self.reported.is_stall_stuck &= pressures.contains(&Pressure::Memory);
+        if verdict.due.is_empty() && stalled.is_none() {
             return Pass::Idle;
         }
         // Such as those beyond a limit of their own: what they release may be enough.
@@ -173,13 +179,14 @@ impl Relief {
             }
         }
         match stalled {
-            Some(kind) if !tried.contains(&Measure::Memory) => self.relieve_stall(kind).await,
+            Some(kind) if !tried.contains(&Measure::Memory) => self.relieve_stall(kind, &report).await,
             Some(_) | None => Pass::Idle,
         }
     }
 
-    /// Evicts the pod that ranks first under memory pressure, although enough is available.
-    async fn relieve_stall(&mut self, kind: StallKind) -> Pass {
+    /// Evicts the pod that ranks first under memory pressure, although enough is available. Not one that uses next to nothing: others
+    /// are the cause then, such as a process outside of pods.
+    async fn relieve_stall(&mut self, kind: StallKind, report: &SignalReport) -> Pass {
         let (which, limit) = match kind {
             StallKind::Some => ("Some", self.settings.stalls.some),
             StallKind::Full => ("All", self.settings.stalls.full),
@@ -187,16 +194,30 @@ impl Relief {
         let limit = limit.unwrap_or_default();
         let cause =
             format!("{which} tasks of the node waited for memory for more than {limit}% of the time. ");
-        tracing::warn!(limit, "{}", cause.trim_end());
-        let starved = Starved::new(Signal::MemoryAvailable, DiskLayout::One, 0, false);
-        let consumption = match self.deps.observer.pods(Signal::MemoryAvailable).await {
+        let is_stuck = self.reported.is_stall_stuck;
+        if !is_stuck {
+            tracing::warn!(limit, "{}", cause.trim_end());
+        }
+        let signal = Signal::MemoryAvailable;
+        let consumption = match self.deps.observer.pods(signal).await {
             Ok(consumption) => consumption,
             Err(error) => {
                 tracing::warn!(error = error_chain(&*error), "no pod is evicted: pods cannot be measured");
                 return Pass::Idle;
             }
         };
-        let Some(pod) = self.choose(starved, &consumption, true) else { return Pass::Idle };
+        // Nobody knows how much is missing: a pod counts by its part of the whole.
+        let seen = report.observed.get(&signal);
+        let whole = seen.and_then(|seen| u64::try_from(seen.capacity.value()).ok()).unwrap_or_default();
+        let starved = Starved::new(signal, DiskLayout::One, whole, false);
+        let Some(pod) = self.choose(starved, &consumption, true) else {
+            self.reported.is_stall_stuck = true;
+            if !is_stuck {
+                let desired = self.evictor.desired_pods.borrow().clone();
+                self.report_stuck(signal, &holders(signal, seen, starved, &consumption, &desired, &[]));
+            }
+            return Pass::Idle;
+        };
         let cause = Cause {
             signal: STALLED,
             resource: Signal::MemoryAvailable.starved_resource(),
@@ -282,7 +303,9 @@ impl Relief {
         let removes_images = self.deps.reclaimers.iter().any(|it| it.reclaims() == Reclaims::Images);
         let starved = Starved::new(signal, layout, missing, removes_images);
         let Some(pod) = self.choose(starved, &consumption, threshold.is_hard()) else {
-            if self.reported.stuck.insert(signal) {
+            // What an evicted pod still has may be enough.
+            let is_released = self.evictor.kills.borrow().keys().all(|uid| self.evictor.has_released(uid));
+            if is_released && self.reported.stuck.insert(signal) {
                 let desired = self.evictor.desired_pods.borrow().clone();
                 let seen = report.observed.get(&signal);
                 let who = holders(signal, seen, starved, &consumption, &desired, &reclaimed.stays);
@@ -339,7 +362,8 @@ impl Relief {
             let is_slow = is_hard && self.evictor.may_hasten(uid, IMMEDIATE_SECONDS);
             !pod.has_ended() && (!is_killed || is_slow)
         });
-        // Upstream evicts pods first of which it has no statistics. A pod of which nothing runs uses nothing.
+        // Upstream evicts pods first of which it has no statistics. A pod of which nothing runs uses nothing but its
+        // volumes.
         let candidates = alive.filter_map(|pod| {
             Some(Candidate { pod: pod.clone(), consumption: consumption.get(&pod.reference.uid)? })
         });

@@ -238,3 +238,39 @@ async fn a_node_whose_tasks_wait_for_memory_evicts_although_enough_is_available(
     bench.nobody_else(1).await;
     assert!(bench.metrics.encode().contains("kubelet_evictions{eviction_signal=\"memory.stalled\"} 1"));
 }
+
+/// Such as those of a process outside of pods: what a pod gives back then is nothing.
+#[tokio::test(start_paused = true)]
+async fn tasks_that_wait_for_memory_cost_no_pod_that_uses_next_to_nothing() {
+    let mut bench = Bench::new(&[hard(Signal::MemoryAvailable)], &[pod("tiny")]);
+    bench.node.set_consumption("tiny", memory(1));
+    bench.pressed(Pressure::Memory, PressureState::Absent).await;
+    for _ in 0..5 {
+        bench.node.notify(MemoryNotice::Stalled(StallKind::Full));
+        sleep(Duration::from_secs(15)).await;
+    }
+    bench.nobody_else(0).await;
+    let events = bench.events.clone();
+    let stuck = || events.lock().iter().filter(|event| event.starts_with("NoPodToEvict")).count();
+    assert_eq!(stuck(), 1, "once, as long as it lasts");
+    bench.node.notify(MemoryNotice::Stalled(StallKind::Full));
+    bench.nobody_else(0).await;
+    assert_eq!(stuck(), 2, "again, after it was over");
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_no_pod_can_be_evicted_is_not_said_while_an_evicted_one_still_has_what_it_used() {
+    let hog = pod("hog");
+    let mut bench = Bench::new(&[hard(Signal::MemoryAvailable)], std::slice::from_ref(&hog));
+    bench.node.set_consumption("hog", memory(500));
+    bench.node.leave(Signal::MemoryAvailable, 0);
+    bench.killed("hog").await;
+    let events = bench.events.clone();
+    let stuck = || events.lock().iter().filter(|event| event.starts_with("NoPodToEvict")).count();
+    // Longer than its end is waited for.
+    sleep(Duration::from_secs(100)).await;
+    assert_eq!(stuck(), 0);
+    bench.ended(&hog, true);
+    sleep(Duration::from_secs(30)).await;
+    assert_eq!(stuck(), 1, "its end did not help");
+}

@@ -43,7 +43,7 @@ pub struct ContainerConsumption {
     pub image: String,
 }
 
-/// What a pod uses that has running containers.
+/// What a pod uses that has running containers, or volumes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodConsumption {
     /// Its working set, bytes; `None` if it could not be read.
@@ -63,7 +63,7 @@ impl PodConsumption {
     }
 }
 
-/// What the pods with running containers use.
+/// What the pods with running containers use; on disks also those that only have volumes now.
 pub type PodsConsumption = BTreeMap<PodUid, PodConsumption>;
 
 /// Observes the node, and its pods.
