@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Tests the deb and hostlet as a systemd service in virtual machines: installation, restarts, upgrades, reboots, power cuts, the
-# watchdog, cgroup v2, a shutdown, removal, kubeadm join, the place of a stock kubelet, Kubernetes' own tests. Uses QEMU, with KVM where
-# that works. One VM is made and hostlet is installed in it; each scenario goes on with a copy of that. They have no network, except that of
-# the cluster to join.
+# watchdog, cgroup v2, a shutdown, removal, kubeadm join, the place of a stock kubelet, a lack of disk and memory, Kubernetes' own tests.
+# Uses QEMU, with KVM where that works. One VM is made and hostlet is installed in it; each scenario goes on with a copy of that. They have
+# no network, except that of the cluster to join.
 #
 # usage: sudo integration/vm.sh [SCENARIO...]     all scenarios, or these
 #        sudo integration/vm.sh --quick           some of them, within a few minutes
@@ -10,8 +10,9 @@
 #
 # HOSTLET_BIN=PATH takes a hostlet that is built already, HOSTLET_PACKAGES=DIR debs: those of revision 1 in DIR/1, of 2 in DIR/2.
 # HOSTLET_VM_SUITE names the Debian release in the VM (default: that of this host's C library). HOSTLET_VM_POWER_CUTS is the
-# number of power cuts (10). HOSTLET_TEST_KUBELET=stock runs the scenario e2e_node with the stock kubelet, for comparison;
-# HOSTLET_VM_FOCUS is a regular expression that selects other specs for it.
+# number of power cuts (10), HOSTLET_VM_SEED repeats the moments of those of power_gc. HOSTLET_TEST_KUBELET=stock runs e2e_node,
+# pressure_disk and pressure_memory with the stock kubelet, for comparison; HOSTLET_VM_FOCUS is a regular expression that selects other
+# specs for e2e_node.
 set -euo pipefail
 
 here=$(dirname "${BASH_SOURCE[0]}")
@@ -43,6 +44,8 @@ here=$(dirname "${BASH_SOURCE[0]}")
 . "$here/vm/machine.sh"
 # shellcheck source=integration/vm/node.sh
 . "$here/vm/node.sh"
+# shellcheck source=integration/vm/cluster.sh
+. "$here/vm/cluster.sh"
 # shellcheck source=integration/vm/kubeadm.sh
 . "$here/vm/kubeadm.sh"
 # shellcheck source=integration/vm/takeover.sh
@@ -51,6 +54,10 @@ here=$(dirname "${BASH_SOURCE[0]}")
 . "$here/vm/confinement.sh"
 # shellcheck source=integration/vm/e2e_node.sh
 . "$here/vm/e2e_node.sh"
+# shellcheck source=integration/vm/pressure.sh
+. "$here/vm/pressure.sh"
+# shellcheck source=integration/vm/power_gc.sh
+. "$here/vm/power_gc.sh"
 # shellcheck source=integration/vm/scenarios.sh
 . "$here/vm/scenarios.sh"
 

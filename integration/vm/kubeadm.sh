@@ -1,10 +1,5 @@
 # shellcheck shell=bash
-# A control plane outside of the VM, in a network namespace that the VM reaches through QEMU's user network, and `kubeadm join`; the
-# scenario of it with hostlet in the package hostlet-kubelet. Sourced after node.sh, kubernetes.sh, pki.sh and control_plane.sh.
-
-# Outside of QEMU's own network, 10.0.2.0/24.
-KUBEADM_ADDRESS=10.77.0.1
-KUBEADM_PIDS=()
+# `kubeadm join`; the scenario of it with hostlet in the package hostlet-kubelet. Sourced after cluster.sh.
 
 # What kubeadm uploads as the cluster's configuration. Nobody serves the HTTPS API yet.
 kubeadm_configuration() {
@@ -15,30 +10,14 @@ bootstrapTokens:
 - token: $BOOTSTRAP_TOKEN
   groups: [system:bootstrappers:kubeadm:default-node-token]
   usages: [signing, authentication]
-localAPIEndpoint: {advertiseAddress: $KUBEADM_ADDRESS, bindPort: 6443}
+localAPIEndpoint: {advertiseAddress: $CLUSTER_ADDRESS, bindPort: 6443}
 ---
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: ClusterConfiguration
 kubernetesVersion: v$KUBERNETES_VERSION
-controlPlaneEndpoint: $KUBEADM_ADDRESS:6443
+controlPlaneEndpoint: $CLUSTER_ADDRESS:6443
 networking: {podSubnet: $POD_SUBNETS, serviceSubnet: $SERVICE_SUBNET}
 YAML
-}
-
-# usage: in_kubeadm_network COMMAND [ARG...]
-in_kubeadm_network() { nsenter "--net=/run/netns/$VM_NETNS" "$@"; }
-
-# kubectl as the administrator. usage: kubeadm_kubectl ARG...
-kubeadm_kubectl() { in_kubeadm_network "$(kubernetes_program kubectl)" --kubeconfig "$KUBEADM_DIR/admin.conf" "$@"; }
-
-# usage: kubeadm_start PROGRAM [ARG...]
-kubeadm_start() {
-  local name=$1 args
-  shift
-  mapfile -t args < <(control_plane_args "$name" "$KUBEADM_DIR" "$KUBEADM_ADDRESS")
-  # Not by the function above: that would put a shell between, and only the shell would be killed.
-  nsenter "--net=/run/netns/$VM_NETNS" "$(kubernetes_program "$name")" "${args[@]}" "$@" >"$KUBEADM_DIR/$name.log" 2>&1 &
-  KUBEADM_PIDS+=($!)
 }
 
 payload_kubeadm() {
@@ -49,44 +28,25 @@ payload_kubeadm() {
 before_kubeadm() {
   local kubeadm
   kubeadm=$(kubernetes_program kubeadm)
-  KUBEADM_DIR=$(mktemp -d "${TMPDIR:-/tmp}/hostlet-vm-cluster.XXXXXX")
-  VM_NETNS=hostlet-vm-$$
-  ip netns add "$VM_NETNS"
-  ip -n "$VM_NETNS" link set lo up
-  ip -n "$VM_NETNS" link add api type bridge
-  ip -n "$VM_NETNS" addr add "$KUBEADM_ADDRESS/24" dev api
-  ip -n "$VM_NETNS" link set api up
-  # A renewal within minutes is tested elsewhere; here the machine may be slow.
-  export HOSTLET_TEST_CERTIFICATE_LIFETIME=1h
-  prepare_control_plane "$KUBEADM_DIR" "$KUBEADM_ADDRESS"
-  kubeadm_start etcd
-  kubeadm_start kube-apiserver
-  wait_until 120 "the API server is ready" kubeadm_kubectl get --raw /readyz
-  kubeadm_start kube-controller-manager --controllers='*,bootstrapsigner,tokencleaner'
-  kubeadm_start kube-scheduler
-  kubeadm_configuration >"$KUBEADM_DIR/kubeadm.yaml"
+  cluster_begin
+  cluster_start kube-controller-manager --controllers='*,bootstrapsigner,tokencleaner'
+  cluster_start kube-scheduler
+  kubeadm_configuration >"$CLUSTER_DIR/kubeadm.yaml"
   local phase
   # What `kubeadm init` leaves for nodes to join.
   for phase in "upload-config kubeadm" "upload-config kubelet" bootstrap-token; do
     # shellcheck disable=SC2086  # words
-    in_kubeadm_network "$kubeadm" init phase $phase --config "$KUBEADM_DIR/kubeadm.yaml" \
-      --kubeconfig "$KUBEADM_DIR/admin.conf" >"$KUBEADM_DIR/kubeadm.log" 2>&1 || {
-      cat "$KUBEADM_DIR/kubeadm.log" >&2
+    in_cluster_network "$kubeadm" init phase $phase --config "$CLUSTER_DIR/kubeadm.yaml" \
+      --kubeconfig "$CLUSTER_DIR/admin.conf" >"$CLUSTER_DIR/kubeadm.log" 2>&1 || {
+      cat "$CLUSTER_DIR/kubeadm.log" >&2
       die "kubeadm init phase $phase failed"
     }
   done
-  wait_until 60 "the cluster's information is signed" kubeadm_kubectl -n kube-public get configmap cluster-info \
+  wait_until 60 "the cluster's information is signed" cluster_kubectl -n kube-public get configmap cluster-info \
     -o "jsonpath={.data.jws-kubeconfig-${BOOTSTRAP_TOKEN%.*}}"
 }
 
-after_kubeadm() {
-  local pid
-  # Without etcd, the API server would take minutes to stop.
-  for pid in "${KUBEADM_PIDS[@]}"; do kill -KILL "$pid" 2>/dev/null || true; done
-  for pid in "${KUBEADM_PIDS[@]}"; do wait "$pid" 2>/dev/null || true; done
-  [ -z "${VM_NETNS:-}" ] || ip netns del "$VM_NETNS"
-  [ -z "${KUBEADM_DIR:-}" ] || rm -rf "$KUBEADM_DIR"
-}
+after_kubeadm() { cluster_end; }
 
 # The Secret of the pods, as a document before theirs.
 word_secret() {
@@ -136,27 +96,27 @@ ExecStart=
 ExecStart=/usr/bin/kubelet \$KUBELET_KUBECONFIG_ARGS \$KUBELET_CONFIG_ARGS \$KUBELET_KUBEADM_ARGS \$KUBELET_EXTRA_ARGS
 INI
 systemctl daemon-reload"
-  hash=$(openssl x509 -in "$KUBEADM_DIR/pki/ca.crt" -pubkey -noout | openssl pkey -pubin -outform der | sha256sum | cut -d' ' -f1)
-  VM_RUN_LIMIT=300 vm "kubeadm join $KUBEADM_ADDRESS:6443 --token $BOOTSTRAP_TOKEN --discovery-token-ca-cert-hash sha256:$hash"
-  wait_until 120 "the node is ready" kubeadm_kubectl wait --for=condition=Ready node/vm --timeout=2s || vm_fail "the node did not join"
-  wait_until 60 "a service account for pods" kubeadm_kubectl get serviceaccount default || vm_fail "no service account"
+  hash=$(openssl x509 -in "$CLUSTER_DIR/pki/ca.crt" -pubkey -noout | openssl pkey -pubin -outform der | sha256sum | cut -d' ' -f1)
+  VM_RUN_LIMIT=300 vm "kubeadm join $CLUSTER_ADDRESS:6443 --token $BOOTSTRAP_TOKEN --discovery-token-ca-cert-hash sha256:$hash"
+  wait_until 120 "the node is ready" cluster_kubectl wait --for=condition=Ready node/vm --timeout=2s || vm_fail "the node did not join"
+  wait_until 60 "a service account for pods" cluster_kubectl get serviceaccount default || vm_fail "no service account"
 }
 
 scenario_kubeadm() {
   local before
   vm "apt-get install -y -qq /payload/1/hostlet-kubelet_*.deb" >/dev/null
   kubeadm_join
-  same "the version" "v$KUBERNETES_VERSION" "$(kubeadm_kubectl get node vm -o 'jsonpath={.status.nodeInfo.kubeletVersion}')"
-  secret_pod >"$KUBEADM_DIR/pod.yaml"
-  kubeadm_kubectl apply -f "$KUBEADM_DIR/pod.yaml" >/dev/null
-  wait_until 120 "the pod is ready" kubeadm_kubectl wait --for=condition=Ready pod/reader --timeout=2s || vm_fail "the pod is not ready"
+  same "the version" "v$KUBERNETES_VERSION" "$(cluster_kubectl get node vm -o 'jsonpath={.status.nodeInfo.kubeletVersion}')"
+  secret_pod >"$CLUSTER_DIR/pod.yaml"
+  cluster_kubectl apply -f "$CLUSTER_DIR/pod.yaml" >/dev/null
+  wait_until 120 "the pod is ready" cluster_kubectl wait --for=condition=Ready pod/reader --timeout=2s || vm_fail "the pod is not ready"
   # The Secret is a tmpfs that the daemon mounted, under the packaged unit.
   same "the Secret in the container" open-sesame "$(vm "hostlet exec reader -- cat /word/word")"
   vm "hostlet exec reader -- grep ' /word ' /proc/mounts | grep tmpfs"
   before=$(node_containers)
   vm "systemctl restart kubelet.service"
-  wait_until 60 "the node is ready again" kubeadm_kubectl wait --for=condition=Ready node/vm --timeout=2s || vm_fail "the node is not ready"
+  wait_until 60 "the node is ready again" cluster_kubectl wait --for=condition=Ready node/vm --timeout=2s || vm_fail "the node is not ready"
   same "the containers after a restart" "$before" "$(node_containers)"
-  kubeadm_kubectl delete pod reader --timeout=60s >/dev/null
+  cluster_kubectl delete pod reader --timeout=60s >/dev/null
   vm_until 60 "nothing runs" "[ -z \"\$(ctr -n k8s.io tasks ls -q)\" ]"
 }

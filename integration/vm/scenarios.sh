@@ -12,7 +12,7 @@ docker     a containerd like that of Docker's package, without CRI, network and 
 reboot     after a reboot the pods run again, without an API server
 reload     systemctl reload applies a changed verbosity and reports an invalid file
 watchdog   a stopped daemon is killed by the watchdog and comes back; its pods keep running
-mounts     a Secret-like tmpfs and a Bidirectional mount are visible across the unit's boundary
+mounts     a Secret-like tmpfs and a Bidirectional mount are visible across the unit's boundary, although it has a credential
 cgroups    cgroup v2 with both drivers: slices and values of every QoS class, with systemReserved and protected memory
 huge       huge pages: capacity, limits of pods and containers, a volume
 users      hostUsers: false, procMount, recursive read-only mounts: the newest kernel in the VM, containerd 2 and a current runc
@@ -24,6 +24,9 @@ kubeadm    kubeadm join, with the package hostlet-kubelet, to a control plane ou
 takeover   hostlet-kubelet takes the place of the stock kubelet of a node and gives it back: the same containers and volumes
 disk       a full disk, freed again
 memory     pods that allocate without limit do not kill the daemon
+pressure_disk    a disk filled by images, a log, an emptyDir, inodes, somebody else: who is evicted, how soon there is enough again
+pressure_memory  memory taken by a pod, by a process outside, stalls: who is evicted, how soon there is enough again
+power_gc   power cuts while images are removed and a pod is evicted: one eviction, nothing left behind
 e2e_node   Kubernetes' own tests of a kubelet: the specs that need systemd, cgroup v2 or a current runc, or restart containerd
 LIST
 }
@@ -167,6 +170,10 @@ scenario_watchdog() {
 }
 
 scenario_mounts() {
+  # A credential, which systemd mounts for the unit: it is not to come with mounts that only the unit sees.
+  vm "mkdir -p -m 700 /etc/credstore.encrypted && head -c 32 /dev/urandom | systemd-creds encrypt --with-key=host --name=hostlet.objects-key - \
+    /etc/credstore.encrypted/hostlet.objects-key && systemctl restart hostlet.service"
+  same "the bytes of the credential" 32 "$(vm "stat -c %s /run/credentials/hostlet.service/hostlet.objects-key")"
   vm "mkdir -p /srv/shared && mount --bind /srv/shared /srv/shared && mount --make-shared /srv/shared"
   node_manifest giver <<'YAML'
 apiVersion: v1

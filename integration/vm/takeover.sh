@@ -76,7 +76,7 @@ YAML
 
 # What must be the same with every kubelet: the pod with its containers, and since when it is ready.
 keeper_state() {
-  kubeadm_kubectl get pod keeper -o json | jq -r '[.metadata.uid, .status.phase, .status.podIP, .status.startTime,
+  cluster_kubectl get pod keeper -o json | jq -r '[.metadata.uid, .status.phase, .status.podIP, .status.startTime,
     (.status.conditions[] | select(.type == "Ready") | .status, .lastTransitionTime),
     (.status.initContainerStatuses[] | .containerID, .restartCount),
     (.status.containerStatuses[] | .containerID, .restartCount)] | join(" ")'
@@ -85,7 +85,7 @@ keeper_state() {
 
 # A file of the container of the pod keeper. usage: keeper_file PATH
 keeper_file() {
-  vm "cat /proc/\$(ctr -n k8s.io tasks ls | awk -v id=$(kubeadm_kubectl get pod keeper -o \
+  vm "cat /proc/\$(ctr -n k8s.io tasks ls | awk -v id=$(cluster_kubectl get pod keeper -o \
     'jsonpath={.status.containerStatuses[0].containerID}' | sed 's,^containerd://,,') '\$1 == id {print \$2}')/root$1"
 }
 
@@ -97,7 +97,7 @@ keeper_is_kept() {
   same "the volumes with $1" "once disk memory $3" \
     "$(for file in /disk/once /disk/word /memory/word /word/word; do keeper_file "$file"; done | xargs)"
   # A static pod starts again: its UID, a hash, is another one with another kubelet.
-  kubeadm_kubectl wait --for=condition=Ready node/vm pod/static-vm --timeout=60s >/dev/null ||
+  cluster_kubectl wait --for=condition=Ready node/vm pod/static-vm --timeout=60s >/dev/null ||
     vm_fail "the node or the static pod is not ready with $1"
   same "the containers of the static pod with $1" 2 "$(node_containers | grep -c '^static-vm ')"
 }
@@ -105,7 +105,7 @@ keeper_is_kept() {
 # Changes the Secret, and waits until the pod sees that: its kubelet has the volumes in hand. usage: keeper_sees_secret WORD
 keeper_sees_secret() {
   local end=$((SECONDS + 240))
-  kubeadm_kubectl patch secret word -p "{\"stringData\": {\"word\": \"$1\"}}" >/dev/null
+  cluster_kubectl patch secret word -p "{\"stringData\": {\"word\": \"$1\"}}" >/dev/null
   until [ "$(keeper_file /word/word)" = "$1" ]; do
     [ "$SECONDS" -lt "$end" ] || vm_fail "the changed Secret is not in the pod"
     sleep 2
@@ -123,20 +123,20 @@ scenario_takeover() {
   vm "apt-get install -y -qq /payload/stock/kubelet.deb && systemctl enable -q kubelet.service" >/dev/null
   kubeadm_join
   same "the kubelet" /usr/bin/kubelet "$(kubelet_program)"
-  sleeper static >"$KUBEADM_DIR/static.yaml"
-  vm_put "$KUBEADM_DIR/static.yaml" /etc/kubernetes/manifests/static.yaml
-  keeper_pod >"$KUBEADM_DIR/pod.yaml"
-  kubeadm_kubectl apply -f "$KUBEADM_DIR/pod.yaml" >/dev/null
-  wait_until 120 "the pods are ready" kubeadm_kubectl wait --for=condition=Ready pod/keeper pod/static-vm --timeout=2s ||
+  sleeper static >"$CLUSTER_DIR/static.yaml"
+  vm_put "$CLUSTER_DIR/static.yaml" /etc/kubernetes/manifests/static.yaml
+  keeper_pod >"$CLUSTER_DIR/pod.yaml"
+  cluster_kubectl apply -f "$CLUSTER_DIR/pod.yaml" >/dev/null
+  wait_until 120 "the pods are ready" cluster_kubectl wait --for=condition=Ready pod/keeper pod/static-vm --timeout=2s ||
     vm_fail "the pods are not ready"
   before=$(keeper_state)
-  node=$(kubeadm_kubectl get node vm -o 'jsonpath={.status.conditions[?(@.type=="Ready")].lastTransitionTime}')
+  node=$(cluster_kubectl get node vm -o 'jsonpath={.status.conditions[?(@.type=="Ready")].lastTransitionTime}')
 
   vm "apt-get install -y -qq /payload/1/hostlet_*.deb /payload/1/hostlet-kubelet_*.deb" >/dev/null
   same "the kubelet of the package" /usr/bin/hostlet "$(kubelet_program)"
   keeper_is_kept hostlet "$before" open-sesame
   same "since when the node is ready" "$node" \
-    "$(kubeadm_kubectl get node vm -o 'jsonpath={.status.conditions[?(@.type=="Ready")].lastTransitionTime}')"
+    "$(cluster_kubectl get node vm -o 'jsonpath={.status.conditions[?(@.type=="Ready")].lastTransitionTime}')"
   vm "! systemctl is-active hostlet.service" >/dev/null
   keeper_sees_secret changed-under-hostlet
   # A later start needs no permission any more.
@@ -148,7 +148,7 @@ scenario_takeover() {
   keeper_is_kept "the stock kubelet again" "$before" changed-under-hostlet
   keeper_sees_secret changed-under-stock
   vm "rm /etc/kubernetes/manifests/static.yaml"
-  kubeadm_kubectl delete pod keeper --timeout=60s >/dev/null
+  cluster_kubectl delete pod keeper --timeout=60s >/dev/null
   vm_until 120 "nothing of the pods is left" "[ -z \"\$(ctr -n k8s.io tasks ls -q)\" ] && [ -z \"\$(ls /var/lib/kubelet/pods)\" ] &&
     ! grep kubelet/pods /proc/self/mountinfo"
 }
