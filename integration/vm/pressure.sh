@@ -110,9 +110,9 @@ cluster_ready() {
   done
 }
 
-# A pod of this node that an API server has. usage: bound NAME COMMAND [VOLUME]
+# A pod of this node that an API server has. usage: bound NAME COMMAND
 bound() {
-  one_container "$1" | sed 's/^spec:/&\n  nodeName: vm\n  automountServiceAccountToken: false\n  volumes: [{name: data, emptyDir: {'"${3:-}"'}}]/'
+  one_container "$1" | sed 's/^spec:/&\n  nodeName: vm\n  automountServiceAccountToken: false\n  volumes: [{name: data, emptyDir: {}}]/'
   printf '      command: %s\n      volumeMounts: [{name: data, mountPath: /data}]\n' "$2"
 }
 
