@@ -110,9 +110,9 @@ cluster_ready() {
   done
 }
 
-# A pod of this node that an API server has. usage: bound NAME COMMAND [VOLUME]
+# A pod of this node that an API server has. usage: bound NAME COMMAND
 bound() {
-  one_container "$1" | sed 's/^spec:/&\n  nodeName: vm\n  automountServiceAccountToken: false\n  volumes: [{name: data, emptyDir: {'"${3:-}"'}}]/'
+  one_container "$1" | sed 's/^spec:/&\n  nodeName: vm\n  automountServiceAccountToken: false\n  volumes: [{name: data, emptyDir: {}}]/'
   printf '      command: %s\n      volumeMounts: [{name: data, mountPath: /data}]\n' "$2"
 }
 
@@ -247,7 +247,7 @@ scenario_pressure_memory() {
   local since pid
   # An eviction because of stalls is hostlet's own.
   runs_stock_kubelet || vm "sed -i '/^kind: HostletConfiguration/a evictionStallSome: 30%' /etc/hostlet/config.yaml"
-  pressure_node 'evictionHard: {memory.available: 600Mi}' 'logging: {verbosity: 4}' 'failCgroupV1: false'
+  pressure_node 'evictionHard: {memory.available: 600Mi}' 'logging: {verbosity: 4}'
   runs_stock_kubelet || pid=$(node_property MainPID)
 
   since=$SECONDS
@@ -278,21 +278,5 @@ scenario_pressure_memory() {
   sleep 25
   vm "systemctl stop outsider.service"
   fault_is_over "the memory of a process outside" MemoryPressure modest
-  ! runs_stock_kubelet || return 0
-  same "the daemon" "$pid 0" "$(node_property MainPID) $(node_property NRestarts)"
-
-  # Cgroup v1, where the kernel reports that a threshold is crossed.
-  vm "sync"
-  # shellcheck disable=SC2034  # read at the next boot
-  VM_APPEND='systemd.unified_cgroup_hierarchy=0'
-  vm_power_cut
-  vm_boot
-  node_network
-  vm "test -d /sys/fs/cgroup/memory/kubepods"
-  bystanders
-  since=$SECONDS
-  hog hog 800
-  fault "$since" "the memory of a pod on cgroup v1" MemoryPressure hog "$(memory_has 600)"
-  fault_is_over "the memory of a pod on cgroup v1" MemoryPressure hog
-  vm "journalctl -b -u hostlet.service --no-pager -o json HOSTLET_NOTICE=Crossed | grep 'the kernel reports use of memory'" >/dev/null
+  runs_stock_kubelet || same "the daemon" "$pid 0" "$(node_property MainPID) $(node_property NRestarts)"
 }
