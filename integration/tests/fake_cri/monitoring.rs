@@ -110,11 +110,6 @@ async fn misfortunes(host: &FakeHost, server: &mut FakeApiServer) -> Result<()> 
     let file = pod.join("volumes/kubernetes.io~empty-dir/data/file");
     fs::write(file, vec![1; 2 << 20]).context("filling a volume")?;
     wait_for_shown(server, "full", has_failed).await?;
-    // Their containers wait for as long as the test runs.
-    let never = json!({"containers": [{"name": "main", "image": "absent:1", "imagePullPolicy": "Never"}]});
-    give(server, host, "imageless", never)?;
-    let missing = json!({"volumes": [{"name": "data", "configMap": {"name": "missing"}}]});
-    give(server, host, "waiting", missing)?;
     // One takes nearly all CPUs, and an important one takes them from it.
     let cpus = allocatable_cpus(host, server)?;
     let requests = |cpu: String| json!({"resources": {"requests": {"cpu": cpu}}});
