@@ -5,19 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hostlet_base::node::{OwnNode, Signal};
+use hostlet_base::node::OwnNode;
 use hostlet_base::resources::{CPU, EPHEMERAL_STORAGE, MEMORY};
 use hostlet_base::settings::{EvictionSettings, ImageGcPolicy, ImageVerification};
 use hostlet_engine::admission::NodeView;
 use hostlet_engine::cri_config::{HostSettings, KernelFacts, SubordinateIds};
 use hostlet_engine::engine::{EngineSettings, HostDeps, RunningHost, UserIds};
-use hostlet_engine::eviction::{MemoryNotice, NodeObserver, PodsConsumption};
+use hostlet_engine::eviction::Unobserved;
 use hostlet_engine::shutdown::{Logind, LogindError, LogindSession, ShutdownSettings};
 use hostlet_host::{FilesystemUsage, KernelMounts};
 use hostlet_image::credentials::RegistryCredentials;
 use hostlet_image::{Images, PullLimits};
 use hostlet_observe::log::LogLayout;
-use hostlet_observe::stats::{MeasureError, SignalReport};
 use hostlet_observe::status::StatusGates;
 use hostlet_store::Store;
 use hostlet_volume::NodeAmounts;
@@ -157,23 +156,5 @@ struct NoLogind;
 impl Logind for NoLogind {
     async fn connect(&self) -> Result<Box<dyn LogindSession>, LogindError> {
         Err(LogindError::Closed)
-    }
-}
-
-/// Nobody looks at the node's resources.
-struct Unobserved;
-
-#[async_trait]
-impl NodeObserver for Unobserved {
-    async fn look(&self) -> SignalReport {
-        std::future::pending().await
-    }
-
-    async fn pods(&self, _: Signal) -> Result<PodsConsumption, Arc<MeasureError>> {
-        std::future::pending().await
-    }
-
-    async fn noticed(&self) -> MemoryNotice {
-        std::future::pending().await
     }
 }

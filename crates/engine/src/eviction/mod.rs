@@ -32,10 +32,14 @@ mod testing;
 mod thresholds;
 #[cfg(test)]
 mod thresholds_tests;
+#[cfg(any(test, feature = "fakes"))]
+mod unobserved;
 mod usage;
 
 pub use alarms::{AlarmSettings, KernelAlarms, MemoryNotice};
 pub use observer::{StatsObserver, volume_places};
 pub(crate) use reclaim::{ReclaimError, Reclaimer, Reclaims};
 pub(crate) use task::{Eviction, EvictionDeps, LimitedStorage};
+#[cfg(any(test, feature = "fakes"))]
+pub use unobserved::Unobserved;
 pub use usage::{ContainerConsumption, DiskSpace, NodeObserver, PodConsumption, PodsConsumption};

@@ -241,22 +241,12 @@ fn log_removal<E: std::error::Error>(uid: &PodUid, what: &str, result: Result<()
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
+    use super::super::testing::pod;
     use super::*;
     use hostlet_telemetry::Metrics;
 
     #[test]
     fn classes_have_the_memory_of_their_pods() {
-        let pod = |name: &str, request: &str, limit: &str| {
-            let amounts = |memory: &str| json!({"cpu": "100m", "memory": memory});
-            let resources = json!({"requests": amounts(request), "limits": amounts(limit)});
-            let pod = json!({
-                "metadata": {"name": name, "namespace": "ns", "uid": name},
-                "spec": {"containers": [{"name": "c", "image": "i", "resources": resources}]},
-            });
-            AdmittedPod::new(Arc::new(serde_json::from_value(pod).unwrap()))
-        };
         let active = [pod("g", "4Ki", "4Ki"), pod("b1", "8Ki", "16Ki"), pod("b2", "8Ki", "16Ki")];
         let tiered = MemoryQos { has_tiered_reservation: true, throttling_factor: None };
         let resources = class_resources(&active, Some(&tiered));

@@ -14,6 +14,8 @@ mod protected_memory;
 mod reserved_cgroups;
 mod reserved_memory;
 mod system_cgroups;
+#[cfg(test)]
+mod testing;
 
 pub use dead_containers::{DeadContainers, DeadRemoved};
 pub use heap_trim::trim_heap_regularly;

@@ -39,21 +39,12 @@ impl ReservedMemory {
 #[cfg(test)]
 mod tests {
     use hostlet_base::testing::resource_list;
-    use serde_json::json;
 
+    use super::super::testing::pod;
     use super::*;
 
     #[test]
     fn worse_classes_cannot_use_what_better_ones_request() {
-        let pod = |name: &str, request: &str, limit: &str| {
-            let amounts = |memory: &str| json!({"cpu": "100m", "memory": memory});
-            let resources = json!({"requests": amounts(request), "limits": amounts(limit)});
-            let pod = json!({
-                "metadata": {"name": name, "namespace": "ns", "uid": name},
-                "spec": {"containers": [{"name": "c", "image": "i", "resources": resources}]},
-            });
-            AdmittedPod::new(Arc::new(serde_json::from_value(pod).unwrap()))
-        };
         let active = [pod("g", "200Mi", "200Mi"), pod("b1", "100Mi", "1Gi"), pod("b2", "300Mi", "1Gi")];
         let limits = |percent, memory: &str| {
             let node = OwnNode { unreserved: resource_list([("memory", memory)]), ..OwnNode::default() };

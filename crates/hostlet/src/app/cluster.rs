@@ -1,11 +1,10 @@
 //! Wires the parts that use the API server: its clients and tasks. They communicate through watch channels, so that an unreachable
 //! server blocks nothing.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hostlet_base::node::{NodeAddresses, NodeEvent, NodeEvents, NodePressure};
-use hostlet_base::{PodEvent, PodRef, QuietPeriod, WallClock, architecture};
+use hostlet_base::node::{NodeAddresses, NodeEvents, NodePressure};
+use hostlet_base::{QuietPeriod, WallClock, architecture};
 use hostlet_cluster::api::events::{EventRecord, EventRecorder, EventSink, recorder};
 use hostlet_cluster::api::{
     CertificateReport, CertificateSettings, ClientCertificateTask, ClientOptions, ConnectError, Connections,
@@ -35,11 +34,11 @@ use hostlet_observe::status::timeline::Timeline;
 use hostlet_observe::status::{PodDirectory, PublishProgress, StatusCache};
 use hostlet_pod::objects::KnownClasses;
 use hostlet_pod::objects::services::KnownServices;
-use hostlet_pod::{ApiState, ContainerRef, DesiredPods, PodEvents};
+use hostlet_pod::{ApiState, DesiredPods, PodEvents};
 use hostlet_runtime::cri::{ImageService, RuntimeService, RuntimeStatus};
 use hostlet_store::Store;
 use hostlet_telemetry::Metrics;
-use k8s_openapi::api::core::v1::{ObjectReference, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -190,14 +189,14 @@ impl Cluster {
     /// Recorder of pod events.
     pub(super) fn pod_events(&self) -> PodEvents {
         let recorder = self.recorder.clone();
-        Arc::new(move |pod, container, event| recorder.record(of_pod(pod, container, event)))
+        Arc::new(move |pod, container, event| recorder.record(EventRecord::of_pod(pod, container, event)))
     }
 
     /// Recorder of node events.
     pub(super) fn node_events(&self, node_name: &str) -> NodeEvents {
         let (recorder, node_name) = (self.recorder.clone(), node_name.to_owned());
         // They are few, and a node that shuts down has no quiet period to wait for.
-        Arc::new(move |event| recorder.record_at_once(of_node(&node_name, event)))
+        Arc::new(move |event| recorder.record_at_once(EventRecord::of_node(&node_name, event)))
     }
 
     /// Reads the current Node.
@@ -317,41 +316,6 @@ impl Cluster {
     }
 }
 
-fn of_pod(pod: &PodRef, container: Option<&ContainerRef>, event: &PodEvent) -> EventRecord {
-    EventRecord {
-        object: ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Pod".to_owned()),
-            namespace: Some(pod.namespace.to_string()),
-            name: Some(pod.name.to_string()),
-            uid: Some(pod.uid.to_string()),
-            field_path: container.map(ContainerRef::field_path),
-            resource_version: None,
-        },
-        kind: event.kind,
-        reason: event.reason.clone().into_owned(),
-        message: event.message.clone(),
-        annotations: event.annotations.clone(),
-    }
-}
-
-/// As upstream, events refer to a Node with its name as UID.
-fn of_node(name: &str, event: NodeEvent) -> EventRecord {
-    EventRecord {
-        object: ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Node".to_owned()),
-            name: Some(name.to_owned()),
-            uid: Some(name.to_owned()),
-            ..ObjectReference::default()
-        },
-        kind: event.kind,
-        reason: event.reason.into_owned(),
-        message: event.message,
-        annotations: BTreeMap::new(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -360,6 +324,7 @@ mod tests {
 
     use axum::Router;
     use axum::body::Bytes;
+    use hostlet_base::{PodEvent, PodRef};
     use http::{Method, Request, Uri};
     use parking_lot::Mutex;
     use tempfile::TempDir;

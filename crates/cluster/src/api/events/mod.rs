@@ -4,6 +4,7 @@
 mod correlate;
 #[cfg(test)]
 mod correlate_tests;
+mod object;
 mod record;
 #[cfg(test)]
 mod record_tests;

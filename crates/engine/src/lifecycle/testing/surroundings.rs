@@ -3,17 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use hostlet_base::node::{NodeEvents, NodePressure, Signal};
+use hostlet_base::node::{NodeEvents, NodePressure};
 use hostlet_base::settings::{EvictionSettings, LogLimits};
 use hostlet_host::FilesystemUsage;
 use hostlet_image::gc::MeasureFilesystem;
-use hostlet_observe::stats::{MeasureError, SignalReport};
 use hostlet_pod::ApiState;
 use k8s_openapi::api::core::v1::Node;
 use tokio::sync::watch;
 
-use crate::eviction::{MemoryNotice, NodeObserver, PodsConsumption};
+use crate::eviction::{NodeObserver, Unobserved};
 
 /// Limits of logs: the defaults of a KubeletConfiguration.
 const LOG_LIMITS: LogLimits =
@@ -56,23 +54,5 @@ impl Surroundings {
             pressure: watch::Sender::default(),
             events: Arc::new(|_| {}),
         }
-    }
-}
-
-/// Nobody looks at the node's resources.
-struct Unobserved;
-
-#[async_trait]
-impl NodeObserver for Unobserved {
-    async fn look(&self) -> SignalReport {
-        std::future::pending().await
-    }
-
-    async fn pods(&self, _: Signal) -> Result<PodsConsumption, Arc<MeasureError>> {
-        std::future::pending().await
-    }
-
-    async fn noticed(&self) -> MemoryNotice {
-        std::future::pending().await
     }
 }
