@@ -44,6 +44,8 @@ pub enum Table {
     OfflineObjects,
     /// Tokens in the volumes of admitted pods, sealed, for the same.
     OfflineTokens,
+    /// Volumes of CSI drivers that are staged or published here, or may be, by their unique name.
+    CsiVolumes,
 }
 
 /// How soon a change must be on the disk.
@@ -65,7 +67,7 @@ pub(super) enum Pace {
 
 impl Table {
     /// Every table, in the order of the enum.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::AdmittedPods,
         Self::FormerDevices,
         Self::RequestedStarts,
@@ -86,6 +88,7 @@ impl Table {
         Self::KernelLog,
         Self::OfflineObjects,
         Self::OfflineTokens,
+        Self::CsiVolumes,
     ];
 
     /// Its name in the file. The number is the version of its row format: rows of another format are another table, which
@@ -112,6 +115,7 @@ impl Table {
             Self::KernelLog => "kernel-log/1",
             Self::OfflineObjects => "offline-objects/1",
             Self::OfflineTokens => "offline-tokens/1",
+            Self::CsiVolumes => "csi-volumes/1",
         }
     }
 
@@ -148,6 +152,8 @@ impl Table {
             Self::OfflineObjects | Self::OfflineTokens if is_new => Pace::Soon,
             // Losing the latest change gives the pod an older version. Some change often.
             Self::OfflineObjects => Pace::Seldom,
+            // Its file on the disk says the same, unless somebody deleted that in the same moment.
+            Self::CsiVolumes => Pace::Soon,
             // A token lives for an hour, and each pod renews its own: losing the latest one shortens what is left of it.
             Self::OfflineTokens => Pace::Rarely,
         }

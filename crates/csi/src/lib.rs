@@ -1,0 +1,29 @@
+//! Volumes of CSI drivers on this node: which drivers there are, calls to them, and what is staged and published. Knows volumes, not
+//! pods: does not read a pod's spec, and does not decide whether a pod runs.
+//!
+//! [`CsiVolumes`] is the one door: whoever sets up a pod's volumes says what should be published ([`CsiVolumes::publish`]) and follows
+//! what became of it ([`CsiVolumes::follow`]); whoever tears them down asks for a release ([`CsiVolumes::release`]). Behind it each volume
+//! has an owner (`life`), which does one thing at a time: waits for the driver and for the attachment, stages once, publishes for each
+//! pod, and takes all back. What it began is recorded before it begins, in the store and in upstream's files (`layout`).
+//!
+//! Others fill two seams: [`Attachments`], what the cluster says of attached volumes, and [`NodeService`], the calls to a driver.
+
+mod attachments;
+mod call;
+mod driver_objects;
+mod id;
+mod request;
+mod volumes;
+
+pub use attachments::{AttachError, Attachments, NoAttachments};
+pub use call::{
+    AccessMode, CallError, Capability, ExpandCall, Form, NodeCapabilities, NodeInfo, NodeService,
+    PublishCall, Secrets, StageCall, Usage, UsageUnit, VolumeStats,
+};
+pub use driver_objects::{DriverObjects, KnownDrivers};
+pub use id::{VolumeId, ephemeral_handle};
+pub use request::{Publish, PublishState, Published};
+pub use volumes::{CsiSettings, CsiTask, CsiVolumes, PodStates, ReleaseError, Services};
+
+#[cfg(test)]
+hostlet_host::work_in_place!();

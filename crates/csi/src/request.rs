@@ -1,0 +1,64 @@
+//! What a pod wants published, and what became of it. Pure.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use hostlet_base::PodUid;
+use hostlet_host::GroupChange;
+
+use crate::{AccessMode, Form, Secrets, VolumeId};
+
+/// A volume that a pod wants. All about the pod is already in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Publish {
+    /// The volume.
+    pub id: VolumeId,
+    /// The pod.
+    pub pod: PodUid,
+    /// The name of the PersistentVolume, or of the pod's volume if it only lives in the pod.
+    pub spec_name: String,
+    /// Whether it only lives in the pod (`volumes[].csi`): it is neither attached nor staged.
+    pub is_ephemeral: bool,
+    /// Whether a controller attaches it first.
+    pub is_attached: bool,
+    /// As what it is used.
+    pub form: Form,
+    /// By whom it may be used.
+    pub access_mode: AccessMode,
+    /// Whether the pod can only read it.
+    pub read_only: bool,
+    /// Its attributes.
+    pub attributes: BTreeMap<String, String>,
+    /// Facts about the pod, tokens, that the driver gets with its attributes.
+    pub pod_attributes: BTreeMap<String, String>,
+    /// For the driver when it stages.
+    pub stage_secrets: Secrets,
+    /// For the driver when it publishes.
+    pub publish_secrets: Secrets,
+    /// The pod's group (`fsGroup`), for a driver that gives the files to it itself.
+    pub group: Option<i64>,
+    /// The group that hostlet gives the files to if the driver does not; `None` also if the driver's policy forbids it.
+    pub own_group: Option<(u32, GroupChange)>,
+    /// Whether it is published again from time to time, with new attributes (`requiresRepublish`).
+    pub is_republished: bool,
+    /// The SELinux label that it is mounted with (`seLinuxMount`), if the driver supports that.
+    pub se_linux_label: Option<String>,
+}
+
+/// A volume that is published.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// Where it is: the mount, or the device.
+    pub path: PathBuf,
+}
+
+/// What became of a wanted volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PublishState {
+    /// Work is under way, and nothing failed yet.
+    Working,
+    /// The last attempt failed; it is tried again. The text is that of upstream's event `FailedMount` or `FailedAttachVolume`.
+    Failed(String),
+    /// It can be used.
+    Published(Published),
+}
