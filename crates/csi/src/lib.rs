@@ -13,6 +13,8 @@ mod call;
 mod driver_objects;
 mod id;
 mod request;
+#[cfg(feature = "fakes")]
+mod stand_in;
 mod volumes;
 
 pub use attachments::{AttachError, Attachments, NoAttachments};
@@ -23,6 +25,8 @@ pub use call::{
 pub use driver_objects::{DriverObjects, KnownDrivers};
 pub use id::{VolumeId, ephemeral_handle};
 pub use request::{Publish, PublishState, Published};
+#[cfg(feature = "fakes")]
+pub use stand_in::StandIn;
 pub use volumes::{CsiSettings, CsiTask, CsiVolumes, PodStates, ReleaseError, Services};
 
 #[cfg(test)]

@@ -13,16 +13,17 @@ use hostlet_cluster::node::{
 };
 use hostlet_cluster::resource_slices::Dra;
 use hostlet_config::Config;
+use hostlet_csi::{CsiVolumes, DriverObjects, KnownDrivers};
 use hostlet_engine::admission::AdoptedPod;
 use hostlet_engine::engine::{
-    self, Engine, EngineDeps, EngineHandles, EventSinks, HostDeps, Interception, ObjectInputs, PodSources,
-    RuntimeDeps,
+    self, CsiDeps, Engine, EngineDeps, EngineHandles, EventSinks, HostDeps, Interception, ObjectInputs,
+    PodSources, RuntimeDeps,
 };
 use hostlet_engine::housekeeping::{IPTABLES, IptablesChains, OtherKubelets};
 use hostlet_engine::ownership::OwnPods;
 use hostlet_engine::shutdown::{Reports, SystemBus};
 use hostlet_engine::source::SourceState;
-use hostlet_host::{KernelMounts, filesystem_usage};
+use hostlet_host::{KernelMounts, container_file_label, filesystem_usage};
 use hostlet_image::Images;
 use hostlet_observe::log::LogWatches;
 use hostlet_observe::stats::UsageStats;
@@ -46,7 +47,7 @@ use super::images::start_images;
 use super::manifests::start_manifests;
 use super::node_side::NodeSide;
 use super::offline::offline_objects;
-use super::paths::{KERNEL_LOG, MOUNTINFO, PROC, ROOT};
+use super::paths::{ETC, KERNEL_LOG, MOUNTINFO, PROC, ROOT, SYS};
 use super::plugins::start_plugins;
 use super::runtime::RuntimeSide;
 use super::tasks::{Stage, Tasks};
@@ -193,6 +194,10 @@ impl Parts {
             images: images.clone(),
             preload: image_preload(config, &runtime),
             objects,
+            csi: CsiDeps {
+                volumes: CsiVolumes::none(),
+                drivers: DriverObjects::new(watch::channel(KnownDrivers::default()).1),
+            },
             sources: PodSources { manifests: manifests.clone(), api: api.clone() },
             node: engine::NodeInputs {
                 own_node: node.own_node.subscribe(),
@@ -209,6 +214,7 @@ impl Parts {
             host: HostDeps {
                 boot_id: node.machine.borrow().boot_id.as_str().into(),
                 mounts: Arc::new(KernelMounts { mountinfo: MOUNTINFO.into() }),
+                file_label: container_file_label(SYS.as_ref(), ETC.as_ref()),
                 logind: Arc::new(SystemBus),
                 measure: Arc::new(filesystem_usage),
             },
