@@ -12,6 +12,7 @@ mod attachments;
 mod call;
 mod driver_objects;
 mod id;
+mod life;
 mod request;
 mod volumes;
 
@@ -22,6 +23,7 @@ pub use call::{
 };
 pub use driver_objects::{DriverObjects, KnownDrivers};
 pub use id::{VolumeId, ephemeral_handle};
+pub use life::{FoundVolumes, found_on_disk};
 pub use request::{Publish, PublishState, Published};
 pub use volumes::{CsiSettings, CsiTask, CsiVolumes, PodStates, ReleaseError, Services};
 

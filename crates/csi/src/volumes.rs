@@ -5,16 +5,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use futures::future::join_all;
 use hostlet_base::{PodUid, WallClock};
-use hostlet_host::Mounts;
-use hostlet_store::Store;
+use hostlet_host::{Mounts, PathWork};
+use hostlet_store::{Store, Table};
+use parking_lot::Mutex;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Attachments, NodeService, Publish, PublishState};
+use crate::life::{self, FoundVolumes, Job, Owner, Record, Shared};
+use crate::{Attachments, NodeService, Publish, PublishState, VolumeId};
 
 /// Bound of pending requests to the task, which only forwards them; senders wait for capacity.
 const REQUESTS: usize = 16;
+
+/// Bound of pending jobs per owner: of a few pods that use one volume.
+const JOBS: usize = 16;
 
 /// The node services of the registered drivers, by the driver's name.
 pub type Services = BTreeMap<String, Arc<dyn NodeService>>;
@@ -48,6 +56,9 @@ pub enum ReleaseError {
     /// The daemon is shutting down.
     #[error("the volumes of CSI drivers are shut down")]
     Ended,
+    /// The owner of a volume has too much to do, or has panicked.
+    #[error("earlier work on the pod's volumes has not ended")]
+    Busy,
     /// A volume could not be unpublished. The text is upstream's.
     #[error("UnmountVolume.TearDown failed for volume {volume:?} : {cause}")]
     Volume {
@@ -74,16 +85,85 @@ pub struct CsiVolumes {
 /// What is known of pods' volumes, and which volumes must not be detached.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct States {
-    pods: Arc<parking_lot::Mutex<BTreeMap<PodUid, watch::Sender<PodStates>>>>,
+    pods: Arc<Mutex<BTreeMap<PodUid, Pod>>>,
     in_use: watch::Sender<BTreeSet<String>>,
 }
 
+/// A pod with volumes.
+#[derive(Debug, Default)]
+struct Pod {
+    states: watch::Sender<PodStates>,
+    /// The volumes that it wants, or that are published for it.
+    volumes: BTreeSet<VolumeId>,
+}
+
+impl States {
+    /// Notes what became of a pod's volume.
+    pub(crate) fn set(&self, pod: &PodUid, spec_name: &str, state: PublishState) {
+        self.pods.lock().entry(pod.clone()).or_default().states.send_if_modified(|known| {
+            let is_news = known.get(spec_name) != Some(&state);
+            if is_news {
+                known.insert(spec_name.to_owned(), state);
+            }
+            is_news
+        });
+    }
+
+    /// Notes that a pod has a volume, or wants it.
+    fn holds(&self, pod: &PodUid, id: &VolumeId) {
+        self.pods.lock().entry(pod.clone()).or_default().volumes.insert(id.clone());
+    }
+
+    /// The volumes that a pod has, or wants.
+    fn volumes(&self, pod: &PodUid) -> BTreeSet<VolumeId> {
+        self.pods.lock().get(pod).map(|pod| pod.volumes.clone()).unwrap_or_default()
+    }
+
+    /// Notes that work on a pod's volume begins, unless something is known of it.
+    fn begin(&self, wanted: &Publish) {
+        self.holds(&wanted.pod, &wanted.id);
+        let pods = self.pods.lock();
+        let Some(pod) = pods.get(&wanted.pod) else { return };
+        pod.states.send_if_modified(|known| {
+            let is_new = !known.contains_key(&wanted.spec_name);
+            if is_new {
+                known.insert(wanted.spec_name.clone(), PublishState::Working);
+            }
+            is_new
+        });
+    }
+
+    /// Notes that a pod has no volumes any more.
+    fn forget(&self, pod: &PodUid) {
+        self.pods.lock().remove(pod);
+    }
+
+    /// Notes whether a controller must not detach a volume.
+    pub(crate) fn set_in_use(&self, id: &VolumeId, is_used: bool) {
+        self.in_use.send_if_modified(|names| match is_used {
+            true => names.insert(id.unique_name()),
+            false => names.remove(&id.unique_name()),
+        });
+    }
+}
+
 impl CsiVolumes {
-    /// The task and its handle.
-    pub fn new(settings: CsiSettings) -> (CsiTask, Self) {
+    /// The task and its handle. `found` are the volumes that the disk tells of, from [`crate::found_on_disk`]. From now on
+    /// [`CsiVolumes::in_use`] has the volumes of earlier daemons.
+    pub fn new(settings: CsiSettings, found: FoundVolumes) -> (CsiTask, Self) {
         let (requests, inbox) = mpsc::channel(REQUESTS);
         let states = States::default();
-        let task = CsiTask { settings, inbox, states: states.clone() };
+        let records = life::stored(&settings.store, &settings.boot);
+        let records = life::merged(records, found, &settings.boot);
+        let owners = Owners::default();
+        for record in records.values() {
+            states.set_in_use(&record.id, record.is_attached);
+            for own in &record.publications {
+                states.holds(&own.pod.as_str().into(), &record.id);
+            }
+        }
+        let shared = Arc::new(Shared { settings, states: states.clone(), paths: PathWork::default() });
+        let task = CsiTask { shared, records, inbox, owners, tasks: JoinSet::new() };
         (task, Self { requests, states })
     }
 
@@ -96,7 +176,7 @@ impl CsiVolumes {
 
     /// What became of the volumes of a pod. A volume that was never wanted is not in it.
     pub fn follow(&self, pod: &PodUid) -> watch::Receiver<PodStates> {
-        self.states.pods.lock().entry(pod.clone()).or_default().subscribe()
+        self.states.pods.lock().entry(pod.clone()).or_default().states.subscribe()
     }
 
     /// Takes back all volumes that are published for a pod of which nothing runs any more, whichever daemon published them. Succeeds for
@@ -117,16 +197,102 @@ impl CsiVolumes {
     }
 }
 
+/// The inboxes of the owners.
+type Owners = BTreeMap<VolumeId, mpsc::Sender<Job>>;
+
 /// The task, which the app runs.
 pub struct CsiTask {
-    settings: CsiSettings,
+    shared: Arc<Shared>,
+    /// What earlier daemons left.
+    records: BTreeMap<VolumeId, Record>,
     inbox: mpsc::Receiver<Request>,
-    states: States,
+    owners: Owners,
+    /// The owners, which end with the task. The next daemon finds what they recorded. They return jobs that came too late.
+    tasks: JoinSet<Vec<Job>>,
 }
 
 impl CsiTask {
     /// Runs until cancelled. Volumes stay in place, as their pods keep running.
-    pub async fn run(self, cancel: CancellationToken) {
-        cancel.cancelled().await;
+    pub async fn run(mut self, cancel: CancellationToken) {
+        for (_, record) in std::mem::take(&mut self.records) {
+            self.start(record);
+        }
+        loop {
+            tokio::select! {
+                // Cancel-safe: waits for a token.
+                () = cancel.cancelled() => return,
+                // Cancel-safe: a request is received only when it is returned.
+                Some(request) = self.inbox.recv() => match request {
+                    Request::Publish(wanted) => {
+                        self.shared.states.begin(&wanted);
+                        self.forward(wanted.id.clone(), Job::Publish(wanted));
+                    }
+                    Request::Release { pod, reply } => self.release(pod, reply),
+                },
+                // Cancel-safe: a finished owner leaves the set only when it is returned.
+                Some(ended) = self.tasks.join_next() => self.ended(ended),
+            }
+        }
+    }
+
+    fn ended(&mut self, ended: Result<Vec<Job>, JoinError>) {
+        self.owners.retain(|_, inbox| !inbox.is_closed());
+        match ended {
+            Ok(late) => late.into_iter().for_each(|job| self.forward(job.volume().clone(), job)),
+            Err(error) => {
+                tracing::error!(%error, "the owner of a volume panicked; the next request starts another");
+            }
+        }
+    }
+
+    /// Gives a job to the owner of a volume. If it is dropped, the requester receives an error, or says it again with its next sync.
+    fn forward(&mut self, id: VolumeId, job: Job) {
+        let job = match self.owners.get(&id) {
+            None => job,
+            Some(inbox) => match inbox.try_send(job) {
+                Ok(()) | Err(TrySendError::Full(_)) => return,
+                Err(TrySendError::Closed(job)) => job,
+            },
+        };
+        let settings = &self.shared.settings;
+        let row = settings.store.get::<Record>(Table::CsiVolumes, &id.unique_name());
+        let record = match (row, &job) {
+            (Some(row), _) => row.in_boot(&settings.boot),
+            (None, Job::Publish(wanted)) => Record::new(wanted, &settings.boot),
+            // Nothing of it is left.
+            (None, Job::Release { .. }) => return job.done(),
+        };
+        // A new inbox has capacity for one.
+        let _ = self.start(record).try_send(job);
+    }
+
+    fn start(&mut self, record: Record) -> mpsc::Sender<Job> {
+        let (inbox, jobs) = mpsc::channel(JOBS);
+        let id = record.id.clone();
+        self.tasks.spawn(Owner::new(self.shared.clone(), record, jobs).run());
+        self.owners.insert(id, inbox.clone());
+        inbox
+    }
+
+    /// Asks the owners of the pod's volumes. A driver that hangs delays only pods with its volumes.
+    fn release(&mut self, pod: PodUid, reply: oneshot::Sender<Result<(), ReleaseError>>) {
+        let mut answers = Vec::new();
+        for id in self.shared.states.volumes(&pod) {
+            let (reply, answer) = oneshot::channel();
+            self.forward(id.clone(), Job::Release { id, pod: pod.clone(), reply });
+            answers.push(answer);
+        }
+        let states = self.shared.states.clone();
+        self.tasks.spawn(async move {
+            let answers = join_all(answers).await.into_iter();
+            let answers = answers.map(|answer| answer.unwrap_or(Err(ReleaseError::Busy)));
+            let result = answers.collect::<Result<(), ReleaseError>>();
+            if result.is_ok() {
+                states.forget(&pod);
+            }
+            // The requester may have given up.
+            let _ = reply.send(result);
+            Vec::new()
+        });
     }
 }
