@@ -11,6 +11,10 @@
 mod attachments;
 mod call;
 mod driver_objects;
+#[cfg(any(test, feature = "fakes"))]
+pub mod fake;
+#[cfg(test)]
+mod fake_tests;
 mod id;
 mod life;
 mod request;
