@@ -2,12 +2,16 @@
 //! one thing at a time. Calls drivers only through [`crate::NodeService`].
 
 mod adopt;
+#[cfg(test)]
+mod history_tests;
 mod layout;
 mod owner;
 mod plan;
 mod publishing;
 mod record;
 mod taking_back;
+#[cfg(test)]
+mod testing;
 #[cfg(test)]
 mod tests;
 mod vol_data;

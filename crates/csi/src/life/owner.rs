@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use super::layout;
 use super::plan::{Due, Key, Step, Want, next};
 use super::record::{Done, Record};
+use super::vol_data;
 use crate::volumes::{CsiSettings, ReleaseError, Services, States};
 use crate::{NodeService, Publish, PublishState, VolumeId};
 
@@ -116,7 +117,7 @@ impl Owner {
                 Step::Unstage => self.try_unstage().await,
                 Step::Forget => match self.inbox.try_recv() {
                     Ok(job) => self.waiting = Some(job),
-                    Err(_) => return self.forget(),
+                    Err(_) => return self.forget().await,
                 },
                 Step::Wait(due) => tokio::select! {
                     // Cancel-safe: a job is received only when it is returned.
@@ -223,7 +224,10 @@ impl Owner {
         self.shared.states.set_in_use(&self.record.id, self.record.is_attached);
     }
 
-    fn forget(mut self) -> Vec<Job> {
+    async fn forget(mut self) -> Vec<Job> {
+        if self.record.is_block {
+            self.discard(&self.device_data().join(vol_data::FILE)).await;
+        }
         self.inbox.close();
         self.shared.settings.store.remove(Table::CsiVolumes, &self.record.id.unique_name());
         self.shared.states.set_in_use(&self.record.id, false);
@@ -248,6 +252,11 @@ impl Owner {
         } else {
             layout::target(root, pod, spec_name)
         }
+    }
+
+    /// Where upstream's file about a block device is.
+    pub(super) fn device_data(&self) -> PathBuf {
+        layout::device_data(&self.shared.settings.root, &self.record.spec_name)
     }
 
     /// Publications of pods without a directory: nobody will release them.

@@ -9,7 +9,6 @@ use hostlet_base::error_chain;
 use hostlet_host::{GroupChange, MountTable, PathError, file_work, real_path, set_group_of_tree};
 use tokio::time::Instant;
 
-use super::layout;
 use super::owner::{Interrupted, Owner};
 use super::plan::{Due, Key};
 use super::record::Done;
@@ -180,9 +179,11 @@ impl Owner {
         able: NodeCapabilities,
     ) -> Result<(), Failure> {
         let staging = self.staging();
-        let data = (!self.record.is_block)
-            .then(|| vol_data::of_staged(&self.record.id, wanted.se_linux_label.as_deref()));
-        self.prepare(&staging, &staging, data, |error| At::Stage.message(wanted, error)).await?;
+        let label = wanted.se_linux_label.as_deref();
+        // That of a block device is written when it is published.
+        let beside = staging.parent().filter(|_| !self.record.is_block);
+        let file = beside.map(|dir| (dir.to_owned(), vol_data::of_staged(&self.record.id, label)));
+        self.prepare(&staging, file, |error| At::Stage.message(wanted, error)).await?;
         let before = self.record.staged;
         self.record.staged = Done::Maybe;
         self.save();
@@ -216,13 +217,9 @@ impl Owner {
         target: &Path,
     ) -> Result<(), Failure> {
         let parent = target.parent().unwrap_or(target);
-        let dir = if self.record.is_block {
-            &layout::device_data(&self.shared.settings.root, &wanted.spec_name).join("_")
-        } else {
-            target
-        };
-        let data = Some(self.data(wanted));
-        self.prepare(dir, parent, data, |error| At::Publish.message(wanted, error)).await?;
+        let place = if self.record.is_block { self.device_data() } else { parent.to_owned() };
+        let file = Some((place, self.data(wanted)));
+        self.prepare(parent, file, |error| At::Publish.message(wanted, error)).await?;
         let before = self.record.published(&key.0, &key.1);
         if before != Done::Yes {
             self.record.set_published(&key.0, &key.1, Done::Maybe);
@@ -296,21 +293,17 @@ impl Owner {
         }
     }
 
-    /// Makes a directory, and upstream's file in the parent of `beside`.
+    /// Makes a directory, and upstream's file in another.
     async fn prepare(
         &self,
-        beside: &Path,
         dir: &Path,
-        data: Option<VolData>,
+        file: Option<(PathBuf, VolData)>,
         message: impl Fn(String) -> String,
     ) -> Result<(), Failure> {
-        let (beside, dir) = (beside.to_owned(), dir.to_owned());
+        let dir = dir.to_owned();
         let made = file_work(move || {
             vol_data::make_dir(&dir)?;
-            match (data, beside.parent()) {
-                (Some(data), Some(parent)) => vol_data::write(parent, &data),
-                (_, _) => Ok(()),
-            }
+            file.map_or(Ok(()), |(place, data)| vol_data::write(&place, &data))
         });
         let failed = |cause: String| Failure::Failed(message(format!("cannot prepare a directory: {cause}")));
         match made.await {

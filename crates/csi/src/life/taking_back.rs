@@ -134,7 +134,7 @@ fn remove_beside(mount: &Path) -> Result<(), String> {
     unless_missing(fs::remove_dir(dir))
 }
 
-/// Removes the node of a block device, or its staging directory, and the directories above that are empty.
+/// Removes the node of a block device, its staging directory or upstream's file, and the directories above that are empty.
 fn remove_device(path: &Path) -> Result<(), String> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.is_dir() => unless_missing(fs::remove_dir(path))?,
