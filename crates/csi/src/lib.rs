@@ -25,7 +25,7 @@ pub use call::{
     AccessMode, CallError, Capability, ExpandCall, Form, NodeCapabilities, NodeInfo, NodeService,
     PublishCall, Secrets, StageCall, Usage, UsageUnit, VolumeStats,
 };
-pub use driver_objects::{DriverObjects, KnownDrivers};
+pub use driver_objects::{DriverObjects, KnownDrivers, used_of_spec};
 pub use id::{VolumeId, ephemeral_handle};
 pub use life::{FoundVolumes, found_on_disk};
 pub use request::{Publish, PublishState, Published};

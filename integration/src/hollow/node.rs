@@ -12,7 +12,7 @@ use hostlet_cluster::api_objects::{ApiObjects, OfflineObjects, cached_runtime_cl
 use hostlet_cluster::api_pods;
 use hostlet_cluster::node::{
     ApiNodeReader, KernelConditions, LatestNode, LeaseTask, NodeFacts, NodeInputs, NodeSettings,
-    NodeStatusTask, own_node, testing, watch_node,
+    NodeStatusTask, VolumesInUse, own_node, testing, watch_node,
 };
 use hostlet_cluster::publish::mirror::{MirrorDeps, Mirrors};
 use hostlet_cluster::publish::status::{StatusManager, StatusManagerDeps};
@@ -153,6 +153,8 @@ impl HollowNode {
             pleg: observed.pleg.health(),
             pressure: shared.pressure.subscribe(),
             kernel: watch::channel(KernelConditions::default()).1,
+            volumes_in_use: VolumesInUse::none(),
+            storage: watch::channel(None).1,
             others: handles.shutdown.unready.clone(),
         };
         tasks.extend(self.node_tasks(&node_client, inputs, node_events, shared.latest_node, cancel));

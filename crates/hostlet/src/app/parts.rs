@@ -8,7 +8,7 @@ use hostlet_cluster::api::{CertificateReport, Connections, register_certificate}
 use hostlet_cluster::api_objects::OfflineObjects;
 use hostlet_cluster::node::{
     AddressObserver, HostObserver, KernelConditions, KernelObserver, KernelObserverDeps, LatestNode,
-    NodeDescriber, NodeInputs, PodCidrTask, RuntimeFacts, register_identity, register_process,
+    NodeDescriber, NodeInputs, PodCidrTask, RuntimeFacts, VolumesInUse, register_identity, register_process,
     register_start,
 };
 use hostlet_cluster::resource_slices::Dra;
@@ -41,6 +41,7 @@ use rand::rngs::StdRng;
 use tokio::sync::watch;
 
 use super::cluster::{Cluster, ClusterInputs, ClusterOutputs};
+use super::csi::{CsiInputs, drivers_of_manifests};
 use super::engine::{engine_settings, image_preload};
 use super::images::start_images;
 use super::manifests::start_manifests;
@@ -166,10 +167,10 @@ impl Parts {
         let images = start_images(config, &runtime, &store, &metrics, tasks);
 
         let offline = offline_objects(config, &store);
-        let (file_objects, object_tasks, objects) = match &cluster {
+        let (file_objects, object_tasks, objects, _csi_drivers) = match &cluster {
             Some(cluster) => {
-                let (object_tasks, objects) = cluster.objects(&store, offline.clone());
-                (None, Some(object_tasks), objects)
+                let (object_tasks, objects, drivers) = cluster.objects(&store, offline.clone());
+                (None, Some(object_tasks), objects, drivers)
             }
             None => {
                 // Without an API server, manifests also define the objects that pods refer to.
@@ -179,7 +180,8 @@ impl Parts {
                     services: ServiceEnv::none(),
                     runtime_classes: RuntimeClasses::none(),
                 };
-                (Some(standalone), None, objects)
+                let drivers = drivers_of_manifests(&standalone, tasks);
+                (Some(standalone), None, objects, drivers)
             }
         };
         let deps = EngineDeps {
@@ -224,6 +226,7 @@ impl Parts {
         tasks.spawn_engine(engine.first_tasks());
 
         let node_object = latest_node.subscribe();
+        let volumes_in_use = VolumesInUse::none();
         let describer = NodeDescriber {
             settings: node.settings.clone(),
             inputs: NodeInputs {
@@ -236,6 +239,8 @@ impl Parts {
                 pleg: runtime.pleg.health(),
                 pressure: node.pressure.subscribe(),
                 kernel: kernel.clone(),
+                volumes_in_use: volumes_in_use.clone(),
+                storage: watch::channel(None).1,
                 others: handles.shutdown.unready.clone(),
             },
             latest: latest_node.subscribe(),
@@ -280,6 +285,7 @@ impl Parts {
                 known: handles.adopted.iter().filter_map(AdoptedPod::of_api).collect(),
                 unready: handles.shutdown.unready.clone(),
                 dra,
+                csi: CsiInputs { volumes_in_use },
                 objects,
             };
             cluster.spawn(tasks, config, inputs, outputs)

@@ -184,6 +184,8 @@ impl Bench {
                 pleg: pleg.health(),
                 pressure: watch::channel(NodePressure::default()).1,
                 kernel: watch::channel(node::KernelConditions::default()).1,
+                volumes_in_use: node::VolumesInUse::none(),
+                storage: watch::channel(None).1,
                 others: watch::channel(Vec::new()).1,
             },
             latest: watch::channel(None).1,
