@@ -18,6 +18,7 @@ mod fake_tests;
 mod id;
 mod life;
 mod request;
+mod view;
 mod volumes;
 
 pub use attachments::{AttachError, Attachments, NoAttachments};
@@ -29,6 +30,7 @@ pub use driver_objects::{DriverObjects, KnownDrivers, used_of_spec};
 pub use id::{VolumeId, ephemeral_handle};
 pub use life::{FoundVolumes, found_on_disk};
 pub use request::{Publish, PublishState, Published};
+pub use view::{VolumePhase, VolumePod, VolumeView};
 pub use volumes::{CsiSettings, CsiTask, CsiVolumes, PodStates, ReleaseError, Services};
 
 #[cfg(test)]

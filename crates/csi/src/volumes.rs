@@ -16,7 +16,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::life::{self, FoundVolumes, Job, Owner, Record, Shared};
-use crate::{Attachments, NodeService, Publish, PublishState, VolumeId};
+use crate::{Attachments, NodeService, Publish, PublishState, VolumeId, VolumeView};
 
 /// Bound of pending requests to the task, which only forwards them; senders wait for capacity.
 const REQUESTS: usize = 16;
@@ -87,6 +87,7 @@ pub struct CsiVolumes {
 pub(crate) struct States {
     pods: Arc<Mutex<BTreeMap<PodUid, Pod>>>,
     in_use: watch::Sender<BTreeSet<String>>,
+    views: Arc<Mutex<BTreeMap<VolumeId, VolumeView>>>,
 }
 
 /// A pod with volumes.
@@ -136,6 +137,15 @@ impl States {
     /// Notes that a pod has no volumes any more.
     fn forget(&self, pod: &PodUid) {
         self.pods.lock().remove(pod);
+    }
+
+    /// Notes how a volume stands; `None` if it is gone.
+    pub(crate) fn show(&self, id: &VolumeId, view: Option<VolumeView>) {
+        let mut views = self.views.lock();
+        match view {
+            Some(view) => drop(views.insert(id.clone(), view)),
+            None => drop(views.remove(id)),
+        }
     }
 
     /// Notes whether a controller must not detach a volume.
@@ -189,6 +199,11 @@ impl CsiVolumes {
         let sent = self.requests.send(Request::Release { pod: pod.clone(), reply }).await;
         sent.map_err(|_| ReleaseError::Ended)?;
         answer.await.unwrap_or(Err(ReleaseError::Ended))
+    }
+
+    /// The volumes on this node, and those that are wanted here, by driver and handle.
+    pub fn views(&self) -> Vec<VolumeView> {
+        self.states.views.lock().values().cloned().collect()
     }
 
     /// The unique names of the volumes that a controller must not detach: `status.volumesInUse` of the Node.

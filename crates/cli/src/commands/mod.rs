@@ -30,6 +30,7 @@ mod timeline;
 mod top;
 mod unused_images;
 mod version;
+mod volumes;
 
 pub use client::{ClientError, DaemonArgs};
 pub use command::{Cli, Command};
@@ -47,6 +48,7 @@ pub use logs::{LogsArgs, logs};
 pub use node::{NodeArgs, node};
 pub use objects::ObjectFormat;
 pub use plugins::{PluginsArgs, plugins};
+pub use volumes::{VolumesArgs, volumes};
 pub use pods::{Output, PodsArgs, pods};
 pub use purge::{PurgeArgs, purge};
 pub use restart::{RestartArgs, restart};

@@ -10,6 +10,7 @@ use std::time::Duration;
 use hostlet_base::{Backoff, BackoffPolicy, PodUid, sleep_until, watching};
 use hostlet_host::{PathWork, PodDirs, file_work};
 use hostlet_store::Table;
+use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
@@ -18,7 +19,7 @@ use super::plan::{Due, Key, Step, Want, next};
 use super::record::{Done, Record};
 use super::vol_data;
 use crate::volumes::{CsiSettings, ReleaseError, Services, States};
-use crate::{NodeService, Publish, PublishState, VolumeId};
+use crate::{NodeService, Publish, PublishState, VolumeId, VolumePhase, VolumePod, VolumeView};
 
 /// Pauses between attempts after a failure (upstream `exponentialbackoff`, but for its first 500 ms).
 const RETRY: BackoffPolicy = BackoffPolicy {
@@ -78,6 +79,10 @@ pub(crate) struct Owner {
     /// Jobs that came while something was waited for.
     waiting: Option<Job>,
     services: watch::Receiver<Services>,
+    /// What it does, and since when.
+    phase: (VolumePhase, Timestamp),
+    /// Why the last attempt failed.
+    pub(super) last_error: Option<String>,
 }
 
 /// A wait was given up because of a job.
@@ -87,6 +92,7 @@ impl Owner {
     /// The owner of the volume of `record`, which takes the jobs of `inbox`.
     pub(crate) fn new(shared: Arc<Shared>, record: Record, inbox: mpsc::Receiver<Job>) -> Self {
         let services = shared.settings.services.clone();
+        let now = shared.settings.clock.now();
         let owner = Self {
             shared,
             record,
@@ -99,6 +105,8 @@ impl Owner {
             inbox,
             waiting: None,
             services,
+            phase: (VolumePhase::Idle, now),
+            last_error: None,
         };
         owner.report_use();
         owner
@@ -119,7 +127,9 @@ impl Owner {
                     Ok(job) => self.waiting = Some(job),
                     Err(_) => return self.forget().await,
                 },
-                Step::Wait(due) => tokio::select! {
+                Step::Wait(due) => {
+                    self.rest(due);
+                    tokio::select! {
                     // Cancel-safe: a job is received only when it is returned.
                     job = self.inbox.recv() => match job {
                         Some(job) => self.waiting = Some(job),
@@ -129,7 +139,8 @@ impl Owner {
                     () = watching::changed(&mut self.services) => self.changed(),
                     // Cancel-safe as documented there.
                     () = sleep_until(due) => {}
-                },
+                    }
+                }
             }
         }
     }
@@ -214,6 +225,64 @@ impl Owner {
         self.shared.states.set(&key.0, &key.1, state);
     }
 
+    /// Shows what is done now.
+    pub(super) fn enter(&mut self, phase: VolumePhase) {
+        if self.phase.0 != phase {
+            self.phase = (phase, self.shared.settings.clock.now());
+        }
+        self.show(None);
+    }
+
+    /// Shows that nothing is done until `due`.
+    fn rest(&mut self, due: Option<Instant>) {
+        let is_failing = self.last_error.is_some();
+        let phase = match (self.service(), is_failing, self.wants.is_empty()) {
+            (Err(NoDriver(_)), _, _) => VolumePhase::WaitingForDriver,
+            (Ok(_), true, _) => VolumePhase::Failing,
+            (Ok(_), false, false) => VolumePhase::Published,
+            (Ok(_), false, true) => VolumePhase::Idle,
+        };
+        if self.phase.0 != phase {
+            self.phase = (phase, self.shared.settings.clock.now());
+        }
+        self.show(due.filter(|_| is_failing));
+    }
+
+    fn show(&self, due: Option<Instant>) {
+        let keys = self.wants.keys().cloned();
+        let kept = self
+            .record
+            .publications
+            .iter()
+            .map(|own| (PodUid::from(own.pod.as_str()), own.spec_name.clone()));
+        let keys: BTreeSet<Key> = keys.chain(kept).collect();
+        let pods = keys.iter().map(|key| VolumePod {
+            uid: key.0.as_str().to_owned(),
+            pod: None,
+            published: self.record.published(&key.0, &key.1) == Done::Yes,
+            path: (self.record.published(&key.0, &key.1) != Done::No)
+                .then(|| self.target(key))
+                .flatten()
+                .map(|path| path.display().to_string()),
+        });
+        let now = self.shared.settings.clock.now();
+        let moment =
+            |due: Instant| now.checked_add(due.saturating_duration_since(Instant::now())).unwrap_or(now);
+        let view = VolumeView {
+            driver: self.record.id.driver.clone(),
+            handle: self.record.id.handle.clone(),
+            name: self.record.spec_name.clone(),
+            phase: self.phase.0,
+            since: self.phase.1,
+            attached: self.record.is_attached,
+            staging: (self.record.staged != Done::No).then(|| self.staging().display().to_string()),
+            last_error: self.last_error.clone(),
+            next_retry: due.map(moment),
+            pods: pods.collect(),
+        };
+        self.shared.states.show(&self.record.id, Some(view));
+    }
+
     /// Records what is known, before what depends on it is done.
     pub(super) fn save(&self) {
         let (store, name) = (&self.shared.settings.store, self.record.id.unique_name());
@@ -231,6 +300,7 @@ impl Owner {
         self.inbox.close();
         self.shared.settings.store.remove(Table::CsiVolumes, &self.record.id.unique_name());
         self.shared.states.set_in_use(&self.record.id, false);
+        self.shared.states.show(&self.record.id, None);
         std::iter::from_fn(|| self.inbox.try_recv().ok()).collect()
     }
 
@@ -274,7 +344,9 @@ impl Owner {
     }
 
     async fn unpublish_lost(&mut self, key: Key) {
-        let due = match self.unpublish(&key).await {
+        let unpublished = self.unpublish(&key).await;
+        self.last_error = unpublished.as_ref().err().map(ToString::to_string);
+        let due = match unpublished {
             Ok(()) => {
                 self.lost.remove(&key);
                 return;
@@ -290,7 +362,9 @@ impl Owner {
     }
 
     async fn try_unstage(&mut self) {
-        if let Err(error) = self.unstage().await {
+        let unstaged = self.unstage().await;
+        self.last_error = unstaged.as_ref().err().map(ToString::to_string);
+        if let Err(error) = unstaged {
             let volume = &self.record.id;
             tracing::warn!(%volume, %error, "cannot unstage a volume; it is tried again");
             let next = self.later(self.unstage_backoff);

@@ -15,7 +15,7 @@ use super::record::Done;
 use super::vol_data::{self, VolData};
 use crate::{
     AccessMode, AttachError, Capability, Form, NodeCapabilities, NodeService, Publish, PublishCall,
-    PublishState, Published, StageCall,
+    PublishState, Published, StageCall, VolumePhase,
 };
 
 /// How often a volume is published again whose driver wants that (upstream: with each sync of its pod).
@@ -68,6 +68,7 @@ impl Owner {
         let backoff = self.wants.get(&key).and_then(|want| want.backoff);
         let (due, backoff) = match attempt {
             Ok(path) => {
+                self.last_error = None;
                 self.tell(&key, PublishState::Published(Published { path }));
                 let again = wanted.is_republished.then(|| Due::At(Instant::now() + REPUBLISH));
                 (again.unwrap_or(Due::Never), None)
@@ -90,9 +91,10 @@ impl Owner {
     }
 
     /// A volume that is published stays so for its pod if publishing it again fails.
-    fn failed(&self, key: &Key, was: Done, text: String) {
+    fn failed(&mut self, key: &Key, was: Done, text: String) {
         let volume = &self.record.id;
         tracing::warn!(pod = %key.0, %volume, "{text}");
+        self.last_error = Some(text.clone());
         match was {
             Done::Yes => {}
             Done::No | Done::Maybe => self.tell(key, PublishState::Failed(text)),
@@ -155,6 +157,7 @@ impl Owner {
         wanted: &Publish,
     ) -> Result<std::collections::BTreeMap<String, String>, Failure> {
         let (attachments, id) = (self.shared.settings.attachments.clone(), self.record.id.clone());
+        self.enter(VolumePhase::Attaching);
         let attached = async move {
             attachments.reported_in_use(&id).await;
             attachments.attached(&id).await
@@ -195,6 +198,7 @@ impl Owner {
             secrets: wanted.stage_secrets.clone(),
             context: wanted.attributes.clone(),
         };
+        self.enter(VolumePhase::Staging);
         let Err(error) = service.stage(&call).await else {
             self.record.staged = Done::Yes;
             self.save();
@@ -237,6 +241,7 @@ impl Owner {
             secrets: wanted.publish_secrets.clone(),
             context,
         };
+        self.enter(VolumePhase::Publishing);
         if let Err(error) = service.publish(&call).await {
             if error.is_final() && before == Done::No {
                 self.record.set_published(&key.0, &key.1, Done::No);

@@ -14,7 +14,7 @@ use super::plan::{Due, Key};
 use super::publishing::is_mounted;
 use super::record::Done;
 use super::vol_data;
-use crate::{CallError, ReleaseError};
+use crate::{CallError, ReleaseError, VolumePhase};
 
 /// Why something was not taken back.
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +55,7 @@ impl Owner {
         let mut result = Ok(());
         for key in keys {
             let done = self.unpublish(&key).await;
+            self.last_error = done.as_ref().err().map(ToString::to_string);
             result = result
                 .and(done.map_err(|error| ReleaseError::Volume { volume: key.1, cause: error.to_string() }));
         }
@@ -69,6 +70,7 @@ impl Owner {
             // From now on it may be gone.
             self.record.set_published(&key.0, &key.1, Done::Maybe);
             self.save();
+            self.enter(VolumePhase::Unpublishing);
             let done = service.unpublish(&self.record.id.handle, &target).await;
             done.map_err(|error| TakeBackError::Call { what: "Unmounter.TearDownAt", error })?;
             self.remove(&target).await?;
@@ -90,6 +92,7 @@ impl Owner {
         if able.stage {
             self.record.staged = Done::Maybe;
             self.save();
+            self.enter(VolumePhase::Unstaging);
             let done = service.unstage(&self.record.id.handle, &staging).await;
             done.map_err(|error| TakeBackError::Call { what: "attacher.UnmountDevice", error })?;
         }

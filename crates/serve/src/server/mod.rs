@@ -22,6 +22,7 @@ mod timeline;
 mod unused_images;
 mod usage;
 mod view;
+mod volumes;
 
 pub use control::ControlServer;
 pub use events::{EventsEndpoint, EventsQuery};
@@ -32,6 +33,7 @@ pub use images::ImageEndpoints;
 pub use logs::{LogsEndpoint, LogsQuery};
 pub use metrics::MetricsEndpoints;
 pub use node::{ApiContact, NodeEndpoints, NodeReport};
+pub use volumes::VolumesEndpoint;
 pub use pods::PodsEndpoint;
 pub use problems::{HostProblems, ImageArchives, RuntimeHealth};
 pub use pulls::ImagePulls;
