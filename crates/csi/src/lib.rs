@@ -10,7 +10,9 @@
 
 mod attachments;
 mod call;
+mod client;
 mod driver_objects;
+mod drivers;
 #[cfg(any(test, feature = "fakes"))]
 pub mod fake;
 #[cfg(test)]
@@ -25,6 +27,7 @@ pub use call::{
     PublishCall, Secrets, StageCall, Usage, UsageUnit, VolumeStats,
 };
 pub use driver_objects::{DriverObjects, KnownDrivers};
+pub use drivers::{CsiHandler, NodeInfoTask, NodeInfos};
 pub use id::{VolumeId, ephemeral_handle};
 pub use request::{Publish, PublishState, Published};
 pub use volumes::{CsiSettings, CsiTask, CsiVolumes, PodStates, ReleaseError, Services};
