@@ -10,7 +10,9 @@
 
 mod attachments;
 mod call;
+mod client;
 mod driver_objects;
+mod drivers;
 #[cfg(any(test, feature = "fakes"))]
 pub mod fake;
 #[cfg(test)]
@@ -27,6 +29,7 @@ pub use call::{
     PublishCall, Secrets, StageCall, Usage, UsageUnit, VolumeStats,
 };
 pub use driver_objects::{DriverObjects, KnownDrivers, used_of_spec};
+pub use drivers::{CsiHandler, NodeInfoTask, NodeInfos};
 pub use id::{VolumeId, ephemeral_handle};
 pub use life::{FoundVolumes, found_on_disk};
 pub use request::{Publish, PublishState, Published};
