@@ -78,7 +78,11 @@ impl NodeInfoUpdates {
 }
 
 /// Adds drivers, removes those that are not asked any more, and starts again those whose period changed.
-fn reschedule(schedules: &mut BTreeMap<String, Schedule>, periods: &BTreeMap<String, Duration>, now: Instant) {
+fn reschedule(
+    schedules: &mut BTreeMap<String, Schedule>,
+    periods: &BTreeMap<String, Duration>,
+    now: Instant,
+) {
     schedules.retain(|driver, schedule| periods.get(driver) == Some(&schedule.period));
     for (driver, period) in periods {
         schedules.entry(driver.clone()).or_insert(Schedule { period: *period, next: now + *period });

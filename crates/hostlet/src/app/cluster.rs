@@ -46,7 +46,7 @@ use rand::rngs::StdRng;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::csi::CsiInputs;
+use super::csi::CsiPublication;
 use super::node_events::starting_event;
 use super::tasks::{Stage, Tasks};
 
@@ -94,7 +94,7 @@ pub(super) struct ClusterInputs {
     pub(super) unready: watch::Receiver<Vec<String>>,
     /// The DRA drivers of this node.
     pub(super) dra: Dra,
-    pub(super) csi: CsiInputs,
+    pub(super) csi: CsiPublication,
     pub(super) objects: ObjectTasks,
 }
 
@@ -308,10 +308,11 @@ impl Cluster {
             pleg: inputs.pleg,
             pressure: inputs.pressure,
             kernel: inputs.kernel,
-            volumes_in_use: inputs.csi.volumes_in_use,
-            storage: watch::channel(None).1,
+            volumes_in_use: inputs.csi.volumes_in_use.clone(),
+            storage: inputs.csi.storage.clone(),
             others: inputs.unready,
         };
+        inputs.csi.spawn(tasks);
         let status = NodeStatusTask::new(
             node_client.clone(),
             inputs.settings.clone(),

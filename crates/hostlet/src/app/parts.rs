@@ -41,7 +41,7 @@ use rand::rngs::StdRng;
 use tokio::sync::watch;
 
 use super::cluster::{Cluster, ClusterInputs, ClusterOutputs};
-use super::csi::{CsiInputs, drivers_of_manifests};
+use super::csi::{CsiPublication, CsiPublicationDeps, RegisteredDrivers, drivers_of_manifests};
 use super::engine::{engine_settings, image_preload};
 use super::images::start_images;
 use super::manifests::start_manifests;
@@ -167,7 +167,7 @@ impl Parts {
         let images = start_images(config, &runtime, &store, &metrics, tasks);
 
         let offline = offline_objects(config, &store);
-        let (file_objects, object_tasks, objects, _csi_drivers) = match &cluster {
+        let (file_objects, object_tasks, objects, csi_drivers) = match &cluster {
             Some(cluster) => {
                 let (object_tasks, objects, drivers) = cluster.objects(&store, offline.clone());
                 (None, Some(object_tasks), objects, drivers)
@@ -227,6 +227,18 @@ impl Parts {
 
         let node_object = latest_node.subscribe();
         let volumes_in_use = VolumesInUse::none();
+        let csi = cluster.as_ref().map(|cluster| {
+            let deps = CsiPublicationDeps {
+                settings: node.settings.clone(),
+                latest_node: latest_node.clone(),
+                objects: csi_drivers,
+                drivers: RegisteredDrivers::none(),
+                volumes_in_use: volumes_in_use.clone(),
+                store: store.clone(),
+                events: node_events.clone(),
+            };
+            CsiPublication::new(cluster, deps)
+        });
         let describer = NodeDescriber {
             settings: node.settings.clone(),
             inputs: NodeInputs {
@@ -239,8 +251,8 @@ impl Parts {
                 pleg: runtime.pleg.health(),
                 pressure: node.pressure.subscribe(),
                 kernel: kernel.clone(),
-                volumes_in_use: volumes_in_use.clone(),
-                storage: watch::channel(None).1,
+                volumes_in_use,
+                storage: csi.as_ref().map_or_else(|| watch::channel(None).1, |csi| csi.storage.clone()),
                 others: handles.shutdown.unready.clone(),
             },
             latest: latest_node.subscribe(),
@@ -262,7 +274,7 @@ impl Parts {
         if cluster.is_some() {
             register_certificate(&metrics, certificate.clone(), WallClock::system());
         }
-        let progress = cluster.zip(object_tasks).map(|(cluster, objects)| {
+        let progress = cluster.zip(object_tasks).zip(csi).map(|((cluster, objects), csi)| {
             let inputs = ClusterInputs {
                 settings: node.settings.clone(),
                 machine: node.machine.subscribe(),
@@ -285,7 +297,7 @@ impl Parts {
                 known: handles.adopted.iter().filter_map(AdoptedPod::of_api).collect(),
                 unready: handles.shutdown.unready.clone(),
                 dra,
-                csi: CsiInputs { volumes_in_use },
+                csi,
                 objects,
             };
             cluster.spawn(tasks, config, inputs, outputs)
