@@ -10,7 +10,7 @@ use hostlet_base::{PodUid, WallClock};
 use hostlet_host::{Mounts, PathWork};
 use hostlet_store::{Store, Table};
 use parking_lot::Mutex;
-use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::mpsc::error::{SendError, TrySendError};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -44,8 +44,6 @@ pub struct CsiSettings {
     pub store: Store,
     /// The registered drivers.
     pub services: watch::Receiver<Services>,
-    /// What the cluster says of attached volumes.
-    pub attachments: Arc<dyn Attachments>,
     /// The clock of what people read.
     pub clock: WallClock,
 }
@@ -86,7 +84,7 @@ pub struct CsiVolumes {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct States {
     pods: Arc<Mutex<BTreeMap<PodUid, Pod>>>,
-    in_use: watch::Sender<BTreeSet<String>>,
+    in_use: watch::Sender<Option<BTreeSet<String>>>,
     views: Arc<Mutex<BTreeMap<VolumeId, VolumeView>>>,
 }
 
@@ -150,38 +148,46 @@ impl States {
 
     /// Notes whether a controller must not detach a volume.
     pub(crate) fn set_in_use(&self, id: &VolumeId, is_used: bool) {
-        self.in_use.send_if_modified(|names| match is_used {
-            true => names.insert(id.unique_name()),
-            false => names.remove(&id.unique_name()),
+        self.in_use.send_if_modified(|names| {
+            let names = names.get_or_insert_default();
+            if is_used { names.insert(id.unique_name()) } else { names.remove(&id.unique_name()) }
         });
     }
 }
 
 impl CsiVolumes {
-    /// The task and its handle. `found` are the volumes that the disk tells of, from [`crate::found_on_disk`]. From now on
+    /// The task and its handle, from which others learn which volumes are in use. `found` are the volumes that the disk tells of, from [`crate::found_on_disk`]. From now on
     /// [`CsiVolumes::in_use`] has the volumes of earlier daemons.
     pub fn new(settings: CsiSettings, found: FoundVolumes) -> (CsiTask, Self) {
         let (requests, inbox) = mpsc::channel(REQUESTS);
         let states = States::default();
         let records = life::stored(&settings.store, &settings.boot);
         let records = life::merged(records, found, &settings.boot);
-        let owners = Owners::default();
+        states.in_use.send_replace(Some(BTreeSet::new()));
         for record in records.values() {
             states.set_in_use(&record.id, record.is_attached);
             for own in &record.publications {
                 states.holds(&own.pod.as_str().into(), &record.id);
             }
         }
-        let shared = Arc::new(Shared { settings, states: states.clone(), paths: PathWork::default() });
-        let task = CsiTask { shared, records, inbox, owners, tasks: JoinSet::new() };
+        let task = CsiTask { settings, states: states.clone(), records, inbox };
         (task, Self { requests, states })
+    }
+
+    /// The volumes of a host where nobody publishes any.
+    #[cfg(feature = "fakes")]
+    pub fn none() -> Self {
+        Self { requests: mpsc::channel(1).0, states: States::default() }
     }
 
     /// Says that a pod wants a volume, until it is released. Returns at once; [`CsiVolumes::follow`] tells what becomes of it. Saying it
     /// again is cheap: with other tokens, options or secrets than before these are used from the next call on.
     pub async fn publish(&self, wanted: Publish) {
-        // A task that has ended publishes nothing more; the state of the volume stays what it is.
-        let _ = self.requests.send(Request::Publish(wanted)).await;
+        self.states.begin(&wanted);
+        if let Err(SendError(Request::Publish(wanted))) = self.requests.send(Request::Publish(wanted)).await {
+            let text = ReleaseError::Ended.to_string();
+            self.states.set(&wanted.pod, &wanted.spec_name, PublishState::Failed(text));
+        }
     }
 
     /// What became of the volumes of a pod. A volume that was never wanted is not in it.
@@ -195,6 +201,9 @@ impl CsiVolumes {
     /// # Errors
     /// A volume could not be unpublished: its driver is not there, or says no. Then retry.
     pub async fn release(&self, pod: &PodUid) -> Result<(), ReleaseError> {
+        if self.states.volumes(pod).is_empty() {
+            return Ok(());
+        }
         let (reply, answer) = oneshot::channel();
         let sent = self.requests.send(Request::Release { pod: pod.clone(), reply }).await;
         sent.map_err(|_| ReleaseError::Ended)?;
@@ -206,8 +215,9 @@ impl CsiVolumes {
         self.states.views.lock().values().cloned().collect()
     }
 
-    /// The unique names of the volumes that a controller must not detach: `status.volumesInUse` of the Node.
-    pub fn in_use(&self) -> watch::Receiver<BTreeSet<String>> {
+    /// The unique names of the volumes that a controller must not detach: `status.volumesInUse` of the Node. `None` until those of earlier
+    /// daemons are known.
+    pub fn in_use(&self) -> watch::Receiver<Option<BTreeSet<String>>> {
         self.states.in_use.subscribe()
     }
 }
@@ -217,20 +227,23 @@ type Owners = BTreeMap<VolumeId, mpsc::Sender<Job>>;
 
 /// The task, which the app runs.
 pub struct CsiTask {
-    shared: Arc<Shared>,
+    settings: CsiSettings,
+    states: States,
     /// What earlier daemons left.
     records: BTreeMap<VolumeId, Record>,
     inbox: mpsc::Receiver<Request>,
-    owners: Owners,
-    /// The owners, which end with the task. The next daemon finds what they recorded. They return jobs that came too late.
-    tasks: JoinSet<Vec<Job>>,
 }
 
 impl CsiTask {
-    /// Runs until cancelled. Volumes stay in place, as their pods keep running.
-    pub async fn run(mut self, cancel: CancellationToken) {
-        for (_, record) in std::mem::take(&mut self.records) {
-            self.start(record);
+    /// Runs until cancelled. Volumes stay in place, as their pods keep running. `attachments` says what the cluster knows of attached
+    /// volumes.
+    pub async fn run(mut self, attachments: Arc<dyn Attachments>, cancel: CancellationToken) {
+        let Self { settings, states, .. } = self;
+        let shared = Shared { settings, attachments, states, paths: PathWork::default() };
+        let mut running =
+            Running { shared: Arc::new(shared), owners: Owners::default(), tasks: JoinSet::new() };
+        for (_, record) in self.records {
+            running.start(record);
         }
         loop {
             tokio::select! {
@@ -238,18 +251,25 @@ impl CsiTask {
                 () = cancel.cancelled() => return,
                 // Cancel-safe: a request is received only when it is returned.
                 Some(request) = self.inbox.recv() => match request {
-                    Request::Publish(wanted) => {
-                        self.shared.states.begin(&wanted);
-                        self.forward(wanted.id.clone(), Job::Publish(wanted));
-                    }
-                    Request::Release { pod, reply } => self.release(pod, reply),
+                    Request::Publish(wanted) => running.forward(wanted.id.clone(), Job::Publish(wanted)),
+                    Request::Release { pod, reply } => running.release(pod, reply),
                 },
                 // Cancel-safe: a finished owner leaves the set only when it is returned.
-                Some(ended) = self.tasks.join_next() => self.ended(ended),
+                Some(ended) = running.tasks.join_next() => running.ended(ended),
             }
         }
     }
+}
 
+/// The owners at work.
+struct Running {
+    shared: Arc<Shared>,
+    owners: Owners,
+    /// The owners, which end with the task. The next daemon finds what they recorded. They return jobs that came too late.
+    tasks: JoinSet<Vec<Job>>,
+}
+
+impl Running {
     fn ended(&mut self, ended: Result<Vec<Job>, JoinError>) {
         self.owners.retain(|_, inbox| !inbox.is_closed());
         match ended {

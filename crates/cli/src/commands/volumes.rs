@@ -44,7 +44,17 @@ fn text(volumes: &[VolumeView], now: Timestamp) -> String {
     }
     let mut table = Table::new();
     table.load_preset(comfy_table::presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(["POD", "VOLUME", "DRIVER", "PHASE", "SINCE", "ATTACHED", "STAGED", "PUBLISHED", "HANDLE"]);
+    table.set_header([
+        "POD",
+        "VOLUME",
+        "DRIVER",
+        "PHASE",
+        "SINCE",
+        "ATTACHED",
+        "STAGED",
+        "PUBLISHED",
+        "HANDLE",
+    ]);
     for volume in volumes {
         let pods: Vec<Option<&VolumePod>> = match volume.pods.as_slice() {
             [] => vec![None],
@@ -108,7 +118,8 @@ mod tests {
             next_retry: Some(second(130)),
             pods: vec![pod("u1", Some("default/a"), true), pod("u2", None, false)],
         };
-        let idle = VolumeView { pods: Vec::new(), last_error: None, phase: VolumePhase::Idle, ..volume.clone() };
+        let idle =
+            VolumeView { pods: Vec::new(), last_error: None, phase: VolumePhase::Idle, ..volume.clone() };
         assert_eq!(
             text(&[volume, idle], second(100)),
             "POD        VOLUME  DRIVER           PHASE    SINCE  ATTACHED  STAGED  PUBLISHED  HANDLE\n\

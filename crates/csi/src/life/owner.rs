@@ -19,7 +19,7 @@ use super::plan::{Due, Key, Step, Want, next};
 use super::record::{Done, Record};
 use super::vol_data;
 use crate::volumes::{CsiSettings, ReleaseError, Services, States};
-use crate::{NodeService, Publish, PublishState, VolumeId, VolumePhase, VolumePod, VolumeView};
+use crate::{Attachments, NodeService, Publish, PublishState, VolumeId, VolumePhase, VolumePod, VolumeView};
 
 /// Pauses between attempts after a failure (upstream `exponentialbackoff`, but for its first 500 ms).
 const RETRY: BackoffPolicy = BackoffPolicy {
@@ -31,6 +31,7 @@ const RETRY: BackoffPolicy = BackoffPolicy {
 /// What all owners share.
 pub(crate) struct Shared {
     pub(crate) settings: CsiSettings,
+    pub(crate) attachments: Arc<dyn Attachments>,
     pub(crate) states: States,
     /// For work on what drivers mounted, which may be on a server that does not respond.
     pub(crate) paths: PathWork,

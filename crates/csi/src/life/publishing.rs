@@ -156,7 +156,7 @@ impl Owner {
         &mut self,
         wanted: &Publish,
     ) -> Result<std::collections::BTreeMap<String, String>, Failure> {
-        let (attachments, id) = (self.shared.settings.attachments.clone(), self.record.id.clone());
+        let (attachments, id) = (self.shared.attachments.clone(), self.record.id.clone());
         self.enter(VolumePhase::Attaching);
         let attached = async move {
             attachments.reported_in_use(&id).await;

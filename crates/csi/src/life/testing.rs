@@ -117,11 +117,10 @@ impl Host {
             mounts: Arc::new(self.mounts.clone()),
             store: self.store.clone(),
             services: self.services.subscribe(),
-            attachments: Arc::new(self.cluster.clone()),
             clock: WallClock::system(),
         };
         let (task, volumes) = CsiVolumes::new(settings, found_on_disk(&self.root()));
-        let task = tokio::spawn(task.run(CancellationToken::new()));
+        let task = tokio::spawn(task.run(Arc::new(self.cluster.clone()), CancellationToken::new()));
         self.daemon = Some(Daemon { volumes, task });
     }
 

@@ -33,7 +33,6 @@ pub use images::ImageEndpoints;
 pub use logs::{LogsEndpoint, LogsQuery};
 pub use metrics::MetricsEndpoints;
 pub use node::{ApiContact, NodeEndpoints, NodeReport};
-pub use volumes::VolumesEndpoint;
 pub use pods::PodsEndpoint;
 pub use problems::{HostProblems, ImageArchives, RuntimeHealth};
 pub use pulls::ImagePulls;
@@ -46,3 +45,4 @@ pub use unused_images::{
 };
 pub use usage::{PodUsedView, UsageEndpoint, UsageView, UsedView};
 pub use view::{CertificateView, HungCallView, ImageView, PodsView, Problem, PullView, PullsView};
+pub use volumes::VolumesEndpoint;
