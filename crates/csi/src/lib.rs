@@ -20,6 +20,8 @@ mod fake_tests;
 mod id;
 mod life;
 mod request;
+#[cfg(feature = "fakes")]
+mod stand_in;
 mod view;
 mod volumes;
 
@@ -33,6 +35,8 @@ pub use drivers::{CsiHandler, NodeInfoTask, NodeInfos};
 pub use id::{VolumeId, ephemeral_handle};
 pub use life::{FoundVolumes, found_on_disk};
 pub use request::{Publish, PublishState, Published};
+#[cfg(feature = "fakes")]
+pub use stand_in::StandIn;
 pub use view::{VolumePhase, VolumePod, VolumeView};
 pub use volumes::{CsiSettings, CsiTask, CsiVolumes, PodStates, ReleaseError, Services};
 

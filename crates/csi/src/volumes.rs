@@ -78,6 +78,7 @@ pub(crate) enum Request {
 pub struct CsiVolumes {
     requests: mpsc::Sender<Request>,
     states: States,
+    is_none: bool,
 }
 
 /// What is known of pods' volumes, and which volumes must not be detached.
@@ -156,7 +157,7 @@ impl States {
 }
 
 impl CsiVolumes {
-    /// The task and its handle, from which others learn which volumes are in use. `found` are the volumes that the disk tells of, from [`crate::found_on_disk`]. From now on
+    /// The task and its handle. `found` are the volumes that the disk tells of, from [`crate::found_on_disk`]. From now on
     /// [`CsiVolumes::in_use`] has the volumes of earlier daemons.
     pub fn new(settings: CsiSettings, found: FoundVolumes) -> (CsiTask, Self) {
         let (requests, inbox) = mpsc::channel(REQUESTS);
@@ -174,10 +175,18 @@ impl CsiVolumes {
         (task, Self { requests, states })
     }
 
-    /// The volumes of a host where nobody publishes any.
-    #[cfg(feature = "fakes")]
+    /// Of a host on which no driver can be registered: every volume fails, and there is nothing to take back.
     pub fn none() -> Self {
+        // Without a receiver.
         Self { requests: mpsc::channel(1).0, states: States::default() }
+    }
+
+    /// A handle whose requests a test answers.
+    #[cfg(feature = "fakes")]
+    pub(crate) fn of_test() -> (Self, mpsc::Receiver<Request>, States) {
+        let (requests, inbox) = mpsc::channel(REQUESTS);
+        let states = States::default();
+        (Self { requests, states: states.clone() }, inbox, states)
     }
 
     /// Says that a pod wants a volume, until it is released. Returns at once; [`CsiVolumes::follow`] tells what becomes of it. Saying it

@@ -16,14 +16,14 @@ use hostlet_config::Config;
 use hostlet_csi::{CsiVolumes, FoundVolumes};
 use hostlet_engine::admission::AdoptedPod;
 use hostlet_engine::engine::{
-    self, Engine, EngineDeps, EngineHandles, EventSinks, HostDeps, Interception, ObjectInputs, PodSources,
-    RuntimeDeps,
+    self, CsiDeps, Engine, EngineDeps, EngineHandles, EventSinks, HostDeps, Interception, ObjectInputs,
+    PodSources, RuntimeDeps,
 };
 use hostlet_engine::housekeeping::{IPTABLES, IptablesChains, OtherKubelets};
 use hostlet_engine::ownership::OwnPods;
 use hostlet_engine::shutdown::{Reports, SystemBus};
 use hostlet_engine::source::SourceState;
-use hostlet_host::{KernelMounts, Mounts, filesystem_usage};
+use hostlet_host::{KernelMounts, Mounts, container_file_label, filesystem_usage};
 use hostlet_image::Images;
 use hostlet_observe::log::LogWatches;
 use hostlet_observe::stats::UsageStats;
@@ -48,7 +48,7 @@ use super::images::start_images;
 use super::manifests::start_manifests;
 use super::node_side::NodeSide;
 use super::offline::offline_objects;
-use super::paths::{KERNEL_LOG, MOUNTINFO, PROC, ROOT};
+use super::paths::{ETC, KERNEL_LOG, MOUNTINFO, PROC, ROOT, SYS};
 use super::plugins::start_plugins;
 use super::runtime::RuntimeSide;
 use super::tasks::{Stage, Tasks};
@@ -202,6 +202,7 @@ impl Parts {
             images: images.clone(),
             preload: image_preload(config, &runtime),
             objects,
+            csi: CsiDeps { volumes: csi_side.volumes.clone(), drivers: driver_objects.clone() },
             sources: PodSources { manifests: manifests.clone(), api: api.clone() },
             node: engine::NodeInputs {
                 own_node: node.own_node.subscribe(),
@@ -218,6 +219,7 @@ impl Parts {
             host: HostDeps {
                 boot_id: node.machine.borrow().boot_id.as_str().into(),
                 mounts,
+                file_label: container_file_label(SYS.as_ref(), ETC.as_ref()),
                 logind: Arc::new(SystemBus),
                 measure: Arc::new(filesystem_usage),
             },

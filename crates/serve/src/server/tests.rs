@@ -62,7 +62,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     ControlServer, EventsEndpoint, ExecEndpoint, ExplainEndpoint, HostProblems, ImageEndpoints, ImagePulls,
     LogsEndpoint, MetricsEndpoints, NodeEndpoints, PodFinder, PodsEndpoint, RestartEndpoint, RuntimeHealth,
-    TimelineEndpoint, UsageEndpoint,
+    TimelineEndpoint, UsageEndpoint, VolumesEndpoint,
 };
 
 /// Unused images may be removed at once.
