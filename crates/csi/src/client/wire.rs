@@ -173,10 +173,7 @@ mod tests {
         let expected = NodeCapabilities { mount_group: true, ..NodeCapabilities::default() };
         assert_eq!(capabilities(&answer), expected);
         let usage = |unit| csi::VolumeUsage { available: 1, total: 3, used: 2, unit };
-        let answer = csi::NodeGetVolumeStatsResponse {
-            usage: vec![usage(0), usage(1), usage(2), usage(7)],
-            ..Default::default()
-        };
+        let answer = csi::NodeGetVolumeStatsResponse { usage: vec![usage(0), usage(1), usage(2), usage(7)] };
         let units: Vec<UsageUnit> = stats(&answer).usage.iter().map(|usage| usage.unit).collect();
         assert_eq!(units, [UsageUnit::Bytes, UsageUnit::Inodes]);
     }
