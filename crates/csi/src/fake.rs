@@ -204,6 +204,11 @@ impl FakeDriver {
         self.state.lock().capabilities = capabilities;
     }
 
+    /// What it can do.
+    pub fn capabilities_now(&self) -> NodeCapabilities {
+        self.state.lock().capabilities
+    }
+
     /// It says this of the node from now on.
     pub fn set_info(&self, info: NodeInfo) {
         self.state.lock().info = info;

@@ -12,12 +12,12 @@ mod source;
 mod standalone;
 mod watched;
 
-pub use claims::{ClaimError, ClaimRef, ClaimState, GROUP, MOUNT_OPTIONS, reduced_volume};
+pub use claims::{ClaimError, ClaimRef, ClaimState, GROUP, MOUNT_OPTIONS, claim_name, reduced_volume};
 #[cfg(any(test, feature = "fakes"))]
 pub use fake::FakeObjects;
 pub use object::{Object, ObjectError, ObjectKind, ObjectRef, ObjectState};
 pub use references::ObjectReferences;
 pub use runtime_classes::{KnownClasses, RuntimeClassError, RuntimeClasses};
 pub use source::{ObjectSource, ServiceAccountInfo, Token, TokenRequest};
-pub use standalone::{FileObject, Standalone};
+pub use standalone::{CsiDriverSpecs, FileObject, Standalone};
 pub use watched::{ObjectStates, Watched};
