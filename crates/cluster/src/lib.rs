@@ -4,6 +4,7 @@
 pub mod api;
 pub mod api_objects;
 pub mod api_pods;
+pub mod csi;
 pub mod node;
 pub mod publish;
 pub mod resource_slices;

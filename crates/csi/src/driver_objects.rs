@@ -12,8 +12,13 @@ use tokio::time::{Instant, timeout_at};
 /// How long after start-up a volume waits for the first list before its driver counts as one without an object.
 const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// What a kubelet uses of a spec. The rest is for the scheduler.
+pub fn used_of_spec(spec: CSIDriverSpec) -> CSIDriverSpec {
+    CSIDriverSpec { storage_capacity: None, prevent_pod_scheduling_if_missing: None, ..spec }
+}
+
 /// The CSIDriver objects that are known, from the API server, from an earlier daemon or from manifests.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct KnownDrivers {
     /// Specs by the driver's name.
     pub specs: BTreeMap<Box<str>, Arc<CSIDriverSpec>>,
@@ -33,6 +38,12 @@ impl DriverObjects {
     /// The objects as they become known.
     pub fn new(known: watch::Receiver<KnownDrivers>) -> Self {
         Self { known, deadline: Instant::now() + FIRST_LIST_TIMEOUT }
+    }
+
+    /// Those of a host without any.
+    pub fn none() -> Self {
+        let known = watch::Sender::new(KnownDrivers { is_listed: true, ..KnownDrivers::default() });
+        Self::new(known.subscribe())
     }
 
     /// Waits for the first list of the objects, up to a deadline after start-up, unless all of `drivers` are known. Cancel-safe.

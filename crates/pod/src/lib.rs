@@ -13,6 +13,7 @@ mod failing_probes;
 mod identity;
 mod kill;
 mod manifest_problem;
+pub mod migration;
 mod mounts;
 mod node_selector;
 pub mod objects;

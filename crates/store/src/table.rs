@@ -46,6 +46,10 @@ pub enum Table {
     OfflineTokens,
     /// Volumes of CSI drivers that are staged or published here, or may be, by their unique name.
     CsiVolumes,
+    /// The specs of the cluster's CSIDriver objects, so that volumes are published before the API server is reached.
+    CsiDrivers,
+    /// The nodes, by name, whose CSINode this host has initialized once: one, unless it was renamed.
+    CsiNodes,
 }
 
 /// How soon a change must be on the disk.
@@ -67,7 +71,7 @@ pub(super) enum Pace {
 
 impl Table {
     /// Every table, in the order of the enum.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 23] = [
         Self::AdmittedPods,
         Self::FormerDevices,
         Self::RequestedStarts,
@@ -89,6 +93,8 @@ impl Table {
         Self::OfflineObjects,
         Self::OfflineTokens,
         Self::CsiVolumes,
+        Self::CsiDrivers,
+        Self::CsiNodes,
     ];
 
     /// Its name in the file. The number is the version of its row format: rows of another format are another table, which
@@ -116,6 +122,8 @@ impl Table {
             Self::OfflineObjects => "offline-objects/1",
             Self::OfflineTokens => "offline-tokens/1",
             Self::CsiVolumes => "csi-volumes/1",
+            Self::CsiDrivers => "csi-drivers/1",
+            Self::CsiNodes => "csi-nodes/1",
         }
     }
 
@@ -145,7 +153,9 @@ impl Table {
             // Losing the latest change gives older variables to a container that starts while the API server is away.
             Self::Services => Pace::Seldom,
             // Without its row, a pod cannot start while the API server is away. They rarely change.
-            Self::RuntimeClasses => Pace::Soon,
+            Self::RuntimeClasses | Self::CsiDrivers => Pace::Soon,
+            // Without its row, the node is not ready after a restart until the API server is reached. It is written once.
+            Self::CsiNodes => Pace::Soon,
             // Losing the latest change repeats events of a daemon that was killed. A failing disk changes it all the time.
             Self::KernelLog => Pace::Seldom,
             // Without its row, a pod cannot start while the API server is away.

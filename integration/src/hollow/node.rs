@@ -10,13 +10,17 @@ use hostlet_base::node::{NodeAddresses, NodeEvents, NodePressure};
 use hostlet_base::{QuietPeriod, WallClock};
 use hostlet_cluster::api_objects::{ApiObjects, OfflineObjects, cached_runtime_classes, cached_services};
 use hostlet_cluster::api_pods;
+use hostlet_cluster::csi::{CsiNodeDeps, CsiNodeTask};
 use hostlet_cluster::node::{
     ApiNodeReader, KernelConditions, LatestNode, LeaseTask, NodeFacts, NodeInputs, NodeSettings,
-    NodeStatusTask, own_node, testing, watch_node,
+    NodeStatusTask, VolumesInUse, own_node, testing, watch_node,
 };
 use hostlet_cluster::publish::mirror::{MirrorDeps, Mirrors};
 use hostlet_cluster::publish::status::{StatusManager, StatusManagerDeps};
-use hostlet_engine::engine::{self, Engine, EngineDeps, Interception, ObjectInputs, PodSources, RuntimeDeps};
+use hostlet_csi::{CsiVolumes, DriverObjects};
+use hostlet_engine::engine::{
+    self, CsiDeps, Engine, EngineDeps, Interception, ObjectInputs, PodSources, RuntimeDeps,
+};
 use hostlet_engine::ownership::OwnPods;
 use hostlet_engine::source::SourceState;
 use hostlet_observe::pleg::{Pleg, PlegHandle};
@@ -101,6 +105,7 @@ impl HollowNode {
             images: images(&self, &shared.store),
             preload: None,
             objects,
+            csi: CsiDeps { volumes: CsiVolumes::none(), drivers: DriverObjects::none() },
             sources: PodSources {
                 manifests: watch::channel(SourceState { ready: true, ..SourceState::default() }).1,
                 api: api.clone(),
@@ -144,6 +149,15 @@ impl HollowNode {
             clock: self.clock.clone(),
         };
         tasks.push(Box::pin(Mirrors::new(client, mirrors).run(cancel.clone())));
+        let (csi_node, storage) = CsiNodeTask::new(CsiNodeDeps {
+            client: node_client.clone(),
+            settings: self.settings.clone(),
+            latest_node: shared.latest_node.clone(),
+            drivers: watch::Sender::default().subscribe(),
+            store: shared.store.clone(),
+            events: node_events.clone(),
+        });
+        tasks.push(Box::pin(csi_node.run(cancel.clone())));
         let inputs = NodeInputs {
             host: watch::channel(self.facts.host.machine.clone()).1,
             addresses: self.addresses.clone(),
@@ -153,6 +167,8 @@ impl HollowNode {
             pleg: observed.pleg.health(),
             pressure: shared.pressure.subscribe(),
             kernel: watch::channel(KernelConditions::default()).1,
+            volumes_in_use: VolumesInUse::none(),
+            storage,
             others: handles.shutdown.unready.clone(),
         };
         tasks.extend(self.node_tasks(&node_client, inputs, node_events, shared.latest_node, cancel));

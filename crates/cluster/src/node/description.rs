@@ -98,6 +98,7 @@ impl NodeDescriber {
             status: inputs.status.borrow().clone(),
             pressures: inputs.pressure.borrow().states.clone(),
             kernel: inputs.kernel.borrow().clone(),
+            volumes_in_use: inputs.volumes_in_use.desired(),
             unready: inputs.unready(Instant::now()),
         }
     }
@@ -128,7 +129,7 @@ fn thresholds(settings: &NodeSettings) -> BTreeMap<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::{KernelConditions, testing};
+    use crate::node::{KernelConditions, VolumesInUse, testing};
     use hostlet_base::node::{NodeAddresses, NodePressure};
     use hostlet_observe::pleg;
 
@@ -146,6 +147,8 @@ mod tests {
             pleg: watch::channel(pleg::Health { last_relist: Instant::now(), error: None }).1,
             pressure: watch::channel(NodePressure::from([])).1,
             kernel: watch::channel(KernelConditions::default()).1,
+            volumes_in_use: VolumesInUse::none(),
+            storage: watch::channel(None).1,
             others: watch::channel(Vec::new()).1,
         };
         NodeDescriber {

@@ -19,11 +19,13 @@ pub(super) struct Health<'a> {
     /// When it last reported that it is ready.
     pub(super) ready_at: Option<Instant>,
     pub(super) pleg: &'a pleg::Health,
+    /// Why volumes cannot be used.
+    pub(super) storage: Option<&'a str>,
     /// Other reasons.
     pub(super) others: &'a [String],
 }
 
-/// All reasons why the node is not ready: the runtime first, then its network, then the rest.
+/// All reasons why the node is not ready: the runtime first, then its network, its volumes, and the rest.
 pub(super) fn unready(health: &Health<'_>, now: Instant) -> Vec<String> {
     let mut errors = Vec::new();
     match health.ready_at {
@@ -51,6 +53,7 @@ pub(super) fn unready(health: &Health<'_>, now: Instant) -> Vec<String> {
             errors.extend(not_ready("container runtime network", "NetworkReady", &status.network));
         }
     }
+    errors.extend(health.storage.map(str::to_owned));
     errors.extend_from_slice(health.others);
     errors
 }
@@ -71,7 +74,7 @@ mod tests {
             RuntimeStatus { runtime: condition(true), network: condition(true), ..RuntimeStatus::default() };
         let pleg = pleg::Health { last_relist: start, error: None };
         let of = |status: Option<&RuntimeStatus>, ready_at, others: &[String], at| {
-            unready(&Health { status, ready_at, pleg: &pleg, others }, at)
+            unready(&Health { status, ready_at, pleg: &pleg, storage: None, others }, at)
         };
         assert_eq!(of(Some(&status), Some(start), &[], start), [""; 0]);
         assert_eq!(
@@ -91,6 +94,10 @@ mod tests {
             of(Some(&status), Some(start), &others, start),
             [runtime, network, "node is shutting down"]
         );
+        let storage = Some("CSINode is not yet initialized");
+        let health =
+            Health { status: Some(&status), ready_at: Some(start), pleg: &pleg, storage, others: &others };
+        assert_eq!(unready(&health, start)[2..], ["CSINode is not yet initialized", "node is shutting down"]);
         status =
             RuntimeStatus { runtime: condition(true), network: condition(true), ..RuntimeStatus::default() };
         let later = start + Duration::from_millis(180_500);

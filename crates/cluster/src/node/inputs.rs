@@ -12,7 +12,18 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::health::{Health, unready};
-use super::{HostFacts, KernelConditions, NodeFacts, RuntimeFacts};
+use super::{HostFacts, KernelConditions, NodeFacts, RuntimeFacts, VolumesInUse};
+
+/// Facts that are reported as soon as they change: they matter to clients, to the scheduler, or to a volume that waits.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct UrgentFacts {
+    addresses: Arc<[IpAddr]>,
+    pressures: PressureStates,
+    kernel: KernelConditions,
+    volumes_in_use: Option<Vec<String>>,
+    storage: Option<String>,
+    others: Vec<String>,
+}
 
 /// Watch channels of everything that is observed of this node.
 #[derive(Clone)]
@@ -33,7 +44,11 @@ pub struct NodeInputs {
     pub pressure: watch::Receiver<NodePressure>,
     /// The conditions that follow from the kernel's log.
     pub kernel: watch::Receiver<KernelConditions>,
-    /// Other reasons why the node is not ready, in upstream's words: storage, a shutdown.
+    /// The volumes that must not be detached.
+    pub volumes_in_use: VolumesInUse,
+    /// Why volumes of CSI drivers cannot be used yet, in upstream's words; `None` if they can.
+    pub storage: watch::Receiver<Option<String>>,
+    /// Other reasons why the node is not ready, in upstream's words: a shutdown.
     pub others: watch::Receiver<Vec<String>>,
 }
 
@@ -54,11 +69,12 @@ impl NodeInputs {
 
     fn unready_with(&self, is_runtime_known: bool, now: Instant) -> Vec<String> {
         let status = self.status.borrow();
-        let (pleg, others) = (self.pleg.borrow(), self.others.borrow());
+        let (pleg, storage, others) = (self.pleg.borrow(), self.storage.borrow(), self.others.borrow());
         let health = Health {
             status: status.as_ref().filter(|_| is_runtime_known),
             ready_at: *self.ready_at.borrow(),
             pleg: &pleg,
+            storage: storage.as_deref(),
             others: &others,
         };
         unready(&health, now)
@@ -74,14 +90,21 @@ impl NodeInputs {
             status: self.status.borrow().clone(),
             pressures: self.pressure.borrow().states.clone(),
             kernel: self.kernel.borrow().clone(),
+            volumes_in_use: self.volumes_in_use.desired(),
             unready: self.unready(now),
         })
     }
 
     /// The facts that, besides readiness, are reported as soon as they change.
-    pub(super) fn urgent(&self) -> (Arc<[IpAddr]>, PressureStates, KernelConditions, Vec<String>) {
-        let (pressures, kernel) = (self.pressure.borrow().states.clone(), self.kernel.borrow().clone());
-        (self.addresses.now(), pressures, kernel, self.others.borrow().clone())
+    pub(super) fn urgent(&self) -> UrgentFacts {
+        UrgentFacts {
+            addresses: self.addresses.now(),
+            pressures: self.pressure.borrow().states.clone(),
+            kernel: self.kernel.borrow().clone(),
+            volumes_in_use: self.volumes_in_use.desired(),
+            storage: self.storage.borrow().clone(),
+            others: self.others.borrow().clone(),
+        }
     }
 
     /// Waits for a change that may have to be reported at once; forever once all observers have ended. Cancel-safe.
@@ -94,8 +117,10 @@ impl NodeInputs {
             Ok(()) = self.status.changed() => {}
             Ok(()) = self.pressure.changed() => {}
             Ok(()) = self.kernel.changed() => {}
+            Ok(()) = self.storage.changed() => {}
             Ok(()) = self.others.changed() => {}
-            else => std::future::pending().await,
+            // Waits forever once nobody can change them.
+            () = self.volumes_in_use.changed() => {}
         }
     }
 }

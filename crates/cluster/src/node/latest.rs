@@ -48,7 +48,7 @@ impl LatestNode {
     }
 
     /// Stores the Node from a response or watch event, unless a newer one is known.
-    pub(super) fn update(&self, node: Node) {
+    pub(crate) fn update(&self, node: Node) {
         self.node.send_if_modified(|known| {
             let is_newest = known.as_ref().is_none_or(|known| is_newer(&node, known));
             if is_newest {

@@ -22,6 +22,7 @@ mod task_tests;
 #[cfg(any(test, feature = "fakes"))]
 #[doc(hidden)]
 pub mod testing;
+mod volumes_in_use;
 
 pub use description::{NodeDescriber, NodeDescription};
 pub use facts::{HostFacts, NodeFacts, RuntimeFacts};
@@ -37,6 +38,8 @@ pub use observe::{AddressObserver, HostObserver, observe_runtime};
 pub use own::own_node;
 pub use pod_cidr::PodCidrTask;
 pub use register::FormerDevices;
+pub(crate) use request::{RequestError, within};
 pub use settings::NodeSettings;
 pub use status::{absent_cpus, overdrawn};
 pub use task::NodeStatusTask;
+pub use volumes_in_use::VolumesInUse;

@@ -3,11 +3,13 @@
 use std::future::Future;
 use std::time::Duration;
 
-use crate::api::{ApiErrorKind, error_kind};
+use hostlet_base::error_chain;
+
+use crate::api::{ApiErrorKind, error_kind, message};
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum RequestError {
+pub(crate) enum RequestError {
     /// The API server rejected it, or could not be reached.
     #[error("the request to the API server failed")]
     Api(#[from] Box<kube::Error>),
@@ -17,21 +19,29 @@ pub(super) enum RequestError {
 }
 
 impl RequestError {
-    pub(super) fn error_kind(&self) -> ApiErrorKind {
+    pub(crate) fn error_kind(&self) -> ApiErrorKind {
         match self {
             Self::Api(error) => error_kind(error),
             Self::TimedOut(_) => ApiErrorKind::Unavailable,
         }
     }
 
+    /// What went wrong, in the server's words if it answered.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::Api(error) => message(error),
+            Self::TimedOut(_) => error_chain(self),
+        }
+    }
+
     /// The pause that the server requests ([`ApiErrorKind::retry_after`]).
-    pub(super) fn retry_after(&self) -> Duration {
+    pub(crate) fn retry_after(&self) -> Duration {
         self.error_kind().retry_after()
     }
 }
 
 /// Awaits a request for at most `limit`.
-pub(super) async fn within<T>(
+pub(crate) async fn within<T>(
     limit: Duration,
     request: impl Future<Output = Result<T, kube::Error>> + Send,
 ) -> Result<T, RequestError> {

@@ -124,7 +124,6 @@ impl NodeStatusTask {
             let now = Instant::now();
             let urgent = self.inputs.urgent();
             if urgent != reported {
-                // Addresses and pressures matter to clients and the scheduler at once.
                 pace.forget();
             }
             let ready = self.inputs.unready(now).is_empty();
@@ -137,6 +136,7 @@ impl NodeStatusTask {
                     UpdateOutcome::NotFound if self.settings.node.register => {
                         tracing::warn!(node = self.settings.name, "the Node was deleted; registering again");
                         self.latest_node.clear();
+                        self.inputs.volumes_in_use.clear();
                         self.register(&mut pace).await;
                     }
                     UpdateOutcome::NotFound | UpdateOutcome::Failed => {
@@ -168,6 +168,7 @@ impl NodeStatusTask {
                     let now = Instant::now();
                     pace.sent(now, true, rand::random());
                     pace.done(now, facts.unready.is_empty(), rand::random());
+                    self.inputs.volumes_in_use.confirm(&node);
                     self.publish_node(node);
                     return self.publish(events);
                 }
@@ -226,7 +227,8 @@ impl NodeStatusTask {
         self.heartbeat.alive_for(UPDATE_REQUESTS * limit);
         let name = self.settings.name.clone();
         let base = self.current(number, limit).await?;
-        let facts = self.facts().await;
+        let mut facts = self.facts().await;
+        facts.volumes_in_use = self.inputs.volumes_in_use.begin();
         let before = base.status.clone().unwrap_or_default();
         let mut status = before.clone();
         let events = update(&mut status, &self.settings, &facts, self.clock.now());
@@ -239,6 +241,7 @@ impl NodeStatusTask {
         let changed = status != before || !labels.is_empty();
         let ready = facts.unready.is_empty();
         if !changed && !pace.must_report(Instant::now()) {
+            self.inputs.volumes_in_use.confirm(&base);
             self.publish_node(base);
             pace.done(Instant::now(), ready, rand::random());
             return Ok(());
@@ -254,6 +257,7 @@ impl NodeStatusTask {
         let parameters = PatchParams::default();
         let patch = Patch::Strategic(patch);
         let Wire(patched) = within(limit, self.nodes.patch_status(&name, &parameters, &patch)).await?;
+        self.inputs.volumes_in_use.confirm(&patched);
         self.publish_node(patched);
         let now = Instant::now();
         pace.sent(now, changed, rand::random());

@@ -1,5 +1,6 @@
 //! The status task against a failing API server, in paused time.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::testing::{facts, settings};
 use super::{
     KernelCondition, KernelConditions, KernelFinding, LatestNode, LeaseTask, NodeInputs, NodeSettings,
-    NodeStatusTask, RuntimeFacts, watch_node,
+    NodeStatusTask, RuntimeFacts, VolumesInUse, watch_node,
 };
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
 
@@ -37,6 +38,9 @@ struct Bed {
     pleg: watch::Sender<pleg::Health>,
     pressure: watch::Sender<NodePressure>,
     kernel: watch::Sender<KernelConditions>,
+    volumes_in_use: watch::Sender<Option<BTreeSet<String>>>,
+    reported_in_use: watch::Receiver<BTreeSet<String>>,
+    storage: watch::Sender<Option<String>>,
     others: watch::Sender<Vec<String>>,
     node: watch::Receiver<Option<Arc<Node>>>,
     latest_node: LatestNode,
@@ -59,7 +63,11 @@ impl Bed {
         let (pleg, pleg_view) = watch::channel(pleg::Health { last_relist: Instant::now(), error: None });
         let (pressure, pressure_view) = watch::channel(NodePressure::from([]));
         let (kernel, kernel_view) = watch::channel(KernelConditions::default());
+        let (storage, storage_view) = watch::channel(None);
         let (others, others_view) = watch::channel(Vec::new());
+        let (volumes_in_use, desired_in_use) = watch::channel(Some(BTreeSet::new()));
+        let in_use = VolumesInUse::new(desired_in_use);
+        let reported_in_use = in_use.reported();
         let (addresses, addresses_view) = NodeAddresses::new();
         let inputs = NodeInputs {
             host: host_view,
@@ -70,6 +78,8 @@ impl Bed {
             pleg: pleg_view,
             pressure: pressure_view,
             kernel: kernel_view,
+            volumes_in_use: in_use,
+            storage: storage_view,
             others: others_view,
         };
         let latest_node = LatestNode::default();
@@ -124,6 +134,9 @@ impl Bed {
             pleg,
             pressure,
             kernel,
+            volumes_in_use,
+            reported_in_use,
+            storage,
             others,
             node,
             latest_node,
@@ -554,3 +567,6 @@ async fn an_api_server_that_is_away_for_an_hour_is_no_missed_heartbeat() {
         }
     }
 }
+
+#[path = "task_volume_tests.rs"]
+mod volumes;

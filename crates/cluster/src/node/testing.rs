@@ -93,6 +93,7 @@ pub fn facts() -> NodeFacts {
         }),
         pressures: NodePressure::from([]).states,
         kernel: KernelConditions::default(),
+        volumes_in_use: Some(Vec::new()),
         unready: Vec::new(),
     }
 }

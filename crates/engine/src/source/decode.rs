@@ -1,9 +1,10 @@
-//! Decodes the bytes of a manifest file, YAML or JSON, strictly: a v1 Pod, and the ConfigMaps, Secrets, PersistentVolumes and claims
-//! beside it. No defaulting, no validation, no I/O.
+//! Decodes the bytes of a manifest file, YAML or JSON, strictly: a v1 Pod, and the ConfigMaps, Secrets, PersistentVolumes, claims and
+//! CSIDriver objects beside it. No defaulting, no validation, no I/O.
 
 use std::fmt;
 
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolume, PersistentVolumeClaim, Pod, Secret};
+use k8s_openapi::api::storage::v1::CSIDriver;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -39,7 +40,7 @@ pub enum DecodeError {
     /// A document is another object.
     #[error(
         "the file contains {found}, not a Pod of apiVersion v1; manifests define pods, and on a host without an API server \
-         ConfigMaps, Secrets, PersistentVolumes and PersistentVolumeClaims"
+         ConfigMaps, Secrets, PersistentVolumes, PersistentVolumeClaims and CSIDriver objects"
     )]
     OtherKind {
         /// What was found instead.
@@ -111,6 +112,7 @@ pub(super) enum DecodedObject {
     // Boxed: volumes and claims are several times as large as the others.
     Volume(Box<Decoded<PersistentVolume>>),
     Claim(Box<Decoded<PersistentVolumeClaim>>),
+    CsiDriver(Decoded<CSIDriver>),
 }
 
 impl DecodedObject {
@@ -123,6 +125,7 @@ impl DecodedObject {
             Self::Claim(decoded) => {
                 ("PersistentVolumeClaim", &decoded.object.metadata.name, &decoded.document)
             }
+            Self::CsiDriver(decoded) => ("CSIDriver", &decoded.object.metadata.name, &decoded.document),
         };
         let line = document.lines.line("kind").unwrap_or(1);
         let name = one_line(name.as_deref().unwrap_or_default(), MAX_KIND);
@@ -147,6 +150,7 @@ enum Kind {
     Secret,
     Volume,
     Claim,
+    CsiDriver,
 }
 
 /// Decodes a manifest. Unknown fields are returned along with the objects, so that validation errors can be reported at the same
@@ -169,6 +173,7 @@ pub(super) fn decode_manifest(bytes: &[u8]) -> Result<Documents, DecodeError> {
             Kind::Secret => decoded.objects.push(DecodedObject::Secret(decode_with(document, redacted)?)),
             Kind::Volume => decoded.objects.push(DecodedObject::Volume(Box::new(decode(document)?))),
             Kind::Claim => decoded.objects.push(DecodedObject::Claim(Box::new(decode(document)?))),
+            Kind::CsiDriver => decoded.objects.push(DecodedObject::CsiDriver(decode(document)?)),
         }
     }
     Ok(decoded)
@@ -328,6 +333,7 @@ fn kind_of(document: &Value) -> Result<Kind, DecodeError> {
         (Some("v1"), Some("Secret")) => Ok(Kind::Secret),
         (Some("v1"), Some("PersistentVolume")) => Ok(Kind::Volume),
         (Some("v1"), Some("PersistentVolumeClaim")) => Ok(Kind::Claim),
+        (Some("storage.k8s.io/v1"), Some("CSIDriver")) => Ok(Kind::CsiDriver),
         (_, Some(kind)) if kind.ends_with("List") => Err(DecodeError::List(one_line(kind, MAX_KIND))),
         (Some(version), Some(kind)) => other(&format!("a {kind} of apiVersion {version}")),
         (None, Some(_)) => other("an object without apiVersion"),

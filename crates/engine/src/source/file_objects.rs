@@ -1,4 +1,4 @@
-//! ConfigMaps, Secrets, PersistentVolumes and claims in manifests, for a host without an API server: validated as by the API server.
+//! ConfigMaps, Secrets, PersistentVolumes, claims and CSIDriver objects in manifests, for a host without an API server: validated as by the API server.
 //! No I/O.
 
 use std::collections::BTreeMap;
@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolume, PersistentVolumeCl
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::context::{FileAccess, ManifestContext};
+use super::csi_driver::csi_driver;
 use super::decode::{Decoded, DecodedObject, Mistakes};
 use hostlet_base::names;
 use hostlet_pod::objects::{ClaimRef, FileObject, Object, ObjectRef};
@@ -27,10 +28,12 @@ pub(super) fn file_object(
         DecodedObject::Secret(decoded) => checked(decoded, |object| secret(object, context)),
         DecodedObject::Volume(decoded) => checked(*decoded, volume),
         DecodedObject::Claim(decoded) => checked(*decoded, claim),
+        DecodedObject::CsiDriver(decoded) => checked(decoded, csi_driver),
     }
 }
 
-type Errors = Vec<(String, String)>;
+/// Paths of fields, each with a message.
+pub(super) type Errors = Vec<(String, String)>;
 
 fn checked<T>(
     decoded: Decoded<T>,
@@ -42,7 +45,7 @@ fn checked<T>(
     if mistakes.is_empty() { Ok(object) } else { Err(mistakes) }
 }
 
-fn add(errors: &mut Errors, error: FieldError) {
+pub(super) fn add(errors: &mut Errors, error: FieldError) {
     errors.push((error.path.clone(), error.to_string()));
 }
 

@@ -3,6 +3,7 @@
 
 mod answer;
 mod context;
+mod csi_driver;
 mod decode;
 mod file_objects;
 mod files;

@@ -12,7 +12,7 @@ use hostlet_cluster::api::{
     connect_prioritized,
 };
 use hostlet_cluster::api_objects::{
-    ApiObjects, CacheTask, ObjectsTask, OfflineObjects, OfflineObjectsTask, OfflineUsers,
+    ApiObjects, CacheTask, ObjectsTask, OfflineObjects, OfflineObjectsTask, OfflineUsers, cached_csi_drivers,
     cached_runtime_classes, cached_services,
 };
 use hostlet_cluster::api_pods;
@@ -24,6 +24,7 @@ use hostlet_cluster::publish::mirror::{MirrorDeps, Mirrors};
 use hostlet_cluster::publish::status::{StatusManager, StatusManagerDeps};
 use hostlet_cluster::resource_slices::{Dra, DraSettings, DraTask};
 use hostlet_config::{ClusterConfig, Config};
+use hostlet_csi::{DriverObjects, KnownDrivers};
 use hostlet_engine::engine::ObjectInputs;
 use hostlet_engine::worker::object_references;
 use hostlet_host::Machine;
@@ -45,6 +46,7 @@ use rand::rngs::StdRng;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::csi::CsiPublication;
 use super::node_events::starting_event;
 use super::tasks::{Stage, Tasks};
 
@@ -92,6 +94,7 @@ pub(super) struct ClusterInputs {
     pub(super) unready: watch::Receiver<Vec<String>>,
     /// The DRA drivers of this node.
     pub(super) dra: Dra,
+    pub(super) csi: CsiPublication,
     pub(super) objects: ObjectTasks,
 }
 
@@ -108,6 +111,7 @@ pub(super) struct ObjectTasks {
     offline: OfflineObjects,
     services: CacheTask<KnownServices>,
     runtime_classes: CacheTask<KnownClasses>,
+    csi_drivers: CacheTask<KnownDrivers>,
 }
 
 impl Cluster {
@@ -166,6 +170,11 @@ impl Cluster {
         self.reviews.clone()
     }
 
+    /// The client of requests that can wait.
+    pub(super) fn normal_client(&self) -> Client {
+        self.clients.normal.clone()
+    }
+
     /// The client for the Node and what is as urgent.
     pub(super) fn node_client(&self) -> Client {
         self.node_client.clone()
@@ -206,18 +215,25 @@ impl Cluster {
     }
 
     /// The objects that pods refer to, and the tasks that read them.
-    pub(super) fn objects(&self, store: &Store, offline: OfflineObjects) -> (ObjectTasks, ObjectInputs) {
+    pub(super) fn objects(
+        &self,
+        store: &Store,
+        offline: OfflineObjects,
+    ) -> (ObjectTasks, ObjectInputs, DriverObjects) {
         let client = &self.clients.normal;
         let (objects_task, objects) = ApiObjects::new(client.clone(), offline.clone());
         let (services_task, services) = cached_services(client.clone(), store.clone());
         let (classes_task, runtime_classes) = cached_runtime_classes(client.clone(), store.clone());
+        let (drivers_task, csi_drivers) = cached_csi_drivers(client.clone(), store.clone());
         let tasks = ObjectTasks {
             objects: objects_task,
             offline,
             services: services_task,
             runtime_classes: classes_task,
+            csi_drivers: drivers_task,
         };
-        (tasks, ObjectInputs { objects: Arc::new(objects), services, runtime_classes })
+        let objects = ObjectInputs { objects: Arc::new(objects), services, runtime_classes };
+        (tasks, objects, csi_drivers)
     }
 
     /// Starts all tasks that use the API server. Returns how far that is behind.
@@ -259,7 +275,7 @@ impl Cluster {
             watch_node(node_client.clone(), node_name, outputs.node.clone(), cancel)
         });
         let slices_client = client.clone();
-        let ObjectTasks { objects, offline, services, runtime_classes } = inputs.objects;
+        let ObjectTasks { objects, offline, services, runtime_classes, csi_drivers } = inputs.objects;
         tasks.spawn(Stage::Support, "objects", |cancel| objects.run(cancel));
         offline.register(&inputs.metrics);
         let users = OfflineUsers { desired_pods: inputs.desired_pods.clone(), references: object_references };
@@ -267,6 +283,7 @@ impl Cluster {
         tasks.spawn(Stage::Support, "offline objects", |cancel| offline.run(cancel));
         tasks.spawn(Stage::Support, "services", |cancel| services.run(cancel));
         tasks.spawn(Stage::Support, "runtime classes", |cancel| runtime_classes.run(cancel));
+        tasks.spawn(Stage::Support, "CSIDriver objects", |cancel| csi_drivers.run(cancel));
         let sources = MirrorDeps {
             desired_pods: inputs.desired_pods,
             api,
@@ -296,8 +313,11 @@ impl Cluster {
             pleg: inputs.pleg,
             pressure: inputs.pressure,
             kernel: inputs.kernel,
+            volumes_in_use: inputs.csi.volumes_in_use.clone(),
+            storage: inputs.csi.storage.clone(),
             others: inputs.unready,
         };
+        inputs.csi.spawn(tasks);
         let status = NodeStatusTask::new(
             node_client.clone(),
             inputs.settings.clone(),

@@ -1,6 +1,7 @@
 //! Wiring: builds every part, is the only place that spawns tasks, and orders the shutdown. Decides nothing about pods.
 
 mod cluster;
+mod csi;
 mod engine;
 mod error;
 mod guard;

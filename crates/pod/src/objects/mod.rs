@@ -19,5 +19,5 @@ pub use object::{Object, ObjectError, ObjectKind, ObjectRef, ObjectState};
 pub use references::ObjectReferences;
 pub use runtime_classes::{KnownClasses, RuntimeClassError, RuntimeClasses};
 pub use source::{ObjectSource, ServiceAccountInfo, Token, TokenRequest};
-pub use standalone::{FileObject, Standalone};
+pub use standalone::{CsiDriverSpecs, FileObject, Standalone};
 pub use watched::{ObjectStates, Watched};

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hostlet_base::watching::publish;
 use k8s_openapi::api::core::v1::PersistentVolume;
+use k8s_openapi::api::storage::v1::CSIDriverSpec;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -26,7 +27,12 @@ pub enum FileObject {
     Volume(Arc<PersistentVolume>),
     /// A PersistentVolumeClaim, with the volume that it names.
     Claim(ClaimRef, Option<String>),
+    /// A CSIDriver object: the driver's name, and its spec with defaults.
+    CsiDriver(String, Arc<CSIDriverSpec>),
 }
+
+/// The specs of all CSIDriver objects of files, by the driver's name.
+pub type CsiDriverSpecs = BTreeMap<Box<str>, Arc<CSIDriverSpec>>;
 
 impl FileObject {
     /// A PersistentVolume.
@@ -43,6 +49,7 @@ impl fmt::Display for FileObject {
                 write!(f, "persistentvolume {}", volume.metadata.name.as_deref().unwrap_or_default())
             }
             Self::Claim(claim, _) => write!(f, "persistentvolumeclaim {}/{}", claim.namespace, claim.name),
+            Self::CsiDriver(name, _) => write!(f, "csidriver {name}"),
         }
     }
 }
@@ -57,6 +64,7 @@ struct Inner {
     files: Option<Files>,
     objects: HashMap<ObjectRef, watch::Sender<ObjectState>>,
     claims: HashMap<ClaimRef, watch::Sender<ClaimState>>,
+    csi_drivers: watch::Sender<Option<CsiDriverSpecs>>,
 }
 
 /// The objects of all files.
@@ -70,7 +78,7 @@ struct Files {
 impl Standalone {
     /// Replaces all objects by the contents of all files. Receivers see changes at once.
     pub fn set(&self, objects: impl IntoIterator<Item = FileObject>) {
-        let mut files = Files::default();
+        let (mut files, mut csi_drivers) = (Files::default(), CsiDriverSpecs::new());
         for object in objects {
             match object {
                 FileObject::Data(reference, data) => drop(files.data.insert(reference, data)),
@@ -79,6 +87,7 @@ impl Standalone {
                     files.volumes.insert(name, volume);
                 }
                 FileObject::Claim(claim, volume) => drop(files.claims.insert(claim, volume)),
+                FileObject::CsiDriver(name, spec) => drop(csi_drivers.insert(name.into(), spec)),
             }
         }
         let mut inner = self.0.lock();
@@ -90,7 +99,13 @@ impl Standalone {
         for (claim, known) in &inner.claims {
             publish(known, files.claim(claim));
         }
+        publish(&inner.csi_drivers, Some(csi_drivers));
         inner.files = Some(files);
+    }
+
+    /// The CSIDriver objects; `None` before all files were read once.
+    pub fn csi_drivers(&self) -> watch::Receiver<Option<CsiDriverSpecs>> {
+        self.0.lock().csi_drivers.subscribe()
     }
 }
 
@@ -262,6 +277,20 @@ mod tests {
         let both = || vec![claim("b", Some("v")), claim("c", Some("v")), volume("v", Value::Null)];
         assert_eq!(bound(both(), "b"), Ok("v".into()));
         assert_eq!(error(both(), "c"), taken);
+    }
+
+    #[test]
+    fn drivers_follow_their_files() {
+        let source = Standalone::default();
+        let mut drivers = source.csi_drivers();
+        assert_eq!(*drivers.borrow_and_update(), None);
+        let driver = || FileObject::CsiDriver("d".to_owned(), Arc::default());
+        source.set([driver()]);
+        assert!(drivers.borrow_and_update().as_ref().unwrap().contains_key("d"));
+        source.set([driver(), claim("a", None)]);
+        assert!(!drivers.has_changed().unwrap(), "only changes wake");
+        source.set([]);
+        assert!(drivers.borrow_and_update().as_ref().unwrap().is_empty());
     }
 
     #[test]

@@ -248,6 +248,9 @@ pub(super) fn kind_of(resource: &Resource) -> (String, String) {
         "certificatesigningrequests" => "CertificateSigningRequest",
         "resourceslices" => "ResourceSlice",
         "runtimeclasses" => "RuntimeClass",
+        "csidrivers" => "CSIDriver",
+        "csinodes" => "CSINode",
+        "volumeattachments" => "VolumeAttachment",
         other => other,
     };
     (version.to_owned(), kind.to_owned())

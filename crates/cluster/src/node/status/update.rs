@@ -38,10 +38,12 @@ pub(in crate::node) fn update(
     // Without a port it is 0, as upstream's: the API server shows that in any case, and a status without it would differ for ever.
     let port = settings.server_port.unwrap_or_default().into();
     status.daemon_endpoints = Some(NodeDaemonEndpoints { kubelet_endpoint: Some(DaemonEndpoint { port }) });
-    // The scheduler and the API server act on declared features, the attach-detach controller on volumes in use. What another
-    // kubelet left there does not apply to this one.
+    // The scheduler and the API server act on declared features. What another kubelet left there does not apply to this one.
     status.declared_features = Some(DECLARED_FEATURES.map(str::to_owned).to_vec());
-    status.volumes_in_use = None;
+    // The attach-detach controller would detach what an earlier daemon still uses.
+    if let Some(volumes) = &facts.volumes_in_use {
+        status.volumes_in_use = (!volumes.is_empty()).then(|| volumes.clone());
+    }
     events.extend(conditions::set_pressures(status, &facts.pressures, name, now));
     kernel::set(status, &facts.kernel, now);
     events.extend(ready::set(status, settings, &facts.unready, now));
