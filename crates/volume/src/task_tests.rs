@@ -521,3 +521,6 @@ async fn local_volumes_that_take_long_keep_only_their_own_pods_waiting() {
 
 #[path = "driver_tests.rs"]
 mod drivers;
+
+#[path = "driver_life_tests.rs"]
+mod driver_life;
