@@ -258,3 +258,7 @@ impl External {
 #[cfg(test)]
 #[path = "external_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "real_device_tests.rs"]
+mod real_device_tests;
