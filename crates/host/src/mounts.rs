@@ -1,6 +1,7 @@
 //! Reads the kernel's list of mounts; mounts and unmounts tmpfs, parts of other filesystems and what the host's mount(8) can mount. Never
 //! unmounts lazily: a busy mount is an error.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -147,7 +148,7 @@ pub struct MountCall {
     /// The directory that it is mounted on.
     pub target: PathBuf,
     /// The type of its filesystem, unless a directory of this host is mounted.
-    pub filesystem: Option<&'static str>,
+    pub filesystem: Option<Cow<'static, str>>,
     /// The options, e.g. `bind` and `ro`.
     pub options: Vec<String>,
 }
@@ -156,8 +157,8 @@ impl MountCall {
     /// The arguments of mount(8), without the name of the program.
     pub fn arguments(&self) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = Vec::new();
-        if let Some(filesystem) = self.filesystem {
-            arguments.extend(["-t".into(), filesystem.into()]);
+        if let Some(filesystem) = &self.filesystem {
+            arguments.extend(["-t".into(), OsString::from(&**filesystem)]);
         }
         if !self.options.is_empty() {
             arguments.extend(["-o".into(), self.options.join(",").into()]);

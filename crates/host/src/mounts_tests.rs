@@ -65,7 +65,7 @@ fn calls_have_mounts_arguments() {
     let nfs = MountCall {
         source: "[fd00::1]:/export".into(),
         target: "/pods/u/v".into(),
-        filesystem: Some("nfs"),
+        filesystem: Some("nfs".into()),
         options: vec!["nfsvers=4.2".into(), "ro".into()],
     };
     assert_eq!(text(nfs.clone()), "-t nfs -o nfsvers=4.2,ro -- [fd00::1]:/export /pods/u/v");

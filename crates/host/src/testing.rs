@@ -114,7 +114,7 @@ impl Mounts for FakeMounts {
     fn mount(&self, call: &MountCall) -> Result<(), SysError> {
         if !call.options.iter().any(|option| option == "remount") {
             let origin = self.origin(Path::new(&call.source));
-            self.add(&call.target, call.filesystem.unwrap_or("ext4"), origin);
+            self.add(&call.target, call.filesystem.as_deref().unwrap_or("ext4"), origin);
         }
         Ok(())
     }

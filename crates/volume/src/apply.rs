@@ -1,7 +1,7 @@
 //! Observes, plans and executes, for all volumes of a pod. Blocking. A volume that fails does not affect the others. Paths that
 //! others named are left to the caller, as their filesystem may block forever.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use hostlet_base::PodUid;
@@ -11,14 +11,15 @@ use hostlet_pod::ExternalVolume;
 use jiff::Timestamp;
 
 use super::actual::{found_at, leftovers, read_actual};
-use super::error::{HostError, VolumeError, VolumeProblem};
+use super::error::{HostError, VolumeError, VolumeProblem, VolumeStep};
 use super::execute::{execute, make_on_host};
+use super::external::Means;
 use super::layout::PodLayout;
-use super::model::{Desired, DesiredVolume, DriverVolume, External};
+use super::model::{BlockDevice, Desired, DesiredVolume, DriverVolume, External};
 use super::path_type::{self, PathType};
 use super::plan;
-use super::published::settled;
-use super::ready::{Mounted, PodVolumes};
+use super::published::{Mapped, settled, unmapped};
+use super::ready::{Device, Mounted, PodVolumes};
 
 /// Work on a path that others named: on its own thread, as the path may not respond.
 #[derive(Clone, Debug)]
@@ -27,10 +28,19 @@ pub(super) enum PathTask {
     Check { path: PathBuf, path_type: PathType, read_only: bool },
     /// Mounts a volume.
     Mount(External),
+    /// Puts a device where containers find it.
+    Map(BlockDevice),
+}
+
+/// A volume that can be used.
+#[derive(Debug)]
+pub(super) enum Ready {
+    Mounted(Mounted),
+    Device(Device),
 }
 
 /// The results of work on paths, by volume: the volume, and a warning about it.
-pub(super) type PathResults = Vec<(String, Result<(Mounted, Option<String>), VolumeProblem>)>;
+pub(super) type PathResults = Vec<(String, Result<(Ready, Option<String>), VolumeProblem>)>;
 
 /// A pod's volumes after the part that cannot block for long.
 #[derive(Debug, Default)]
@@ -70,8 +80,11 @@ impl Applied {
         let mut volumes = self.volumes;
         for (name, result) in results {
             match result {
-                Ok((mounted, warning)) => {
-                    volumes.mounted.insert(name, mounted);
+                Ok((ready, warning)) => {
+                    match ready {
+                        Ready::Mounted(mounted) => drop(volumes.mounted.insert(name, mounted)),
+                        Ready::Device(device) => drop(volumes.devices.insert(name, device)),
+                    }
                     volumes.shared.extend(warning);
                 }
                 Err(problem) => volumes.problems.push(problem),
@@ -94,9 +107,9 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    /// The pod's volumes, with those of drivers by what their owners say; and the names of those on which a driver still works.
-    pub(super) fn with(&self, states: &PodStates) -> (PodVolumes, Vec<String>) {
-        let (mut volumes, settled) = (self.volumes.clone(), settled(&self.drivers, states));
+    /// The pod's volumes, with those of drivers by what their owners say and what was put in place; and the names of those on which a driver still works.
+    pub(super) fn with(&self, states: &PodStates, mapped: &Mapped) -> (PodVolumes, Vec<String>) {
+        let (mut volumes, settled) = (self.volumes.clone(), settled(&self.drivers, states, mapped));
         volumes.mounted.extend(settled.mounted);
         volumes.devices.extend(settled.devices);
         volumes.external.extend(settled.external);
@@ -114,6 +127,11 @@ impl Outcome {
         (volumes, settled.working)
     }
 
+    /// The devices of drivers that are published and not in place yet, by the volume's name in the spec.
+    pub(super) fn unmapped(&self, states: &PodStates, mapped: &Mapped) -> BTreeMap<String, BlockDevice> {
+        unmapped(&self.drivers, states, mapped)
+    }
+
     /// Whether something could not be done, other than by a driver.
     pub(super) fn has_failed(&self) -> bool {
         !self.volumes.problems.is_empty()
@@ -128,13 +146,19 @@ impl Outcome {
 }
 
 impl PathTask {
-    /// The mounted volume, once the work has succeeded.
-    pub(super) fn mounted(&self, layout: &PodLayout) -> Mounted {
+    /// The volume, once the work has succeeded.
+    pub(super) fn ready(&self, layout: &PodLayout) -> Ready {
         match self {
-            Self::Check { path, read_only, .. } => host(path.clone(), *read_only),
-            Self::Mount(external) => mounted(external, layout),
+            Self::Check { path, read_only, .. } => Ready::Mounted(host(path.clone(), *read_only)),
+            Self::Mount(external) => Ready::Mounted(mounted(external, layout)),
+            Self::Map(device) => Ready::Device(mapped(device, layout)),
         }
     }
+}
+
+/// A device in its place.
+pub(super) fn mapped(device: &BlockDevice, layout: &PodLayout) -> Device {
+    Device { host_path: device.link(layout), read_only: device.read_only }
 }
 
 fn host(host_path: PathBuf, read_only: bool) -> Mounted {
@@ -147,8 +171,9 @@ fn mounted(external: &External, layout: &PodLayout) -> Mounted {
     Mounted { host_path: external.dir(layout), read_only: external.read_only, relabel }
 }
 
-/// Sets up the volumes of a pod. `now` and `random` name new directories.
+/// Sets up the volumes of a pod. `root` is the daemon's directory; `now` and `random` name new directories.
 pub(super) fn set_up(
+    root: &Path,
     layout: &PodLayout,
     desired: Vec<(String, DesiredVolume)>,
     mounts: &dyn Mounts,
@@ -159,7 +184,8 @@ pub(super) fn set_up(
     let mut applied = Applied::default();
     for (name, desired_volume) in desired {
         applied.names.push(name.clone());
-        if let Err(problem) = set_up_one(layout, &name, desired_volume, mounts, &version, &mut applied) {
+        if let Err(problem) = set_up_one(root, layout, &name, desired_volume, mounts, &version, &mut applied)
+        {
             applied.volumes.problems.push(problem);
         }
     }
@@ -167,6 +193,7 @@ pub(super) fn set_up(
 }
 
 fn set_up_one(
+    root: &Path,
     layout: &PodLayout,
     name: &str,
     desired_volume: DesiredVolume,
@@ -195,6 +222,15 @@ fn set_up_one(
                 applied.tasks.push((name.to_owned(), PathTask::Mount(external)));
                 None
             }
+        }
+        DesiredVolume::Device(device) => {
+            let table = mounts.table().map_err(|error| VolumeProblem::new(&device.name, &error))?;
+            if device.is_mapped(root, layout, &table) {
+                applied.volumes.devices.insert(name.to_owned(), mapped(&device, layout));
+            } else {
+                applied.tasks.push((name.to_owned(), PathTask::Map(device)));
+            }
+            None
         }
         DesiredVolume::Driver(volume) => {
             applied.drivers.push((name.to_owned(), *volume));
@@ -236,14 +272,15 @@ pub(super) fn perform(
     name: &str,
     root: &Path,
     layout: &PodLayout,
-    mounts: &dyn Mounts,
+    host: Means<'_>,
 ) -> Result<Option<String>, VolumeProblem> {
     match task {
         PathTask::Check { path, path_type, .. } => {
             let checked = check_host_path(path, *path_type);
             checked.map(|()| None).map_err(|error| VolumeProblem::new(name, &error))
         }
-        PathTask::Mount(external) => external.set_up(root, layout, mounts),
+        PathTask::Mount(external) => external.set_up(root, layout, host),
+        PathTask::Map(device) => device.set_up(root, layout, host.mounts).map(|()| None),
     }
 }
 
@@ -258,6 +295,7 @@ pub(super) fn delayed(
     match task {
         PathTask::Check { .. } => VolumeProblem::new(name, &error),
         PathTask::Mount(external) => external.delayed(layout, table, error),
+        PathTask::Map(device) => VolumeProblem::at(VolumeStep::MapBlockVolume, &device.name, &error),
     }
 }
 

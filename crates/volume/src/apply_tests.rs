@@ -45,9 +45,9 @@ impl Host {
 
     fn set_up(&self, desired: &Desired) -> PodVolumes {
         let desired_volume = vec![("v".to_owned(), DesiredVolume::Own(desired.clone()))];
-        super::set_up(&self.layout(), desired_volume, &self.mounts, now(), rand::random())
+        super::set_up(self.root.path(), &self.layout(), desired_volume, &self.mounts, now(), rand::random())
             .finish(Vec::new())
-            .with(&PodStates::new())
+            .with(&PodStates::new(), &Mapped::new())
             .0
     }
 
@@ -92,10 +92,11 @@ fn a_volume_of_files_equals_the_stock_kubelets() {
     };
     let layout = host.layout();
     let desired_volume = vec![("cm".to_owned(), DesiredVolume::Own(desired))];
-    let volumes = super::set_up(&layout, desired_volume, &host.mounts, now(), 1_891_749_333)
-        .finish(Vec::new())
-        .with(&PodStates::new())
-        .0;
+    let volumes =
+        super::set_up(host.root.path(), &layout, desired_volume, &host.mounts, now(), 1_891_749_333)
+            .finish(Vec::new())
+            .with(&PodStates::new(), &Mapped::new())
+            .0;
     assert_eq!(volumes.problems, []);
     let mounted = &volumes.mounted["cm"];
     assert_eq!(mounted.host_path, host.at("volumes/kubernetes.io~configmap/cm"));
@@ -305,9 +306,9 @@ fn host_paths_are_checked_created_and_never_removed() {
         "h".to_owned(),
         DesiredVolume::Host { path: dir.clone(), path_type: PathType::Anything, read_only: false },
     )];
-    let volumes = super::set_up(&host.layout(), desired_volume, &host.mounts, now(), 1)
+    let volumes = super::set_up(host.root.path(), &host.layout(), desired_volume, &host.mounts, now(), 1)
         .finish(Vec::new())
-        .with(&PodStates::new())
+        .with(&PodStates::new(), &Mapped::new())
         .0;
     assert_eq!(volumes.mounted["h"], Mounted { host_path: dir.clone(), read_only: false, relabel: false });
     host.tear_down().unwrap();

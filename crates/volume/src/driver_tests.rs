@@ -263,6 +263,38 @@ async fn a_claim_used_twice_is_published_once() {
     assert!(!volumes.mounted["a"].read_only && volumes.mounted["b"].read_only);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_device_of_a_driver_is_where_containers_find_it_and_gone_before_it_is_released() {
+    let (room, _) = room(json!({}));
+    let spec = json!({"csi": {"driver": DRIVER, "volumeHandle": "vol-1"}, "volumeMode": "Block"});
+    let volume = json!({"metadata": {"name": "pv-1"}, "spec": spec});
+    let volume = Arc::new(serde_json::from_value(volume).unwrap());
+    room.objects.set_claim("ns", "claim", ClaimState::Bound(volume));
+    let mut volumes = data();
+    volumes[0]["persistentVolumeClaim"]["readOnly"] = json!(true);
+    let pod = pod(volumes);
+    // The device cannot be put in place at first.
+    let published = room.host.root.path().join("published");
+    room.host.mounts.set_busy(true);
+    room.csi.published(&UID.into(), "pv-1", &published);
+    std::fs::write(&published, "").unwrap();
+    let text = texts(&room.set_up(&pod).await).concat();
+    assert!(text.starts_with("MapVolume.MapBlockVolume failed for volume \"pv-1\" : "), "{text}");
+    room.host.mounts.set_busy(false);
+    tokio::time::timeout(PATIENCE, room.volumes.changed()).await.unwrap();
+    let volumes = room.set_up(&pod).await;
+    assert_eq!(volumes.problems, []);
+    let device = &volumes.devices["data"];
+    let link = room.host.at("volumeDevices/kubernetes.io~csi/pv-1");
+    assert_eq!((device.host_path.clone(), device.read_only), (link.clone(), true));
+    assert_eq!(std::fs::read_link(&link).unwrap(), published.canonicalize().unwrap());
+    room.csi.refuse(Some(ReleaseError::Ended));
+    room.volumes.tear_down(&UID.into()).await.unwrap_err();
+    assert!(room.host.mounts.points().is_empty() && link.symlink_metadata().is_err());
+    room.csi.refuse(None);
+    room.volumes.tear_down(&UID.into()).await.unwrap();
+}
+
 #[tokio::test]
 async fn without_a_daemon_a_published_volume_is_left_and_its_driver_named() {
     let host = Host::new();

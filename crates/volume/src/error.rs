@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hostlet_base::{Quantity, error_chain};
 use hostlet_csi::ReleaseError;
-use hostlet_host::{PathError as PathWorkError, SysError};
+use hostlet_host::{DiskError, PathError as PathWorkError, SysError};
 use hostlet_pod::objects::ObjectError;
 
 use super::files::PathError;
@@ -123,16 +123,15 @@ pub enum HostError {
     /// The path of a local volume is a file, for example. The wording is upstream's.
     #[error("only directory and block device are supported")]
     NeitherDirectoryNorDevice,
-    /// A local volume is a block device.
-    #[error(
-        "the block device {} of a local volume is not mounted by hostlet yet: mount it on a directory of this host, and set \
-         local.path to that",
-        path.display()
-    )]
-    Device {
-        /// The device.
+    /// A local volume that should be a block device is none.
+    #[error("{} is not a block device", path.display())]
+    NoDevice {
+        /// The path.
         path: std::path::PathBuf,
     },
+    /// The filesystem of a block device cannot be made or checked.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
     /// A volume of a driver is still published.
     #[error(
         "{} is published by the CSI driver {driver}, and only its driver can unpublish it", path.display()
@@ -181,6 +180,8 @@ pub enum VolumeStep {
     SetUpDevice,
     /// Giving a block device to a pod.
     MapPodDevice,
+    /// Putting a block device where containers find it.
+    MapBlockVolume,
     /// Any other step.
     SetUp,
 }
@@ -196,6 +197,7 @@ impl fmt::Display for VolumeStep {
             Self::MountDevice => "MountVolume.MountDevice failed",
             Self::SetUpDevice => "MapVolume.SetUpDevice failed",
             Self::MapPodDevice => "MapVolume.MapPodDevice failed",
+            Self::MapBlockVolume => "MapVolume.MapBlockVolume failed",
             Self::SetUp => "MountVolume.SetUp failed",
         })
     }

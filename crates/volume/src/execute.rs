@@ -50,7 +50,7 @@ fn huge_pages(dir: &Path, page_size: u64) -> MountCall {
     MountCall {
         source: "nodev".to_owned(),
         target: dir.to_owned(),
-        filesystem: Some(HUGETLBFS),
+        filesystem: Some(HUGETLBFS.into()),
         options: vec![format!("pagesize={}", Quantity::bytes(page_size))],
     }
 }

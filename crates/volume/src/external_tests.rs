@@ -2,10 +2,12 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use hostlet_host::testing::skipped;
+
 use super::*;
 use crate::apply::tear_down;
 use crate::kinds::{local_volume, nfs};
-use crate::testing::{Host, UID};
+use crate::testing::{Host, UID, block_device};
 
 fn local(source: &Path) -> External {
     External {
@@ -17,6 +19,7 @@ fn local(source: &Path) -> External {
         read_only: false,
         group: None,
         is_exclusive: false,
+        fs_type: "ext4".to_owned(),
     }
 }
 
@@ -31,8 +34,14 @@ impl Host {
     }
 
     fn mount(&self, external: &External, uid: &str) -> Result<(), String> {
-        let done = external.set_up(self.root.path(), &self.pod(uid), &self.mounts);
+        let done = self.try_mount(external, uid);
         done.map(drop).map_err(|problem| problem.to_string())
+    }
+
+    fn try_mount(&self, external: &External, uid: &str) -> Result<Option<String>, VolumeProblem> {
+        let (disks, devices) = (self.disks.clone(), DeviceLocks::default());
+        let means = Means { mounts: &self.mounts, disks: &disks, devices: &devices };
+        external.set_up(self.root.path(), &self.pod(uid), means)
     }
 
     fn is_ready(&self, external: &External, uid: &str) -> bool {
@@ -176,8 +185,7 @@ fn a_volume_that_others_have_with_another_group_is_told_when_it_is_mounted() {
     let host = Host::new();
     let disk = tempfile::tempdir().unwrap();
     let (mut volume, existing) = (local(disk.path()), fs::metadata(disk.path()).unwrap().gid());
-    let warning =
-        |volume: &External, uid: &str| volume.set_up(host.root.path(), &host.pod(uid), &host.mounts).unwrap();
+    let warning = |volume: &External, uid: &str| host.try_mount(volume, uid).unwrap();
     volume.group = Some((existing, GroupChange::Always));
     assert_eq!(warning(&volume, UID), None);
     assert_eq!(warning(&volume, "uid-2"), None, "the same group");
@@ -241,4 +249,61 @@ fn volumes_of_plugins_that_hostlet_does_not_have_are_found() {
         fs::create_dir_all(host.at(path)).unwrap();
     }
     assert_eq!(found(), ["kubernetes.io~fc", "kubernetes.io~flexvolume"]);
+}
+
+#[test]
+fn the_filesystem_of_a_device_is_made_once_and_mounted_as_long_as_a_pod_has_it() {
+    let Some(device) = block_device() else { return skipped("needs a block device in /dev") };
+    let host = Host::new();
+    let mut volume = local(&device);
+    volume.options = vec!["noatime".to_owned()];
+    volume.read_only = true;
+    let text = host.mount(&volume, UID).unwrap_err();
+    let expected = format!(
+        "MountVolume.MountDevice failed for volume \"pv-1\" : cannot mount unformatted disk {} as we are manipulating it in \
+         read-only mode",
+        device.display()
+    );
+    assert_eq!((text, host.disks.calls().len()), (expected, 0));
+    volume.read_only = false;
+    host.mount(&volume, UID).unwrap();
+    host.mount(&volume, "uid-2").unwrap();
+    let shared = host.root.path().join("plugins/kubernetes.io/local-volume/mounts/pv-1");
+    let pod = |uid: &str| volume.dir(&host.pod(uid));
+    assert_eq!(host.disks.calls(), [format!("make ext4 {}", device.display())]);
+    let calls = host.mounts.calls();
+    assert_eq!(calls[0], format!("-t ext4 -o noatime,defaults -- {} {}", device.display(), shared.display()));
+    assert_eq!(calls[1], format!("-o bind -- {} {}", shared.display(), pod(UID).display()));
+    assert_eq!(calls.iter().filter(|call| call.starts_with("-t")).count(), 1);
+    let end = |uid: &str| {
+        tear_down(host.root.path(), &uid.into(), &host.mounts).unwrap();
+        let devices = DeviceLocks::default();
+        release_devices(host.root.path(), local_volume::DIRECTORY, &host.mounts, &devices).unwrap();
+    };
+    end(UID);
+    assert!(shared.exists() && host.is_ready(&volume, "uid-2"));
+    // Somebody works in it: that is tried again.
+    tear_down(host.root.path(), &"uid-2".into(), &host.mounts).unwrap();
+    host.mounts.set_busy(true);
+    end("uid-2");
+    assert!(shared.exists() && host.mounts.points().len() == 1);
+    host.mounts.set_busy(false);
+    end("uid-3");
+    assert!(!shared.exists() && host.mounts.points().is_empty());
+    // The next pod finds what is on the device.
+    host.mount(&volume, UID).unwrap();
+    assert_eq!(host.disks.calls()[1..], [format!("repair {}", device.display())]);
+}
+
+#[test]
+fn a_device_that_cannot_be_mounted_leaves_nothing_and_is_tried_again() {
+    let Some(device) = block_device() else { return skipped("needs a block device in /dev") };
+    let host = Host::new();
+    host.disks.set("xfs");
+    host.mounts.set_busy(true);
+    let text = host.mount(&local(&device), UID).unwrap_err();
+    assert!(text.starts_with("MountVolume.MountDevice failed for volume \"pv-1\" : "), "{text}");
+    assert!(!host.root.path().join("plugins/kubernetes.io/local-volume/mounts/pv-1").exists());
+    host.mounts.set_busy(false);
+    host.mount(&local(&device), UID).unwrap();
 }

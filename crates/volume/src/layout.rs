@@ -1,5 +1,6 @@
 //! Paths and modes of volumes on the host. A wire format: a stock kubelet before or after hostlet uses the same paths. Pure.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use hostlet_base::PodUid;
@@ -45,6 +46,11 @@ impl PodLayout {
         &self.dirs
     }
 
+    /// The pod's UID.
+    pub(super) fn uid(&self) -> &str {
+        self.dirs.path().file_name().and_then(OsStr::to_str).unwrap_or_default()
+    }
+
     /// The directory of its volumes of one kind.
     pub(super) fn volumes(&self, kind: KindDirectory) -> PathBuf {
         self.dirs.volumes().join(kind.name())
@@ -88,6 +94,17 @@ impl PodLayout {
 /// The directory of the block devices of one kind, of all pods, in the daemon's `root`.
 pub(super) fn plugin_devices(root: &Path, kind: KindDirectory) -> PathBuf {
     root.join("plugins").join(kind.plugin).join("volumeDevices")
+}
+
+/// The directory of the files on which a device is mounted, one per pod.
+pub(super) fn device_maps(root: &Path, kind: KindDirectory, volume: &str) -> PathBuf {
+    let dir = plugin_devices(root, kind).join(volume);
+    if kind.is_of_drivers() { dir.join("dev") } else { dir }
+}
+
+/// Where the filesystems of devices are mounted by the names of their volumes, for all pods.
+pub(super) fn device_mounts(root: &Path, kind: KindDirectory) -> PathBuf {
+    root.join("plugins").join(kind.plugin).join("mounts")
 }
 
 /// The mode of a directory in a volume with an `fsGroup`.

@@ -16,6 +16,7 @@
 mod actual;
 mod apply;
 mod desired;
+mod devices;
 mod driver_dirs;
 mod error;
 mod execute;

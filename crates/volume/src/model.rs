@@ -276,6 +276,23 @@ pub(super) struct External {
     pub(super) group: Option<(u32, GroupChange)>,
     /// Whether only one pod may use it at a time.
     pub(super) is_exclusive: bool,
+    /// The filesystem that is made and mounted if it is a block device.
+    pub(super) fs_type: String,
+}
+
+/// A block device that containers use as such.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct BlockDevice {
+    pub(super) directory: KindDirectory,
+    /// The name of the PersistentVolume.
+    pub(super) name: String,
+    /// Where it is.
+    pub(super) device: PathBuf,
+    /// Whether it is one of this host's, named by somebody: a driver's is as the driver made it.
+    pub(super) is_on_host: bool,
+    pub(super) read_only: bool,
+    /// Whether only one pod may use it at a time.
+    pub(super) is_exclusive: bool,
 }
 
 /// A volume of a CSI driver.
@@ -307,6 +324,8 @@ pub(super) enum DesiredVolume {
     },
     /// A mount of what outlives the pod.
     External(External),
+    /// A device of this host.
+    Device(BlockDevice),
     /// One that a CSI driver mounts.
     Driver(Box<DriverVolume>),
     /// One that cannot be set up.

@@ -8,7 +8,8 @@ use hostlet_csi::{PodStates, PublishState};
 use hostlet_pod::ExternalVolume;
 
 use super::error::VolumeProblem;
-use super::model::DriverVolume;
+use super::kinds::csi::DIRECTORY;
+use super::model::{BlockDevice, DriverVolume};
 use super::ready::{Device, Mounted};
 
 /// The volumes of drivers, by the names that they have in the pod.
@@ -22,8 +23,33 @@ pub(super) struct Settled {
     pub(super) working: Vec<String>,
 }
 
+/// The devices of drivers' volumes that were put where containers find them, or why that failed, by the volume's name in the spec.
+pub(super) type Mapped = BTreeMap<String, Result<PathBuf, VolumeProblem>>;
+
+/// The devices of drivers that are published, and not put in place yet, by the volume's name in the spec.
+pub(super) fn unmapped(
+    volumes: &[(String, DriverVolume)],
+    states: &PodStates,
+    mapped: &Mapped,
+) -> BTreeMap<String, BlockDevice> {
+    let device = |(_, volume): &(String, DriverVolume)| {
+        let Some(PublishState::Published(published)) = states.get(&volume.spec_name) else { return None };
+        let is_wanted = volume.is_block && !mapped.contains_key(&volume.spec_name);
+        let device = || BlockDevice {
+            directory: DIRECTORY,
+            name: volume.spec_name.clone(),
+            device: published.path.clone(),
+            is_on_host: false,
+            read_only: volume.read_only,
+            is_exclusive: false,
+        };
+        is_wanted.then(|| (volume.spec_name.clone(), device()))
+    };
+    volumes.iter().filter_map(device).collect()
+}
+
 /// What became of `volumes`.
-pub(super) fn settled(volumes: &[(String, DriverVolume)], states: &PodStates) -> Settled {
+pub(super) fn settled(volumes: &[(String, DriverVolume)], states: &PodStates, mapped: &Mapped) -> Settled {
     let mut settled = Settled::default();
     for (name, volume) in volumes {
         let state = states.get(&volume.spec_name).unwrap_or(&PublishState::Working);
@@ -35,6 +61,11 @@ pub(super) fn settled(volumes: &[(String, DriverVolume)], states: &PodStates) ->
             settled.problems.push(problem.clone());
         }
         match state {
+            PublishState::Published(_) if volume.is_block => match mapped.get(&volume.spec_name) {
+                Some(Ok(path)) => settled.add(name, volume, path.clone()),
+                Some(Err(problem)) => settled.problems.push(problem.clone()),
+                None => settled.working.push(name.clone()),
+            },
             PublishState::Published(published) => settled.add(name, volume, published.path.clone()),
             PublishState::Failed(_) | PublishState::Working if volume.wanted.is_err() => {}
             PublishState::Failed(text) => settled.problems.push(VolumeProblem::Driver(text.clone())),
@@ -82,7 +113,7 @@ mod tests {
 
     fn of(volume: DriverVolume, state: Option<PublishState>) -> Settled {
         let states = state.map(|state| ("pv".to_owned(), state)).into_iter().collect();
-        settled(&[("v".to_owned(), volume)], &states)
+        settled(&[("v".to_owned(), volume)], &states, &Mapped::from([("pv".to_owned(), Ok("/link".into()))]))
     }
 
     #[test]
@@ -100,6 +131,6 @@ mod tests {
         }
         let device = of(volume(true, false), published());
         assert!(device.mounted.is_empty() && device.external.is_empty());
-        assert_eq!(device.devices["v"], Device { host_path: "/p".into(), read_only: false });
+        assert_eq!(device.devices["v"], Device { host_path: "/link".into(), read_only: false });
     }
 }

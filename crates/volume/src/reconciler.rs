@@ -13,7 +13,7 @@ use hostlet_base::{
     Backoff, BackoffPolicy, Conflated, PodRef, PodUid, WallClock, error_chain, sleep_until, watching,
 };
 use hostlet_csi::{CsiVolumes, DriverObjects, PodStates};
-use hostlet_host::{MountTable, Mounts, PathError, file_work, path_unit};
+use hostlet_host::{HostDisks, MountTable, Mounts, PathError, file_work, path_unit};
 use hostlet_pod::objects::ObjectSource;
 use hostlet_pod::{AdmittedPod, ExternalVolume, ExternalVolumes};
 use jiff::Timestamp;
@@ -22,11 +22,13 @@ use tokio::time::Instant;
 
 use super::apply::{self, Applied, Outcome, PathResults, PathTask};
 use super::desired::desired;
-use super::error::{VolumeError, VolumeProblem};
+use super::error::{VolumeError, VolumeProblem, VolumeStep};
+use super::external::Means;
 use super::kinds::claim;
 use super::layout::PodLayout;
 use super::metrics::{PodShare, VolumeMetrics};
 use super::model::{Context, NodeAmounts, NodeLabels};
+use super::published::Mapped;
 use super::ready::PodVolumes;
 use super::remembered::remember;
 use super::sources::Sources;
@@ -93,6 +95,11 @@ impl Shared {
         self.threads.paths.run(uid.as_str(), &unit, path, work).await
     }
 
+    /// With what volumes are mounted.
+    fn means(&self) -> Means<'_> {
+        Means { mounts: &*self.mounts, disks: &HostDisks, devices: &self.threads.devices }
+    }
+
     /// The mounts of the host; none if they cannot be read.
     async fn mount_table(&self) -> MountTable {
         let mounts = self.mounts.clone();
@@ -139,6 +146,8 @@ pub(super) struct VolumeReconciler {
     outcome: Outcome,
     /// What became of the volumes of drivers, if the pod has some.
     states: Option<watch::Receiver<PodStates>>,
+    /// Which of their devices are in place.
+    mapped: Mapped,
     waiting: Option<Waiting>,
     /// What was last reported.
     reported: Report,
@@ -161,6 +170,7 @@ impl VolumeReconciler {
             subject: None,
             outcome: Outcome::default(),
             states: None,
+            mapped: Mapped::new(),
             waiting: None,
             reported: Report::default(),
             shared_volumes: Vec::new(),
@@ -200,7 +210,7 @@ impl VolumeReconciler {
                 // Cancel-safe: a change stays pending until it is handled.
                 () = self.sources.changed() => self.refresh().await,
                 // Cancel-safe: the new states are read when they are handled.
-                () = states_changed(&mut self.states) => self.report(),
+                () = states_changed(&mut self.states) => self.follow_up().await,
                 // Cancel-safe: a sleep until a fixed time takes nothing.
                 () = sleep_until(late) => self.answer_late(),
                 // Cancel-safe: a sleep until a fixed time takes nothing.
@@ -231,14 +241,40 @@ impl VolumeReconciler {
         };
         self.finish(applied, results);
         self.waiting = Some(Waiting { reply, began, deadline });
+        self.follow_up().await;
+    }
+
+    /// Does what remains once drivers are done, and reports.
+    async fn follow_up(&mut self) {
+        self.map_devices().await;
         self.report();
     }
 
     /// The volumes as they are now, and those on which a driver still works.
     fn volumes(&mut self) -> (PodVolumes, Vec<String>) {
         match &mut self.states {
-            Some(states) => self.outcome.with(&states.borrow_and_update()),
-            None => self.outcome.with(&PodStates::new()),
+            Some(states) => self.outcome.with(&states.borrow_and_update(), &self.mapped),
+            None => self.outcome.with(&PodStates::new(), &self.mapped),
+        }
+    }
+
+    /// Puts devices that drivers published where containers find them.
+    async fn map_devices(&mut self) {
+        let Some(states) = &self.states else { return };
+        let devices = self.outcome.unmapped(&states.borrow(), &self.mapped);
+        for (name, device) in devices {
+            let (shared, layout, link) =
+                (self.shared.clone(), self.layout.clone(), device.link(&self.layout));
+            let threads = self.shared.threads.local_volumes.clone();
+            let path = device.device.clone();
+            let work = move || device.set_up(&shared.root, &layout, &*shared.mounts);
+            let done = threads.run(self.uid.as_str(), &path, &path, work).await;
+            let done = done
+                .unwrap_or_else(|error| Err(VolumeProblem::at(VolumeStep::MapBlockVolume, &name, &error)));
+            if done.is_err() {
+                self.try_again();
+            }
+            self.mapped.insert(name, done.map(|()| link));
         }
     }
 
@@ -309,7 +345,7 @@ impl VolumeReconciler {
         let applied = self.apply(subject).await;
         let results = work_on_paths(&applied.tasks, &self.uid, &self.layout, &self.shared).await;
         self.finish(applied, results);
-        self.report();
+        self.follow_up().await;
     }
 
     /// Sets up the volumes, except for work on paths that others named, and says what is wanted of drivers.
@@ -337,7 +373,8 @@ impl VolumeReconciler {
             let volumes = subject.pod.host_volumes();
             let desired_volumes =
                 volumes.map(|volume| (volume.name.clone(), desired(volume, &context))).collect();
-            let applied = apply::set_up(&layout, desired_volumes, &*shared.mounts, now, rand::random());
+            let applied =
+                apply::set_up(&shared.root, &layout, desired_volumes, &*shared.mounts, now, rand::random());
             applied.with_groups(claim::groups(&context))
         });
         let applied = applied.await.unwrap_or_else(|error| Applied::failed(VolumeProblem::new("", &error)));
@@ -354,19 +391,26 @@ impl VolumeReconciler {
     fn finish(&mut self, applied: Applied, results: PathResults) {
         self.outcome = applied.finish(results);
         self.shared_volumes.extend(self.outcome.take_warnings());
-        let failed = self.outcome.has_failed() || self.sources.has_failed_tokens();
-        self.retry = failed.then(|| {
-            let now = Instant::now();
-            Backoff::next(self.retry, &RETRY, now, now)
-        });
+        self.mapped.retain(|_, mapped| mapped.is_ok());
+        if self.outcome.has_failed() || self.sources.has_failed_tokens() {
+            self.try_again();
+        } else {
+            self.retry = None;
+        }
+    }
+
+    fn try_again(&mut self) {
+        let now = Instant::now();
+        self.retry = Some(Backoff::next(self.retry, &RETRY, now, now));
     }
 
     async fn tear_down(&mut self) -> Result<(), VolumeError> {
         self.subject = None;
         self.sources = Sources::new(self.shared.objects.clone(), self.shared.drivers.clone());
         (self.retry, self.waiting, self.outcome) = (None, None, Outcome::default());
+        self.mapped.clear();
         let Shared { root, mounts, threads, csi, .. } = &*self.shared;
-        take_down(root, &self.uid, mounts, threads, csi).await
+        take_down(root, &self.uid, mounts, threads, Some(csi)).await
     }
 
     /// When the volumes are processed without a change: a token is due, or something failed.
@@ -389,10 +433,14 @@ async fn work_on_paths(
     let works = tasks.iter().map(async |(name, task)| {
         let work = {
             let (task, name, layout, shared) = (task.clone(), name.clone(), layout.clone(), shared.clone());
-            move || apply::perform(&task, &name, &shared.root, &layout, &*shared.mounts)
+            move || apply::perform(&task, &name, &shared.root, &layout, shared.means())
         };
         let done = match task {
             PathTask::Check { path, .. } => shared.on_path(uid, path, work).await,
+            PathTask::Map(device) => {
+                let threads = &shared.threads.local_volumes;
+                threads.run(uid.as_str(), &device.device, &device.device, work).await
+            }
             PathTask::Mount(external) => {
                 let is_local = external.is_on_host();
                 let threads = if is_local { &shared.threads.local_volumes } else { &shared.threads.paths };
@@ -403,7 +451,7 @@ async fn work_on_paths(
             Ok(done) => done,
             Err(error) => Err(apply::delayed(task, name, layout, &shared.mount_table().await, error)),
         };
-        (name.clone(), done.map(|warning| (task.mounted(layout), warning)))
+        (name.clone(), done.map(|warning| (task.ready(layout), warning)))
     });
     join_all(works).await
 }

@@ -6,13 +6,15 @@ use std::sync::Arc;
 
 use hostlet_base::PodUid;
 use hostlet_csi::CsiVolumes;
-use hostlet_host::{Mounts, file_work};
+use hostlet_host::{Mounts, SysError, file_work};
 
 use super::error::VolumeError;
+use super::external::release_devices;
+use super::kinds::{csi, local_volume};
 use super::layout::PodLayout;
 use super::remote::{find, unmount_all};
 use super::threads::VolumeThreads;
-use super::{apply, driver_dirs, sub_path};
+use super::{apply, devices, driver_dirs, sub_path};
 
 /// Tears down the volumes of a pod of which nothing runs any more, where no daemon runs, and no matter which set them up. `root` is the
 /// daemon's directory.
@@ -26,7 +28,7 @@ pub async fn tear_down(
     mounts: &Arc<dyn Mounts>,
     threads: &VolumeThreads,
 ) -> Result<(), VolumeError> {
-    take_down(root, uid, mounts, threads, &CsiVolumes::none()).await
+    take_down(root, uid, mounts, threads, None).await
 }
 
 /// The same where `drivers` unpublish theirs.
@@ -35,24 +37,42 @@ pub(super) async fn take_down(
     uid: &PodUid,
     mounts: &Arc<dyn Mounts>,
     threads: &VolumeThreads,
-    drivers: &CsiVolumes,
+    drivers: Option<&CsiVolumes>,
 ) -> Result<(), VolumeError> {
     // A UID that is no name of a directory, as one from the runtime may be, has no volumes.
     let Some(layout) = PodLayout::new(root, uid) else { return Ok(()) };
-    let (pod, host) = (layout.clone(), mounts.clone());
+    let host = mounts.clone();
     // The panic itself is logged by the panic hook.
-    let found = file_work(move || find(&pod, &*host)).await.map_err(|_| VolumeError::Ended)?;
-    let found = found.map_err(|error| VolumeError::Look(error.into()))?;
-    unmount_all(found, uid, threads, mounts).await?;
+    let find = on_files(&layout, move |layout| find(layout, &*host).map_err(looked));
+    unmount_all(find.await?, uid, threads, mounts).await?;
     // A container's part of a volume, before the volume.
-    let (pod, host) = (layout.clone(), mounts.clone());
-    let cleaned = file_work(move || sub_path::clean(&pod, &*host)).await.map_err(|_| VolumeError::Ended)?;
-    cleaned.map_err(|error| VolumeError::Look(error.into()))?;
-    drivers.release(uid).await?;
-    let (root, uid, host) = (root.to_owned(), uid.clone(), mounts.clone());
-    let work = move || {
-        driver_dirs::clear(&root, &layout, &*host)?;
-        apply::tear_down(&root, &uid, &*host)
+    let host = mounts.clone();
+    on_files(&layout, move |layout| sub_path::clean(layout, &*host).map_err(looked)).await?;
+    if let Some(drivers) = drivers {
+        let (root, host) = (root.to_owned(), mounts.clone());
+        on_files(&layout, move |layout| devices::clear(&root, layout, csi::DIRECTORY, &*host)).await?;
+        drivers.release(uid).await?;
+    }
+    let (root, uid, host, locks) = (root.to_owned(), uid.clone(), mounts.clone(), threads.devices.clone());
+    let rest = move |layout: &PodLayout| {
+        driver_dirs::clear(&root, layout, &*host)?;
+        let local = local_volume::DIRECTORY;
+        devices::clear(&root, layout, local, &*host)?;
+        apply::tear_down(&root, &uid, &*host)?;
+        release_devices(&root, local, &*host, &locks).map_err(VolumeError::Look)
     };
-    file_work(work).await.unwrap_or(Err(VolumeError::Ended))
+    on_files(&layout, rest).await
+}
+
+/// Does work on files that takes a moment.
+async fn on_files<T: Send + 'static>(
+    layout: &PodLayout,
+    work: impl FnOnce(&PodLayout) -> Result<T, VolumeError> + Send + 'static,
+) -> Result<T, VolumeError> {
+    let layout = layout.clone();
+    file_work(move || work(&layout)).await.unwrap_or(Err(VolumeError::Ended))
+}
+
+fn looked(error: SysError) -> VolumeError {
+    VolumeError::Look(error.into())
 }

@@ -4,10 +4,13 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hostlet_host::{Inside, Mount, MountCall, MountTable, Mounts, Origin, SysError, real_path};
+use hostlet_host::{
+    DiskError, Disks, Inside, Mount, MountCall, MountTable, Mounts, Origin, SysError, real_path,
+};
 use hostlet_pod::AdmittedPod;
 use k8s_openapi::api::core::v1::Pod;
 use parking_lot::{Condvar, Mutex};
@@ -194,7 +197,7 @@ impl Mounts for FakeMounts {
                 return Err(SysError::RunMount { path: point, source });
             }
             if !call.options.iter().any(|option| option == "remount") {
-                let filesystem = call.filesystem.unwrap_or("ext4").into();
+                let filesystem = call.filesystem.as_deref().unwrap_or("ext4").into();
                 let origin = Origin { device: call.source.clone(), dir: PathBuf::from("/") };
                 inner.mounts.push(Mount { point, filesystem, origin, is_shared: true });
             }
@@ -234,17 +237,58 @@ fn busy(dir: &Path) -> SysError {
     SysError::Unmount { path: dir.to_owned(), source }
 }
 
+/// Disks that only note what is done to them.
+#[derive(Clone, Default)]
+pub(super) struct FakeDisks(Arc<Mutex<(Option<String>, Vec<String>)>>);
+
+impl FakeDisks {
+    /// Puts a filesystem of this type on all devices.
+    pub(super) fn set(&self, format: &str) {
+        self.0.lock().0 = Some(format.to_owned());
+    }
+
+    /// What was done.
+    pub(super) fn calls(&self) -> Vec<String> {
+        self.0.lock().1.clone()
+    }
+}
+
+impl Disks for FakeDisks {
+    fn format(&self, _: &Path) -> Result<Option<String>, DiskError> {
+        Ok(self.0.lock().0.clone())
+    }
+
+    fn make(&self, device: &Path, fs_type: &str) -> Result<(), DiskError> {
+        self.set(fs_type);
+        self.0.lock().1.push(format!("make {fs_type} {}", device.display()));
+        Ok(())
+    }
+
+    fn repair(&self, device: &Path) -> Result<(), DiskError> {
+        self.0.lock().1.push(format!("repair {}", device.display()));
+        Ok(())
+    }
+}
+
+/// A block device of this host; `None` if it has none. Nothing is done to it.
+pub(super) fn block_device() -> Option<PathBuf> {
+    let entries = fs::read_dir("/dev").unwrap().map(|entry| entry.unwrap());
+    let mut devices = entries.filter(|entry| entry.file_type().unwrap().is_block_device());
+    devices.next().map(|entry| entry.path())
+}
+
 /// The daemon's directory with that of one pod.
 pub(super) struct Host {
     pub(super) root: TempDir,
     pub(super) mounts: FakeMounts,
+    pub(super) disks: FakeDisks,
 }
 
 impl Host {
     pub(super) fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir_all(root.path().join("pods").join(UID)).unwrap();
-        Self { root, mounts: FakeMounts::default() }
+        Self { root, mounts: FakeMounts::default(), disks: FakeDisks::default() }
     }
 
     /// A path in the pod's directory.

@@ -133,25 +133,25 @@ mod tests {
                 pod,
             })
         };
-        let csi = json!({"volumes": [{"name": "v", "csi": {"driver": "disk.example.com"}}]});
+        let iscsi = json!({"volumes": [{"name": "v", "iscsi": {"targetPortal": "10.0.0.1", "iqn": "iqn.2001-04.com.example:a", "lun": 0}}]});
         let gpu = json!({"containers": [{"name": "c", "image": "i", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]});
         let claims = json!({"resourceClaims": [{"name": "d", "resourceClaimName": "d"}]});
         let manifests = SourceState {
             pods: vec![
                 pod("plain", json!({})),
-                pod("csi", csi.clone()),
+                pod("iscsi", iscsi.clone()),
                 pod("gpu", gpu),
                 pod("claims", claims),
-                pod("ended", csi),
+                pod("ended", iscsi),
             ],
             ..SourceState::default()
         };
-        let running = ["plain", "csi", "gpu", "claims", "not-named"].map(PodUid::from).into();
+        let running = ["plain", "iscsi", "gpu", "claims", "not-named"].map(PodUid::from).into();
         let node = NodeView::default();
         let found = unrunnable(&manifests, &ApiState::default(), &running, &[], &node);
         let named: Vec<String> = found.iter().map(|one| one.pod.to_string()).collect();
-        assert_eq!(named, ["ns/csi", "ns/gpu", "ns/claims"]);
-        assert!(found[0].why.contains("csi"), "{found:?}");
+        assert_eq!(named, ["ns/iscsi", "ns/gpu", "ns/claims"]);
+        assert!(found[0].why.contains("iscsi"), "{found:?}");
         assert!(found[1].why.contains("nvidia.com/gpu"), "{found:?}");
     }
 }

@@ -5,10 +5,13 @@ use k8s_openapi::api::core::v1::Volume;
 
 use super::kind::Kind;
 use crate::error::VolumeStep;
-use crate::model::{Context, DesiredVolume, External, KindDirectory, Persistent, Provider};
+use crate::model::{BlockDevice, Context, DesiredVolume, External, KindDirectory, Persistent, Provider};
 
 pub(crate) const DIRECTORY: KindDirectory =
     KindDirectory { plugin: "kubernetes.io/local-volume", provider: Provider::Host };
+
+/// The filesystem that a block device gets unless its PersistentVolume names another.
+const FS_TYPE: &str = "ext4";
 
 /// Causes why a local volume cannot be mounted.
 const RULES: &[Rule] = &[
@@ -23,9 +26,35 @@ const RULES: &[Rule] = &[
         "correct local.path of the PersistentVolume; hostlet retries automatically",
     ),
     rule(
-        &["block device", "of a local volume is not mounted"],
-        "hostlet does not mount the device of a local PersistentVolume yet",
-        "mount it on a directory of this host, and set local.path to that",
+        &["mapvolume", "does not exist"],
+        "the device of a local PersistentVolume does not exist on this host",
+        "attach it, or correct local.path of the PersistentVolume; hostlet retries automatically",
+    ),
+    rule(
+        &["is not a block device"],
+        "the path of a local PersistentVolume with volumeMode: Block is no block device",
+        "correct local.path or volumeMode of the PersistentVolume; hostlet retries automatically",
+    ),
+    rule(
+        &["cannot mount unformatted disk"],
+        "the device of a local PersistentVolume has no filesystem, and is only to be read",
+        "let a pod that may write use it first, or make the filesystem by hand",
+    ),
+    rule(
+        &["failed to get disk format of disk"],
+        "it cannot be found out whether the device of a local PersistentVolume has a filesystem, and so none is made on it",
+        "check that the device can be read and that blkid is installed; hostlet retries automatically",
+    ),
+    rule(
+        &["format of disk", "failed"],
+        "no filesystem can be made on the device of a local PersistentVolume",
+        "install the program for local.fsType (mkfs.ext4 is in e2fsprogs, mkfs.xfs in xfsprogs), or correct local.fsType; hostlet \
+         retries automatically",
+    ),
+    rule(
+        &["'fsck' found errors on device"],
+        "the filesystem on the device of a local PersistentVolume is damaged, and fsck could not repair it by itself",
+        "repair it by hand (fsck), or restore it; hostlet retries automatically",
     ),
     rule(
         &["setting volume ownership for"],
@@ -63,6 +92,16 @@ impl Kind for LocalVolume {
         // Upstream takes a relative path as one from the root.
         let path =
             if source.path.starts_with('/') { source.path.clone() } else { format!("/{}", source.path) };
+        if volume.is_block {
+            return Some(DesiredVolume::Device(BlockDevice {
+                directory: DIRECTORY,
+                name: volume.name.to_owned(),
+                device: path.into(),
+                is_on_host: true,
+                read_only: volume.read_only,
+                is_exclusive: volume.is_exclusive(),
+            }));
+        }
         Some(DesiredVolume::External(External {
             directory: DIRECTORY,
             name: volume.name.to_owned(),
@@ -72,7 +111,12 @@ impl Kind for LocalVolume {
             read_only: volume.read_only,
             group: context.group().map(|group| (group, context.group_change())),
             is_exclusive: volume.is_exclusive(),
+            fs_type: source.fs_type.clone().filter(|it| !it.is_empty()).unwrap_or_else(|| FS_TYPE.to_owned()),
         }))
+    }
+
+    fn has_devices(&self) -> bool {
+        true
     }
 
     fn rules(&self) -> Group {

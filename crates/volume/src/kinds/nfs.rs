@@ -64,6 +64,7 @@ impl Kind for Nfs {
             read_only: nfs.read_only.unwrap_or(false),
             group: None,
             is_exclusive: false,
+            fs_type: String::new(),
         }))
     }
 
@@ -78,6 +79,7 @@ impl Kind for Nfs {
             read_only: volume.read_only,
             group: None,
             is_exclusive: volume.is_exclusive(),
+            fs_type: String::new(),
         }))
     }
 
