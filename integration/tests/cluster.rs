@@ -12,6 +12,8 @@ mod certificates;
 mod claims;
 #[path = "cluster/controllers.rs"]
 mod controllers;
+#[path = "cluster/csi.rs"]
+mod csi;
 #[path = "cluster/deletion.rs"]
 mod deletion;
 #[path = "cluster/dra.rs"]
