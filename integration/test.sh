@@ -65,6 +65,13 @@ else
   run_suite cluster ""
 fi
 
+say "sanity tests of the CSI driver of the tests"
+if go_program >/dev/null; then
+  limited "$here/csi_sanity.sh" "$(dirname "$HOSTLET_BIN")/csi_driver" || failed+=("the CSI driver of the tests")
+else
+  not_tested "the CSI driver of the tests" "its sanity tests are built with Go (https://go.dev/dl/)"
+fi
+
 say "tests of the packages"
 limited "$here/packages.sh" || failed+=("packages")
 

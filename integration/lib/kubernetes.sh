@@ -7,6 +7,7 @@ ETCD_VERSION=3.7.3
 # The one that this Kubernetes requires in its go.mod: its tests run in parallel only under this program.
 GINKGO_VERSION=2.32.0
 METRICS_SERVER_VERSION=0.9.0
+CSI_TEST_VERSION=5.6.0
 
 # Their directory, which is kept between runs, next to the calling user's other caches.
 kubernetes_dir() {
@@ -116,6 +117,17 @@ metrics_server() {
       cmd/metrics-server >&2
   fi
   printf '%s\n' "$dir/metrics-server"
+}
+
+# Builds the sanity tests of CSI drivers once per version, and prints their path.
+csi_sanity() {
+  local go dir=${XDG_CACHE_HOME:-$(builder_home)/.cache}/hostlet-tests/csi-sanity-$CSI_TEST_VERSION
+  if [ ! -x "$dir/csi-sanity" ]; then
+    go=$(go_program) || die "the sanity tests of CSI drivers are built with Go (https://go.dev/dl/)"
+    note "building the sanity tests of CSI drivers with Go" >&2
+    build_go_program "$go" "$dir" csi-sanity github.com/kubernetes-csi/csi-test/v5 "$CSI_TEST_VERSION" cmd/csi-sanity >&2
+  fi
+  printf '%s\n' "$dir/csi-sanity"
 }
 
 # Builds a program of the tests from its source below integration/, once per version of that, and prints its path.

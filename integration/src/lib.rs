@@ -2,6 +2,7 @@
 //! real runtime to run the daemon on, and a cluster for them to join. Has no tests and no product code.
 
 pub mod cluster;
+pub mod csi;
 pub mod fake_cri;
 pub mod ginkgo;
 pub mod hollow;

@@ -2,8 +2,9 @@
 //! output.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 
 use anyhow::{Context, Result, bail};
 
@@ -38,6 +39,14 @@ pub(crate) fn lib_in<A: AsRef<OsStr>>(
 ) -> Result<String> {
     bash.args(["-euo", "pipefail", "-c", CALL, "bash"]).arg(integration_dir()).arg(function).args(args);
     run(&mut bash)
+}
+
+/// Starts a program whose output is appended to a file.
+pub(crate) fn spawn_logged(command: &mut Command, log: &Path) -> Result<Child> {
+    let file = File::options().create(true).append(true).open(log);
+    let file = file.with_context(|| format!("opening {}", log.display()))?;
+    let second = file.try_clone().context("a second handle of a log")?;
+    Ok(command.stdin(Stdio::null()).stdout(second).stderr(file).spawn()?)
 }
 
 /// The last lines of a file, for a failed test's report; empty if it does not exist.

@@ -170,7 +170,7 @@ pub struct VolumeStats {
 
 /// A call failed. The text is upstream's, of gRPC for Go.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("rpc error: code = {code:?} desc = {message}")]
+#[error("rpc error: code = {} desc = {message}", code_name(*code))]
 pub struct CallError {
     /// The method, e.g. `NodeStageVolume`.
     pub call: &'static str,
@@ -203,6 +203,29 @@ impl CallError {
             | Code::DataLoss
             | Code::Unauthenticated => true,
         }
+    }
+}
+
+/// The name of a code in gRPC for Go.
+pub(crate) fn code_name(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "Canceled",
+        Code::Unknown => "Unknown",
+        Code::InvalidArgument => "InvalidArgument",
+        Code::DeadlineExceeded => "DeadlineExceeded",
+        Code::NotFound => "NotFound",
+        Code::AlreadyExists => "AlreadyExists",
+        Code::PermissionDenied => "PermissionDenied",
+        Code::ResourceExhausted => "ResourceExhausted",
+        Code::FailedPrecondition => "FailedPrecondition",
+        Code::Aborted => "Aborted",
+        Code::OutOfRange => "OutOfRange",
+        Code::Unimplemented => "Unimplemented",
+        Code::Internal => "Internal",
+        Code::Unavailable => "Unavailable",
+        Code::DataLoss => "DataLoss",
+        Code::Unauthenticated => "Unauthenticated",
     }
 }
 

@@ -10,9 +10,19 @@
 
 mod attachments;
 mod call;
+mod client;
 mod driver_objects;
+mod drivers;
+#[cfg(any(test, feature = "fakes"))]
+pub mod fake;
+#[cfg(test)]
+mod fake_tests;
 mod id;
+mod life;
 mod request;
+#[cfg(feature = "fakes")]
+mod stand_in;
+mod view;
 mod volumes;
 
 pub use attachments::{AttachError, Attachments, NoAttachments};
@@ -21,8 +31,13 @@ pub use call::{
     PublishCall, Secrets, StageCall, Usage, UsageUnit, VolumeStats,
 };
 pub use driver_objects::{DriverObjects, KnownDrivers, used_of_spec};
+pub use drivers::{CsiHandler, NodeInfoTask, NodeInfos};
 pub use id::{VolumeId, ephemeral_handle};
+pub use life::{FoundVolumes, found_on_disk};
 pub use request::{Publish, PublishState, Published};
+#[cfg(feature = "fakes")]
+pub use stand_in::StandIn;
+pub use view::{VolumePhase, VolumePod, VolumeView};
 pub use volumes::{CsiSettings, CsiTask, CsiVolumes, PodStates, ReleaseError, Services};
 
 #[cfg(test)]

@@ -60,7 +60,7 @@ pub use processes::{KubeletProcess, ProcessUsage, Shim, end_shim, kubelets, shim
 pub use program::{ProgramError, clip, run_program};
 pub use remove::{is_missing, real_path, remove_mount_point, remove_tree};
 pub use replace_file::{replace_file, sync_parent};
-pub use selinux::selinux_is_enabled;
+pub use selinux::{container_file_label, selinux_is_enabled};
 pub use shared_dir::{Sharing, share_dir, unshare_dir};
 pub use tree_usage::{SpaceUsage, TreeUsage, files_usage, tree_usage};
 pub use tunables::Tunable;

@@ -1,10 +1,10 @@
 //! The calls of a registration: one connection per attempt, each call with its deadline. Decides nothing and never retries.
 
+use std::fs;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use std::{fs, io};
 
 use std::os::unix::fs::FileTypeExt;
 
@@ -16,15 +16,14 @@ use hostlet_proto::registration::{
     RegistrationStatusResponse,
 };
 use http::uri::PathAndQuery;
-use hyper_util::rt::TokioIo;
 use prost::Message;
-use tokio::net::UnixStream;
 use tokio::time::timeout;
 use tonic::client::Grpc;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 use tonic_prost::ProstCodec;
 
+use super::dial::{connect_keeping, root_cause};
 use super::info::{InfoError, PluginClaim, check};
 use super::scan::{OpenError, SocketIdentity, open_socket};
 
@@ -143,17 +142,8 @@ impl GrpcRegistrar {
         let opened = Arc::new(opened.map_err(CallError::Check)??);
         // The opened socket by its descriptor: a path could lead elsewhere by now, or be longer than a socket's address.
         let by_descriptor = self.proc.join(format!("self/fd/{}", opened.as_raw_fd()));
-        let connector = tower::service_fn(move |_| {
-            let (path, open) = (by_descriptor.clone(), opened.clone());
-            async move {
-                let stream = UnixStream::connect(path).await;
-                drop(open);
-                Ok::<_, io::Error>(TokioIo::new(stream?))
-            }
-        });
-        // The URI is never dialed.
-        let endpoint = Endpoint::from_static("http://plugin.invalid");
-        endpoint.connect_with_connector(connector).await.map_err(|error| CallError::Connect(root(&error)))
+        let connected = connect_keeping(by_descriptor, opened).await;
+        connected.map_err(|error| CallError::Connect(root_cause(&error, MAX_TEXT)))
     }
 }
 
@@ -186,24 +176,15 @@ where
         Code::Unimplemented => CallError::Unimplemented { call },
         // Only local errors have a source.
         code if std::error::Error::source(&status).is_some() => {
-            CallError::Failed { call, code, message: root(&status) }
+            CallError::Failed { call, code, message: root_cause(&status, MAX_TEXT) }
         }
         code => CallError::Failed { call, code, message: one_line(status.message(), MAX_TEXT) },
     };
     let mut grpc = Grpc::new(channel.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES);
-    grpc.ready().await.map_err(|error| CallError::Connect(root(&error)))?;
+    grpc.ready().await.map_err(|error| CallError::Connect(root_cause(&error, MAX_TEXT)))?;
     let (codec, path) = (ProstCodec::<Q, A>::default(), PathAndQuery::from_static(method));
     let answer = grpc.unary(Request::new(request), path, codec).await;
     answer.map(tonic::Response::into_inner).map_err(failed)
-}
-
-/// The root cause of a transport error, which its own text omits.
-fn root(error: &dyn std::error::Error) -> String {
-    let mut cause = error;
-    while let Some(next) = cause.source() {
-        cause = next;
-    }
-    one_line(&cause.to_string(), MAX_TEXT)
 }
 
 /// Whether there is a socket at an endpoint.

@@ -4,6 +4,7 @@ mod client;
 #[cfg(test)]
 mod client_tests;
 mod counts;
+mod dial;
 mod failure;
 #[cfg(any(test, feature = "fakes"))]
 pub mod fake;
@@ -22,6 +23,7 @@ mod task_tests;
 mod testing;
 mod view;
 
+pub use dial::{connect, lazy_channel, root_cause};
 pub use handler::{Handlers, InstanceId, PluginEvent, PluginHandler, PluginInstance, PluginRejected};
 pub use hostlet_proto::registration::PluginInfo;
 pub use info::{InfoError, PluginClaim, check};

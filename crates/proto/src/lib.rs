@@ -1,6 +1,7 @@
-//! Wire definitions that no well-kept crate has: the whole CRI, and of other interfaces what hostlet uses. No behaviour.
+//! Wire definitions that no well-kept crate has: the whole CRI and CSI, and of other interfaces what hostlet uses. No behaviour.
 
 pub mod cri;
+pub mod csi;
 pub mod dra;
 pub mod listed;
 pub mod registration;

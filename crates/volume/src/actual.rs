@@ -12,7 +12,7 @@ use hostlet_base::PodUid;
 use hostlet_host::{Mount, MountTable, Mounts, real_path};
 
 use super::error::HostError;
-use super::kinds::registry::directories;
+use super::kinds::registry::{device_directories, directories};
 use super::layout::{DATA, PodLayout};
 use super::model::KindDirectory;
 use super::path_type::Found;
@@ -185,7 +185,7 @@ pub(super) fn leftovers(layout: &PodLayout, mounts: &dyn Mounts) -> Result<Vec<L
     let mut metas: BTreeSet<PathBuf> =
         entries(&layout.metas())?.into_iter().map(|entry| layout.metas().join(entry)).collect();
     let mut volumes = Vec::new();
-    for kind in directories() {
+    for kind in directories().filter(|kind| !kind.is_of_drivers()) {
         volumes.extend(entries(&layout.volumes(kind))?.into_iter().map(|entry| (kind, entry)));
     }
     // The mount table of a host with many pods is long, and read only if needed.
@@ -222,10 +222,11 @@ pub(super) fn leftovers(layout: &PodLayout, mounts: &dyn Mounts) -> Result<Vec<L
 pub fn unknown_plugins(root: &Path, uid: &PodUid) -> Result<Vec<String>, HostError> {
     let Some(layout) = PodLayout::new(root, uid) else { return Ok(Vec::new()) };
     let mut found = Vec::new();
-    for plugins in [layout.dirs().volumes(), layout.dirs().block_devices()] {
+    let volumes: BTreeSet<String> = directories().map(KindDirectory::name).collect();
+    let devices = device_directories().map(KindDirectory::name).collect();
+    for (plugins, known) in [(layout.dirs().volumes(), volumes), (layout.dirs().block_devices(), devices)] {
         for name in entries(&plugins)? {
-            let is_known =
-                plugins == layout.dirs().volumes() && directories().any(|kind| name == kind.name().as_str());
+            let is_known = name.to_str().is_some_and(|name| known.contains(name));
             if !is_known && !entries(&plugins.join(&name))?.is_empty() {
                 found.push(name.to_string_lossy().into_owned());
             }
@@ -255,7 +256,7 @@ pub(super) fn found_at(path: &Path) -> Result<Found, HostError> {
     })
 }
 
-fn entries(dir: &Path) -> Result<Vec<OsString>, HostError> {
+pub(super) fn entries(dir: &Path) -> Result<Vec<OsString>, HostError> {
     let Some(entries) = if_there(dir, "read", fs::read_dir(dir))? else { return Ok(Vec::new()) };
     entries.map(|entry| entry.map(|entry| entry.file_name()).map_err(failed("read", dir))).collect()
 }

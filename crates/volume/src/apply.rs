@@ -1,10 +1,11 @@
 //! Observes, plans and executes, for all volumes of a pod. Blocking. A volume that fails does not affect the others. Paths that
 //! others named are left to the caller, as their filesystem may block forever.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use hostlet_base::PodUid;
+use hostlet_csi::{PodStates, Publish};
 use hostlet_host::{MountTable, Mounts, PathError, remove_tree};
 use hostlet_pod::ExternalVolume;
 use jiff::Timestamp;
@@ -13,35 +14,11 @@ use super::actual::{found_at, leftovers, read_actual};
 use super::error::{HostError, VolumeError, VolumeProblem};
 use super::execute::{execute, make_on_host};
 use super::layout::PodLayout;
-use super::model::{Desired, DesiredVolume, External};
+use super::model::{Desired, DesiredVolume, DriverVolume, External};
 use super::path_type::{self, PathType};
-use super::{plan, sub_path};
-
-/// A volume that is ready for mounting.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mounted {
-    /// Where it is on the host: the source of the containers' mounts.
-    pub host_path: PathBuf,
-    /// Whether it is always mounted read-only.
-    pub read_only: bool,
-    /// Whether the runtime relabels it for SELinux.
-    pub relabel: bool,
-}
-
-/// The result of setting up a pod's volumes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PodVolumes {
-    /// The ready volumes, by name.
-    pub mounted: BTreeMap<String, Mounted>,
-    /// Problems: of volumes that are not ready, and of those that are not up to date.
-    pub problems: Vec<VolumeProblem>,
-    /// Volumes that were mounted just now although other pods have them with another group.
-    pub shared: Vec<String>,
-    /// The ready volumes that are mounts of what outlives the pod, by name.
-    pub external: BTreeMap<String, ExternalVolume>,
-    /// The groups that the volumes give to the pod's processes.
-    pub groups: BTreeSet<i64>,
-}
+use super::plan;
+use super::published::settled;
+use super::ready::{Mounted, PodVolumes};
 
 /// Work on a path that others named: on its own thread, as the path may not respond.
 #[derive(Clone, Debug)]
@@ -61,6 +38,8 @@ pub(super) struct Applied {
     volumes: PodVolumes,
     /// What remains to be done, by volume.
     pub(super) tasks: Vec<(String, PathTask)>,
+    /// The volumes of drivers.
+    pub(super) drivers: Vec<(String, DriverVolume)>,
     /// Volumes whose claims cannot be used, with the reason.
     unprocessed: Vec<(String, String)>,
     /// The names of all volumes.
@@ -79,8 +58,15 @@ impl Applied {
         self
     }
 
-    /// The result, with those of the remaining work by volume.
-    pub(super) fn finish(self, results: PathResults) -> PodVolumes {
+    /// What is wanted of drivers, once per volume.
+    pub(super) fn wanted(&self) -> impl Iterator<Item = &Publish> {
+        let mut seen = BTreeSet::new();
+        let all = self.drivers.iter().filter_map(|(_, volume)| volume.wanted.as_ref().ok());
+        all.filter(move |publish| seen.insert(publish.spec_name.clone()))
+    }
+
+    /// The outcome, with the results of the remaining work by volume.
+    pub(super) fn finish(self, results: PathResults) -> Outcome {
         let mut volumes = self.volumes;
         for (name, result) in results {
             match result {
@@ -92,16 +78,52 @@ impl Applied {
             }
         }
         volumes.external.retain(|name, _| volumes.mounted.contains_key(name));
+        Outcome { volumes, drivers: self.drivers, unprocessed: self.unprocessed, names: self.names }
+    }
+}
+
+/// A pod's volumes after all work of hostlet's own.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Outcome {
+    /// All but those of drivers.
+    volumes: PodVolumes,
+    /// Those of drivers.
+    drivers: Vec<(String, DriverVolume)>,
+    unprocessed: Vec<(String, String)>,
+    names: Vec<String>,
+}
+
+impl Outcome {
+    /// The pod's volumes, with those of drivers by what their owners say; and the names of those on which a driver still works.
+    pub(super) fn with(&self, states: &PodStates) -> (PodVolumes, Vec<String>) {
+        let (mut volumes, settled) = (self.volumes.clone(), settled(&self.drivers, states));
+        volumes.mounted.extend(settled.mounted);
+        volumes.devices.extend(settled.devices);
+        volumes.external.extend(settled.external);
+        volumes.problems.extend(settled.problems);
         if !self.unprocessed.is_empty() {
-            let is_missing = |name: &String| !volumes.mounted.contains_key(name);
-            let mut unmounted: Vec<String> = self.names.into_iter().filter(is_missing).collect();
+            let unmounted = self.names.iter().filter(|name| !volumes.is_ready(name));
+            let mut unmounted: Vec<String> = unmounted.cloned().collect();
             unmounted.sort_unstable();
-            let (mut unprocessed, causes): (Vec<String>, Vec<String>) = self.unprocessed.into_iter().unzip();
+            let (mut unprocessed, causes): (Vec<String>, Vec<String>) =
+                self.unprocessed.iter().cloned().unzip();
             unprocessed.sort_unstable();
             let cause = causes.join("; ");
             volumes.problems.push(VolumeProblem::Unprocessed { unmounted, unprocessed, cause });
         }
-        volumes
+        (volumes, settled.working)
+    }
+
+    /// Whether something could not be done, other than by a driver.
+    pub(super) fn has_failed(&self) -> bool {
+        !self.volumes.problems.is_empty()
+            || !self.unprocessed.is_empty()
+            || self.drivers.iter().any(|(_, volume)| volume.wanted.is_err())
+    }
+
+    /// Warnings about volumes that were mounted just now, once.
+    pub(super) fn take_warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.volumes.shared)
     }
 }
 
@@ -174,6 +196,10 @@ fn set_up_one(
                 None
             }
         }
+        DesiredVolume::Driver(volume) => {
+            applied.drivers.push((name.to_owned(), *volume));
+            None
+        }
         DesiredVolume::Own(desired) => {
             let made = set_up_own(layout, name, &desired, mounts, version);
             let (mounted, problem) = made.map_err(|error| VolumeProblem::new(name, &error))?;
@@ -243,13 +269,12 @@ fn check_host_path(path: &Path, path_type: PathType) -> Result<(), HostError> {
     }
 }
 
-/// Tears down the volumes of a terminated pod, no matter which daemon set them up. Continues after an error and returns the
+/// Tears down the volumes of a terminated pod but those of drivers, no matter which daemon set them up. Its subpaths are unmounted
+/// already. Continues after an error and returns the
 /// first. Missing volumes are no error. Never removes across a mount, and never unmounts foreign mounts. Blocking, briefly once
 /// remote filesystems are unmounted. `root` is the daemon's directory.
 pub(super) fn tear_down(root: &Path, uid: &PodUid, mounts: &dyn Mounts) -> Result<(), VolumeError> {
     let Some(layout) = PodLayout::new(root, uid) else { return Ok(()) };
-    // A container's part of a volume, before the volume.
-    sub_path::clean(&layout, mounts).map_err(|error| VolumeError::Look(error.into()))?;
     let mut result = Ok(());
     for left in leftovers(&layout, mounts).map_err(VolumeError::Look)? {
         let done = plan::tear_down(&left)

@@ -45,7 +45,10 @@ impl Host {
 
     fn set_up(&self, desired: &Desired) -> PodVolumes {
         let desired_volume = vec![("v".to_owned(), DesiredVolume::Own(desired.clone()))];
-        super::set_up(&self.layout(), desired_volume, &self.mounts, now(), rand::random()).finish(Vec::new())
+        super::set_up(&self.layout(), desired_volume, &self.mounts, now(), rand::random())
+            .finish(Vec::new())
+            .with(&PodStates::new())
+            .0
     }
 
     fn plan(&self, desired: &Desired, version: &str) -> Plan {
@@ -89,8 +92,10 @@ fn a_volume_of_files_equals_the_stock_kubelets() {
     };
     let layout = host.layout();
     let desired_volume = vec![("cm".to_owned(), DesiredVolume::Own(desired))];
-    let volumes =
-        super::set_up(&layout, desired_volume, &host.mounts, now(), 1_891_749_333).finish(Vec::new());
+    let volumes = super::set_up(&layout, desired_volume, &host.mounts, now(), 1_891_749_333)
+        .finish(Vec::new())
+        .with(&PodStates::new())
+        .0;
     assert_eq!(volumes.problems, []);
     let mounted = &volumes.mounted["cm"];
     assert_eq!(mounted.host_path, host.at("volumes/kubernetes.io~configmap/cm"));
@@ -300,7 +305,10 @@ fn host_paths_are_checked_created_and_never_removed() {
         "h".to_owned(),
         DesiredVolume::Host { path: dir.clone(), path_type: PathType::Anything, read_only: false },
     )];
-    let volumes = super::set_up(&host.layout(), desired_volume, &host.mounts, now(), 1).finish(Vec::new());
+    let volumes = super::set_up(&host.layout(), desired_volume, &host.mounts, now(), 1)
+        .finish(Vec::new())
+        .with(&PodStates::new())
+        .0;
     assert_eq!(volumes.mounted["h"], Mounted { host_path: dir.clone(), read_only: false, relabel: false });
     host.tear_down().unwrap();
     assert!(dir.is_dir() && file.is_file());

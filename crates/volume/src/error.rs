@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use hostlet_base::{Quantity, error_chain};
+use hostlet_csi::ReleaseError;
 use hostlet_host::{PathError as PathWorkError, SysError};
 use hostlet_pod::objects::ObjectError;
 
@@ -132,6 +133,16 @@ pub enum HostError {
         /// The device.
         path: std::path::PathBuf,
     },
+    /// A volume of a driver is still published.
+    #[error(
+        "{} is published by the CSI driver {driver}, and only its driver can unpublish it", path.display()
+    )]
+    OfDriver {
+        /// The volume's directory.
+        path: std::path::PathBuf,
+        /// The driver.
+        driver: String,
+    },
     /// Another pod uses a volume for one pod only. The wording is upstream's.
     #[error("volume uses the ReadWriteOncePod access mode and is already in use by another pod")]
     InUse,
@@ -156,12 +167,20 @@ pub enum HostError {
 pub enum VolumeStep {
     /// Nothing can mount volumes of this type.
     FindPlugin,
+    /// Nothing can map devices of this type.
+    FindMapper,
     /// The volume belongs to other nodes.
     NodeAffinity,
     /// What is to be mounted does not exist.
     NewMounter,
     /// Volumes of this type have no mount options.
     MountOptions,
+    /// Preparing a volume on the node.
+    MountDevice,
+    /// Preparing a block device on the node.
+    SetUpDevice,
+    /// Giving a block device to a pod.
+    MapPodDevice,
     /// Any other step.
     SetUp,
 }
@@ -170,9 +189,13 @@ impl fmt::Display for VolumeStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::FindPlugin => "MountVolume.FindPluginBySpec failed",
+            Self::FindMapper => "MapVolume.FindMapperPluginBySpec failed",
             Self::NodeAffinity => "MountVolume.NodeAffinity check failed",
             Self::NewMounter => "MountVolume.NewMounter initialization failed",
             Self::MountOptions => "MountVolume.MountOptionSupport check failed",
+            Self::MountDevice => "MountVolume.MountDevice failed",
+            Self::SetUpDevice => "MapVolume.SetUpDevice failed",
+            Self::MapPodDevice => "MapVolume.MapPodDevice failed",
             Self::SetUp => "MountVolume.SetUp failed",
         })
     }
@@ -191,6 +214,16 @@ pub enum VolumeProblem {
         /// The cause, with all its sources.
         cause: String,
     },
+    /// The volume of a driver could not be published. The text is upstream's.
+    #[error("{0}")]
+    Driver(String),
+    /// Drivers did not publish these volumes in time.
+    #[error(
+        "Unable to attach or mount volumes: unmounted volumes=[{}], unattached volumes=[], failed to process volumes=[]: \
+         context deadline exceeded",
+        .0.join(" ")
+    )]
+    Unpublished(Vec<String>),
     /// It is not known what some volumes are: their claims cannot be used.
     #[error(
         "Unable to attach or mount volumes: unmounted volumes=[{}], unattached volumes=[], failed to process volumes=[{}]: {cause}",
@@ -228,6 +261,9 @@ pub enum VolumeError {
     /// The operation timed out.
     #[error("no answer within {} s", .0.as_secs())]
     TimedOut(Duration),
+    /// A volume of a driver could not be taken back.
+    #[error(transparent)]
+    Release(#[from] ReleaseError),
     /// The actual state could not be read.
     #[error("cannot inspect the pod's volumes")]
     Look(#[source] HostError),

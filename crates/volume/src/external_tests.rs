@@ -233,11 +233,12 @@ fn volumes_of_plugins_that_hostlet_does_not_have_are_found() {
     for path in [
         "volumes/kubernetes.io~empty-dir/a",
         "volumes/kubernetes.io~iscsi",
+        "volumes/kubernetes.io~flexvolume/a",
         "volumes/kubernetes.io~csi/pvc-1/mount",
         "volumeDevices/kubernetes.io~csi/pvc-2",
         "volumeDevices/kubernetes.io~fc/pvc-3",
     ] {
         fs::create_dir_all(host.at(path)).unwrap();
     }
-    assert_eq!(found(), ["kubernetes.io~csi", "kubernetes.io~fc"]);
+    assert_eq!(found(), ["kubernetes.io~fc", "kubernetes.io~flexvolume"]);
 }

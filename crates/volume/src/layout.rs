@@ -50,6 +50,11 @@ impl PodLayout {
         self.dirs.volumes().join(kind.name())
     }
 
+    /// The directory of its block devices of one kind.
+    pub(super) fn devices(&self, kind: KindDirectory) -> PathBuf {
+        self.dirs.block_devices().join(kind.name())
+    }
+
     /// The directory of a volume.
     pub(super) fn volume(&self, kind: KindDirectory, name: &str) -> PathBuf {
         self.volumes(kind).join(name)
@@ -78,6 +83,11 @@ impl PodLayout {
         }
         self.metas().join(if kind.is_written_by_us() { format!("wrapped_{name}") } else { name.to_owned() })
     }
+}
+
+/// The directory of the block devices of one kind, of all pods, in the daemon's `root`.
+pub(super) fn plugin_devices(root: &Path, kind: KindDirectory) -> PathBuf {
+    root.join("plugins").join(kind.plugin).join("volumeDevices")
 }
 
 /// The mode of a directory in a volume with an `fsGroup`.

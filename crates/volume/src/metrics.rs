@@ -11,9 +11,9 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 
-use super::apply::PodVolumes;
 use super::kinds::empty_dir;
 use super::kinds::registry::kind_of;
+use super::ready::PodVolumes;
 
 /// Upstream's buckets of `storage_operation_duration_seconds`.
 const OPERATION_BUCKETS: [f64; 13] =
@@ -84,7 +84,7 @@ impl PodShare {
     pub(super) fn set_up(&mut self, pod: &AdmittedPod, volumes: &PodVolumes, took: Duration) {
         let desired = pod.host_volumes().map(|volume| (volume.name.clone(), plugin(volume))).collect();
         let mounted: BTreeMap<String, Plugin> =
-            pairs(&desired).filter(|(name, _)| volumes.mounted.contains_key(*name)).map(owned).collect();
+            pairs(&desired).filter(|(name, _)| volumes.is_ready(name)).map(owned).collect();
         for (name, plugin) in pairs(&desired).filter(|(name, _)| !self.mounted.contains_key(*name)) {
             self.metrics.operation("volume_mount", plugin, mounted.contains_key(name), took);
         }
@@ -137,7 +137,7 @@ fn plugin(volume: &Volume) -> Plugin {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::apply::Mounted;
+    use super::super::ready::Mounted;
     use super::*;
 
     fn pod(volumes: Value) -> std::sync::Arc<AdmittedPod> {

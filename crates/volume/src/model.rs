@@ -6,8 +6,10 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use hostlet_base::PodUid;
+use hostlet_csi::{KnownDrivers, Publish, VolumeId};
 use hostlet_host::GroupChange;
-use hostlet_pod::objects::{ClaimState, Object, ObjectError, ObjectRef, ObjectState, ObjectStates};
+use hostlet_pod::objects::{ClaimState, Object, ObjectError, ObjectRef, ObjectState, ObjectStates, Token};
 use k8s_openapi::api::core::v1::{PersistentVolumeSpec, Pod};
 
 use super::error::{ContentError, HostError, VolumeProblem, VolumeStep};
@@ -35,10 +37,12 @@ pub(super) struct Snapshot {
     /// The claims by name.
     pub(super) claims: BTreeMap<String, ClaimState>,
     /// Tokens by volume and path.
-    pub(super) tokens: BTreeMap<TokenKey, Result<String, ObjectError>>,
+    pub(super) tokens: BTreeMap<TokenKey, Result<Token, ObjectError>>,
+    /// The CSIDriver objects.
+    pub(super) drivers: KnownDrivers,
 }
 
-/// Identifies a token of a pod: the name of its volume, and its path in it.
+/// Identifies a token of a pod: the name of its volume, and its path in it, or its audience if it is for the volume's driver.
 pub(super) type TokenKey = (String, String);
 
 impl Snapshot {
@@ -65,6 +69,8 @@ pub(super) struct Context<'a> {
     /// The node's labels.
     pub(super) labels: &'a BTreeMap<String, String>,
     pub(super) snapshot: &'a Snapshot,
+    /// The label of containers' files by the host's SELinux policy; `None` without SELinux.
+    pub(super) file_label: Option<&'a str>,
 }
 
 impl Context<'_> {
@@ -72,17 +78,62 @@ impl Context<'_> {
         self.pod.metadata.namespace.as_deref().unwrap_or_default()
     }
 
+    pub(super) fn name(&self) -> &str {
+        self.pod.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    pub(super) fn uid(&self) -> PodUid {
+        self.pod.metadata.uid.as_deref().unwrap_or_default().into()
+    }
+
     /// The group that owns the pod's volumes (`fsGroup`).
     pub(super) fn group(&self) -> Option<u32> {
         let context = self.pod.spec.as_ref()?.security_context.as_ref()?;
         context.fs_group.and_then(|group| u32::try_from(group).ok())
     }
+
+    /// When files are given to that group.
+    pub(super) fn group_change(&self) -> GroupChange {
+        let security = self.pod.spec.as_ref().and_then(|spec| spec.security_context.as_ref());
+        match security.and_then(|security| security.fs_group_change_policy.as_deref()) {
+            Some("OnRootMismatch") => GroupChange::OnRootMismatch,
+            Some(_) | None => GroupChange::Always,
+        }
+    }
+
+    /// How containers use a volume.
+    pub(super) fn uses(&self, volume: &str) -> Uses {
+        let mut uses = Uses::default();
+        let Some(spec) = &self.pod.spec else { return uses };
+        let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
+        let of_containers = containers.map(|it| (&it.volume_mounts, &it.volume_devices));
+        let ephemeral = spec.ephemeral_containers.iter().flatten();
+        let of_ephemeral = ephemeral.map(|it| (&it.volume_mounts, &it.volume_devices));
+        for (mounts, devices) in of_containers.chain(of_ephemeral) {
+            uses.is_mounted |= mounts.iter().flatten().any(|mount| mount.name == volume);
+            uses.is_device |= devices.iter().flatten().any(|device| device.name == volume);
+        }
+        uses
+    }
+}
+
+/// How containers use a volume.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Uses {
+    /// In their `volumeMounts`.
+    pub(super) is_mounted: bool,
+    /// In their `volumeDevices`.
+    pub(super) is_device: bool,
 }
 
 /// A PersistentVolume that a claim of the pod is bound to.
 pub(super) struct Persistent<'a> {
     pub(super) name: &'a str,
+    /// The name of the pod's volume.
+    pub(super) volume: &'a str,
     pub(super) spec: &'a PersistentVolumeSpec,
+    /// Whether it is used as a block device.
+    pub(super) is_block: bool,
     /// Its mount options, sorted.
     pub(super) options: Vec<String>,
     /// Whether the pod uses it read-only.
@@ -114,6 +165,8 @@ pub(super) enum Provider {
     Daemon,
     /// A directory of this host, which is mounted there and outlives the pod.
     Host,
+    /// A driver, which mounts it there. Only its owner takes it away (crate `csi`).
+    Driver,
     /// A server, of which a filesystem of this type is mounted there and outlives the pod.
     Server { filesystem: &'static str },
 }
@@ -141,16 +194,21 @@ impl KindDirectory {
     /// Whether the volumes are mounts of what outlives the pod.
     pub(super) fn is_external(self) -> bool {
         match self.provider {
-            Provider::Host | Provider::Server { .. } => true,
+            Provider::Host | Provider::Driver | Provider::Server { .. } => true,
             Provider::Containers | Provider::Daemon => false,
         }
+    }
+
+    /// Whether only the owners of drivers' volumes take them away.
+    pub(super) fn is_of_drivers(self) -> bool {
+        self.provider == Provider::Driver
     }
 
     /// The type of the filesystem that is mounted, if it is that of a server.
     pub(super) fn filesystem(self) -> Option<&'static str> {
         match self.provider {
             Provider::Server { filesystem } => Some(filesystem),
-            Provider::Host | Provider::Containers | Provider::Daemon => None,
+            Provider::Host | Provider::Driver | Provider::Containers | Provider::Daemon => None,
         }
     }
 }
@@ -220,6 +278,23 @@ pub(super) struct External {
     pub(super) is_exclusive: bool,
 }
 
+/// A volume of a CSI driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct DriverVolume {
+    /// The volume.
+    pub(super) id: VolumeId,
+    /// The name by which its owner knows it: of the PersistentVolume, or of the pod's volume.
+    pub(super) spec_name: String,
+    pub(super) is_block: bool,
+    pub(super) read_only: bool,
+    /// Whether its driver gets new secrets and tokens from time to time.
+    pub(super) is_republished: bool,
+    /// Whether it is mounted with an SELinux label.
+    pub(super) is_labelled: bool,
+    /// What is asked of the owner, or why that is not known now. Then what is published stays.
+    pub(super) wanted: Result<Publish, VolumeProblem>,
+}
+
 /// A desired volume of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum DesiredVolume {
@@ -232,6 +307,8 @@ pub(super) enum DesiredVolume {
     },
     /// A mount of what outlives the pod.
     External(External),
+    /// One that a CSI driver mounts.
+    Driver(Box<DriverVolume>),
     /// One that cannot be set up.
     Invalid(VolumeProblem),
     /// One whose claim cannot be used.

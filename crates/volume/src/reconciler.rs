@@ -2,14 +2,17 @@
 //! them down. One task per pod, so that work on its volumes never overlaps, and a disk or API server that hangs delays only
 //! this pod.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use hostlet_base::{Backoff, BackoffPolicy, Conflated, PodRef, PodUid, WallClock, error_chain, sleep_until};
+use hostlet_base::{
+    Backoff, BackoffPolicy, Conflated, PodRef, PodUid, WallClock, error_chain, sleep_until, watching,
+};
+use hostlet_csi::{CsiVolumes, DriverObjects, PodStates};
 use hostlet_host::{MountTable, Mounts, PathError, file_work, path_unit};
 use hostlet_pod::objects::ObjectSource;
 use hostlet_pod::{AdmittedPod, ExternalVolume, ExternalVolumes};
@@ -17,16 +20,17 @@ use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::apply::{self, Applied, PathResults, PathTask, PodVolumes};
+use super::apply::{self, Applied, Outcome, PathResults, PathTask};
 use super::desired::desired;
 use super::error::{VolumeError, VolumeProblem};
 use super::kinds::claim;
 use super::layout::PodLayout;
 use super::metrics::{PodShare, VolumeMetrics};
 use super::model::{Context, NodeAmounts, NodeLabels};
+use super::ready::PodVolumes;
 use super::remembered::remember;
 use super::sources::Sources;
-use super::teardown::tear_down;
+use super::teardown::take_down;
 use super::threads::VolumeThreads;
 
 /// Delay until a failure is retried without a request. Changes of objects are handled at once.
@@ -35,6 +39,9 @@ const RETRY: BackoffPolicy = BackoffPolicy {
     max: Duration::from_secs(60),
     reset_after: Duration::from_secs(120),
 };
+
+/// How long the worker waits for drivers: less than its request takes at most.
+const DRIVER_DEADLINE: Duration = Duration::from_secs(2 * 60);
 
 /// A pod's part of its pauses, from 0 to 1. It is the same for ever, so that a history can be repeated, and differs between pods: after
 /// an outage not all pods of all nodes request their tokens at once.
@@ -61,6 +68,10 @@ pub(super) struct Shared {
     pub(super) mounts: Arc<dyn Mounts>,
     pub(super) threads: VolumeThreads,
     pub(super) objects: Arc<dyn ObjectSource>,
+    pub(super) csi: CsiVolumes,
+    pub(super) drivers: DriverObjects,
+    /// The label of containers' files by the host's SELinux policy; `None` without SELinux.
+    pub(super) file_label: Option<String>,
     pub(super) clock: WallClock,
     pub(super) changed: Conflated<()>,
     pub(super) metrics: VolumeMetrics,
@@ -95,6 +106,28 @@ pub(super) enum Job {
     TearDown { reply: oneshot::Sender<Result<(), VolumeError>> },
 }
 
+/// A request of the worker that waits for drivers.
+struct Waiting {
+    reply: oneshot::Sender<PodVolumes>,
+    began: Instant,
+    deadline: Instant,
+}
+
+/// What the worker knows of the volumes, or is told to look at.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Report {
+    problems: Vec<VolumeProblem>,
+    /// The names of those that can be used.
+    ready: BTreeSet<String>,
+}
+
+impl Report {
+    fn of(volumes: &PodVolumes) -> Self {
+        let ready = volumes.mounted.keys().chain(volumes.devices.keys()).cloned().collect();
+        Self { problems: volumes.problems.clone(), ready }
+    }
+}
+
 /// The reconciler of one pod, a task.
 pub(super) struct VolumeReconciler {
     uid: PodUid,
@@ -102,8 +135,13 @@ pub(super) struct VolumeReconciler {
     shared: Arc<Shared>,
     sources: Sources,
     subject: Option<VolumeOwner>,
-    /// The problems of the last setup.
-    problems: Vec<VolumeProblem>,
+    /// What the last setup did.
+    outcome: Outcome,
+    /// What became of the volumes of drivers, if the pod has some.
+    states: Option<watch::Receiver<PodStates>>,
+    waiting: Option<Waiting>,
+    /// What was last reported.
+    reported: Report,
     /// Warnings about volumes with another group, which the worker has not received yet.
     shared_volumes: Vec<String>,
     retry: Option<Backoff<Instant>>,
@@ -113,7 +151,7 @@ pub(super) struct VolumeReconciler {
 
 impl VolumeReconciler {
     pub(super) fn new(uid: PodUid, layout: PodLayout, shared: Arc<Shared>) -> Self {
-        let sources = Sources::new(shared.objects.clone());
+        let sources = Sources::new(shared.objects.clone(), shared.drivers.clone());
         let share = PodShare::new(shared.metrics.clone());
         Self {
             uid,
@@ -121,7 +159,10 @@ impl VolumeReconciler {
             shared,
             sources,
             subject: None,
-            problems: Vec::new(),
+            outcome: Outcome::default(),
+            states: None,
+            waiting: None,
+            reported: Report::default(),
             shared_volumes: Vec::new(),
             retry: None,
             share,
@@ -132,6 +173,7 @@ impl VolumeReconciler {
     pub(super) async fn run(mut self, mut inbox: mpsc::Receiver<Job>) {
         loop {
             let due = self.due();
+            let late = self.waiting.as_ref().map(|waiting| waiting.deadline);
             tokio::select! {
                 biased;
                 // Cancel-safe: a job is received only when it is returned.
@@ -153,8 +195,14 @@ impl VolumeReconciler {
                     }
                     None => return,
                 },
+                // Cancel-safe: only waits.
+                () = given_up(&mut self.waiting) => self.waiting = None,
                 // Cancel-safe: a change stays pending until it is handled.
                 () = self.sources.changed() => self.refresh().await,
+                // Cancel-safe: the new states are read when they are handled.
+                () = states_changed(&mut self.states) => self.report(),
+                // Cancel-safe: a sleep until a fixed time takes nothing.
+                () = sleep_until(late) => self.answer_late(),
                 // Cancel-safe: a sleep until a fixed time takes nothing.
                 () = sleep_until(due) => self.refresh().await,
             }
@@ -162,6 +210,8 @@ impl VolumeReconciler {
     }
 
     async fn set_up(&mut self, subject: VolumeOwner, mut reply: oneshot::Sender<PodVolumes>) {
+        let deadline = Instant::now() + DRIVER_DEADLINE;
+        self.waiting = None;
         self.sources.follow(&subject.pod, &self.layout).await;
         self.subject = Some(subject.clone());
         let now = self.shared.clock.steady();
@@ -169,12 +219,9 @@ impl VolumeReconciler {
             // Cancel-safe: nothing was changed yet. A new request of the worker takes precedence.
             () = reply.closed() => return,
             // Cancel-safe: what arrived is kept.
-            () = async {
-                self.sources.renew(now).await;
-                self.sources.first_answers().await;
-            } => {}
+            () = self.sources.settle(&subject.pod, &self.layout, now) => {}
         }
-        let (pod, began) = (subject.pod.clone(), Instant::now());
+        let began = Instant::now();
         let applied = self.apply(subject).await;
         let results = tokio::select! {
             // Cancel-safe: work that was begun ends on its own thread. A new request of the worker takes precedence.
@@ -182,9 +229,57 @@ impl VolumeReconciler {
             // Cancel-safe: see above.
             results = work_on_paths(&applied.tasks, &self.uid, &self.layout, &self.shared) => results,
         };
-        let mut volumes = self.finish(applied, results);
-        self.share.set_up(&pod, &volumes, began.elapsed());
-        self.publish(&pod.reference, &volumes.external);
+        self.finish(applied, results);
+        self.waiting = Some(Waiting { reply, began, deadline });
+        self.report();
+    }
+
+    /// The volumes as they are now, and those on which a driver still works.
+    fn volumes(&mut self) -> (PodVolumes, Vec<String>) {
+        match &mut self.states {
+            Some(states) => self.outcome.with(&states.borrow_and_update()),
+            None => self.outcome.with(&PodStates::new()),
+        }
+    }
+
+    /// Answers the worker if it waits and no driver keeps it waiting, or tells it to look if something else became of the volumes.
+    fn report(&mut self) {
+        let (volumes, working) = self.volumes();
+        if self.waiting.is_some() {
+            // A problem is reported at once, and drivers continue meanwhile.
+            if working.is_empty() || !volumes.problems.is_empty() {
+                self.answer(volumes);
+            }
+            return;
+        }
+        let report = Report::of(&volumes);
+        if report != self.reported {
+            if report.problems != self.reported.problems {
+                for problem in &report.problems {
+                    tracing::warn!(uid = %self.uid, "{problem}");
+                }
+            }
+            self.reported = report;
+            self.shared.changed.push(&self.uid, |()| {});
+        }
+    }
+
+    /// Answers the worker although drivers still work.
+    fn answer_late(&mut self) {
+        let (mut volumes, working) = self.volumes();
+        if !working.is_empty() {
+            volumes.problems.push(VolumeProblem::Unpublished(working));
+        }
+        self.answer(volumes);
+    }
+
+    fn answer(&mut self, mut volumes: PodVolumes) {
+        let Some(Waiting { reply, began, .. }) = self.waiting.take() else { return };
+        self.reported = Report::of(&volumes);
+        if let Some(subject) = &self.subject {
+            self.share.set_up(&subject.pod, &volumes, began.elapsed());
+            self.publish(&subject.pod.reference, &volumes.external);
+        }
         volumes.shared = std::mem::take(&mut self.shared_volumes);
         let _ = reply.send(volumes);
     }
@@ -206,23 +301,18 @@ impl VolumeReconciler {
         self.shared.external.send_if_modified(|all| all.extract_if(.., |pod, _| is_own(pod)).count() > 0);
     }
 
-    /// Updates the volumes after a change of their sources.
+    /// Updates the volumes after a change of their sources. Does not wait for drivers.
     async fn refresh(&mut self) {
         let Some(subject) = self.subject.clone() else { return };
+        self.sources.follow_needs(&subject.pod, &self.layout).await;
         self.sources.renew(self.shared.clock.steady()).await;
-        let before = std::mem::take(&mut self.problems);
         let applied = self.apply(subject).await;
         let results = work_on_paths(&applied.tasks, &self.uid, &self.layout, &self.shared).await;
         self.finish(applied, results);
-        if self.problems != before {
-            for problem in &self.problems {
-                tracing::warn!(uid = %self.uid, "{problem}");
-            }
-            self.shared.changed.push(&self.uid, |()| {});
-        }
+        self.report();
     }
 
-    /// Sets up the volumes, except for work on paths that others named.
+    /// Sets up the volumes, except for work on paths that others named, and says what is wanted of drivers.
     async fn apply(&mut self, subject: VolumeOwner) -> Applied {
         let now = self.shared.clock.steady();
         let snapshot = self.sources.snapshot(now);
@@ -242,6 +332,7 @@ impl VolumeReconciler {
                 node: &shared.node,
                 labels: &labels,
                 snapshot: &snapshot,
+                file_label: shared.file_label.as_deref(),
             };
             let volumes = subject.pod.host_volumes();
             let desired_volumes =
@@ -249,28 +340,33 @@ impl VolumeReconciler {
             let applied = apply::set_up(&layout, desired_volumes, &*shared.mounts, now, rand::random());
             applied.with_groups(claim::groups(&context))
         });
-        applied.await.unwrap_or_else(|error| Applied::failed(VolumeProblem::new("", &error)))
+        let applied = applied.await.unwrap_or_else(|error| Applied::failed(VolumeProblem::new("", &error)));
+        if !applied.drivers.is_empty() && self.states.is_none() {
+            self.states = Some(self.shared.csi.follow(&self.uid));
+        }
+        for publish in applied.wanted() {
+            self.shared.csi.publish(publish.clone()).await;
+        }
+        applied
     }
 
-    /// Takes the results of all work.
-    fn finish(&mut self, applied: Applied, results: PathResults) -> PodVolumes {
-        let volumes = applied.finish(results);
-        let failed = !volumes.problems.is_empty() || self.sources.has_failed_tokens();
+    /// Takes the results of all work, and plans the next attempt if some failed. Drivers' volumes are tried again by their owners.
+    fn finish(&mut self, applied: Applied, results: PathResults) {
+        self.outcome = applied.finish(results);
+        self.shared_volumes.extend(self.outcome.take_warnings());
+        let failed = self.outcome.has_failed() || self.sources.has_failed_tokens();
         self.retry = failed.then(|| {
             let now = Instant::now();
             Backoff::next(self.retry, &RETRY, now, now)
         });
-        self.problems = volumes.problems.clone();
-        self.shared_volumes.extend(volumes.shared.iter().cloned());
-        volumes
     }
 
     async fn tear_down(&mut self) -> Result<(), VolumeError> {
         self.subject = None;
-        self.sources = Sources::new(self.shared.objects.clone());
-        self.retry = None;
-        let Shared { root, mounts, threads, .. } = &*self.shared;
-        tear_down(root, &self.uid, mounts, threads).await
+        self.sources = Sources::new(self.shared.objects.clone(), self.shared.drivers.clone());
+        (self.retry, self.waiting, self.outcome) = (None, None, Outcome::default());
+        let Shared { root, mounts, threads, csi, .. } = &*self.shared;
+        take_down(root, &self.uid, mounts, threads, csi).await
     }
 
     /// When the volumes are processed without a change: a token is due, or something failed.
@@ -310,6 +406,22 @@ async fn work_on_paths(
         (name.clone(), done.map(|warning| (task.mounted(layout), warning)))
     });
     join_all(works).await
+}
+
+/// Waits until the worker gives up; forever if it does not wait.
+async fn given_up(waiting: &mut Option<Waiting>) {
+    match waiting {
+        Some(waiting) => waiting.reply.closed().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits for a change of the volumes of drivers; forever if the pod has none.
+async fn states_changed(states: &mut Option<watch::Receiver<PodStates>>) {
+    match states {
+        Some(states) => watching::changed(states).await,
+        None => std::future::pending().await,
+    }
 }
 
 fn until(now: Timestamp, then: Timestamp) -> Duration {

@@ -1,21 +1,25 @@
-//! The sources of one pod's volumes, kept up to date: referenced objects, claims and tokens. Reports when volumes need an update; does
-//! not update them.
+//! The sources of one pod's volumes, kept up to date: referenced objects, claims, tokens and CSIDriver objects, and the Secrets and tokens
+//! that turn out to be needed once claims and drivers are known. Reports when volumes need an update; does not update them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures::future::join_all;
-use hostlet_base::error_chain;
+use hostlet_base::{error_chain, watching};
+use hostlet_csi::{DriverObjects, KnownDrivers};
 use hostlet_host::file_work;
 use hostlet_pod::objects::{
-    ClaimRef, ClaimState, ObjectError, ObjectReferences, ObjectSource, Token, TokenRequest, Watched,
+    ClaimRef, ClaimState, ObjectError, ObjectRef, ObjectReferences, ObjectSource, Token, TokenRequest,
+    Watched,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolume, Pod};
+use tokio::sync::watch;
 
 use super::desired::references;
 use super::kinds::claim::claims;
+use super::kinds::csi::{Needs, needs};
 use super::kinds::projected::{self, token_requests};
 use super::layout::{DATA, PodLayout};
 use super::model::{Snapshot, TokenKey};
@@ -49,13 +53,21 @@ pub(super) struct Sources {
     /// The volumes that the pod's claims were bound to earlier, by claim; `None` if that is not remembered.
     remembered: BTreeMap<String, Option<Arc<PersistentVolume>>>,
     tokens: BTreeMap<TokenKey, Held>,
+    drivers: DriverObjects,
+    /// Changes of the drivers, if the pod has volumes of some.
+    driver_changes: Option<watch::Receiver<KnownDrivers>>,
+    /// The names of these drivers.
+    driver_names: Vec<String>,
 }
 
 impl Sources {
     /// Without any sources.
-    pub(super) fn new(objects: Arc<dyn ObjectSource>) -> Self {
+    pub(super) fn new(objects: Arc<dyn ObjectSource>, drivers: DriverObjects) -> Self {
         Self {
             objects,
+            drivers,
+            driver_changes: None,
+            driver_names: Vec::new(),
             watched: Watched::default(),
             claims: Watched::default(),
             remembered: BTreeMap::new(),
@@ -66,7 +78,6 @@ impl Sources {
     /// Watches exactly the objects and claims that `pod` refers to. Existing tokens, and the volumes of claims, are read from their
     /// files. After a reboot there is no file of a token, but perhaps a stored one.
     pub(super) async fn follow(&mut self, pod: &Pod, layout: &PodLayout) {
-        self.watched.follow(&references(pod), |object| self.objects.watch(object));
         let claims = claims(pod);
         self.remembered.retain(|name, _| claims.iter().any(|claim| claim.name == *name));
         for claim in &claims {
@@ -77,29 +88,65 @@ impl Sources {
             }
         }
         self.claims.follow(&claims, |claim| self.objects.watch_claim(claim));
-        let requests = token_requests(pod);
+        self.follow_needs(pod, layout).await;
+    }
+
+    /// Follows, too, what the pod needs by what is known of its claims and of drivers by now. Returns whether that is more than before.
+    pub(super) async fn follow_needs(&mut self, pod: &Pod, layout: &PodLayout) -> bool {
+        let Needs { drivers, secrets, tokens: mut requests } =
+            needs(pod, &self.bound(self.claims.known()), &self.drivers.now());
+        if !drivers.is_empty() && self.driver_changes.is_none() {
+            self.driver_changes = Some(self.drivers.subscribe());
+        }
+        let mut is_more = drivers.iter().any(|driver| !self.driver_names.contains(driver));
+        self.driver_names = drivers;
+        let objects: Vec<ObjectRef> = references(pod).into_iter().chain(secrets).collect();
+        is_more |= self.watched.follow(&objects, |object| self.objects.watch(object));
+        let of_drivers: Vec<TokenKey> = requests.keys().cloned().collect();
+        requests.extend(token_requests(pod));
         self.tokens.retain(|key, held| requests.get(key) == Some(&held.request));
         let new: Vec<_> = requests.into_iter().filter(|(key, _)| !self.tokens.contains_key(key)).collect();
+        is_more |= !new.is_empty();
         for (key, request) in new {
-            let path = token_path(layout, &key);
-            let seconds = request.expiration_seconds;
-            let read = file_work(move || read_token(&path, seconds)).await;
-            let read = read.ok().flatten();
+            let read = if of_drivers.contains(&key) {
+                // Drivers' tokens are in no file.
+                None
+            } else {
+                let (path, seconds) = (token_path(layout, &key), request.expiration_seconds);
+                file_work(move || read_token(&path, seconds)).await.ok().flatten()
+            };
             let is_stored = read.is_none();
             let token = read.or_else(|| self.objects.stored_token(&request));
             self.tokens.insert(key, Held { request, token, is_stored, jitter: rand::random(), error: None });
         }
+        is_more
     }
 
-    /// Waits, up to a timeout, for requested objects and claims that were never known. Cancel-safe.
-    pub(super) async fn first_answers(&mut self) {
+    /// Waits for all that `pod` needs: for first answers up to a timeout, and for due tokens. Cancel-safe: what arrived is kept.
+    pub(super) async fn settle(&mut self, pod: &Pod, layout: &PodLayout, now: Timestamp) {
+        loop {
+            self.renew(now).await;
+            self.first_answers().await;
+            if !self.follow_needs(pod, layout).await {
+                return;
+            }
+        }
+    }
+
+    /// Waits, up to a timeout, for requested objects, claims and drivers that were never known. Cancel-safe.
+    async fn first_answers(&mut self) {
         let is_all_remembered = self.remembered.values().all(Option::is_some);
         let claims = async {
             if !is_all_remembered {
                 self.claims.first_answers().await;
             }
         };
-        tokio::join!(self.watched.first_answers(), claims);
+        let drivers = async {
+            if !self.driver_names.is_empty() {
+                self.drivers.settled(&self.driver_names).await;
+            }
+        };
+        tokio::join!(self.watched.first_answers(), claims, drivers);
     }
 
     /// Renews due tokens. Cancel-safe: a token lost in transit is requested again.
@@ -110,8 +157,19 @@ impl Sources {
     /// A snapshot of the sources. Later changes wake [`Sources::changed`].
     pub(super) fn snapshot(&mut self, now: Timestamp) -> Snapshot {
         let tokens = self.tokens.iter().map(|(key, held)| (key.clone(), usable(held, now))).collect();
-        let claims = self.claims.snapshot().into_iter().map(|(claim, state)| {
-            // A pod keeps its volume, whatever becomes of the claim.
+        let claims = self.claims.snapshot();
+        let claims = self.bound(claims);
+        let drivers = if let Some(changes) = &mut self.driver_changes {
+            changes.borrow_and_update().clone()
+        } else {
+            KnownDrivers::default()
+        };
+        Snapshot { objects: self.watched.snapshot(), claims, tokens, drivers }
+    }
+
+    /// The state of each claim by name. A pod keeps its volume, whatever becomes of the claim.
+    fn bound(&self, claims: BTreeMap<ClaimRef, ClaimState>) -> BTreeMap<String, ClaimState> {
+        let claims = claims.into_iter().map(|(claim, state)| {
             let remembered = self.remembered.get(&claim.name).cloned().flatten();
             let state = match (state, remembered) {
                 (ClaimState::Pending | ClaimState::Failed(_), Some(volume)) => ClaimState::Bound(volume),
@@ -119,8 +177,7 @@ impl Sources {
             };
             (claim.name, state)
         });
-        let claims = claims.collect();
-        Snapshot { objects: self.watched.snapshot(), claims, tokens }
+        claims.collect()
     }
 
     /// The volumes of claims in `snapshot` that are to be remembered, by claim. They count as remembered from now on.
@@ -149,22 +206,30 @@ impl Sources {
         self.tokens.values().any(|held| held.error.is_some())
     }
 
-    /// Waits for a change of an object or claim. Cancel-safe: changes stay pending until they are in a snapshot.
+    /// Waits for a change of an object, a claim or a driver. Cancel-safe: changes stay pending until they are in a snapshot.
     pub(super) async fn changed(&mut self) {
+        let driver_changed = async {
+            match &mut self.driver_changes {
+                Some(changes) => watching::changed(changes).await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             // Cancel-safe: only waits.
             () = self.watched.changed() => {}
             // Cancel-safe: only waits.
             () = self.claims.changed() => {}
+            // Cancel-safe: only waits.
+            () = driver_changed => {}
         }
     }
 }
 
 /// The token that a file gets now, or why there is none.
-fn usable(held: &Held, now: Timestamp) -> Result<String, ObjectError> {
+fn usable(held: &Held, now: Timestamp) -> Result<Token, ObjectError> {
     let expired = |token: &Token| format!("the token has expired at {:.0}", token.expires);
     match (&held.token, &held.error) {
-        (Some(token), _) if now < token.expires => Ok(token.value.clone()),
+        (Some(token), _) if now < token.expires => Ok(token.clone()),
         (Some(token), Some(ObjectError::Unavailable(error))) => Err(ObjectError::Unavailable(format!(
             "{}, and no new one can be requested: {error}",
             expired(token)

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hostlet_base::{Conflated, PodUid, WallClock};
+use hostlet_csi::{CsiVolumes, DriverObjects};
 use hostlet_host::Mounts;
 use hostlet_pod::ExternalVolumes;
 use hostlet_pod::objects::ObjectSource;
@@ -15,12 +16,12 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::apply::PodVolumes;
 use super::error::VolumeError;
 use super::layout::PodLayout;
 use super::metrics::VolumeMetrics;
 use super::model::{NodeAmounts, NodeLabels};
 use super::read::{self, ReadError};
+use super::ready::PodVolumes;
 use super::reconciler::{Job, Shared, VolumeOwner, VolumeReconciler};
 use super::sub_path::{self, SubPath, SubPathError};
 use super::threads::VolumeThreads;
@@ -46,6 +47,12 @@ pub struct VolumeSettings {
     pub mounts: Arc<dyn Mounts>,
     /// The source of ConfigMaps, Secrets, claims and tokens.
     pub objects: Arc<dyn ObjectSource>,
+    /// The volumes of CSI drivers.
+    pub csi: CsiVolumes,
+    /// What these drivers want.
+    pub drivers: DriverObjects,
+    /// The label of containers' files by the host's SELinux policy ([`hostlet_host::container_file_label`]); `None` without SELinux.
+    pub file_label: Option<String>,
     /// The clock by which tokens expire: they live as long as time passes on this host, whatever the clock is set to.
     pub clock: WallClock,
 }
@@ -72,7 +79,8 @@ impl Volumes {
     fn with_threads(settings: VolumeSettings, threads: VolumeThreads) -> (VolumeTask, Self) {
         let (sender, requests) = mpsc::channel(REQUESTS);
         let changed = Conflated::default();
-        let VolumeSettings { root, node, labels, mounts, objects, clock } = settings;
+        let VolumeSettings { root, node, labels, mounts, objects, csi, drivers, file_label, clock } =
+            settings;
         let shared = Arc::new(Shared {
             root,
             node,
@@ -80,6 +88,9 @@ impl Volumes {
             mounts,
             threads,
             objects,
+            csi,
+            drivers,
+            file_label,
             clock,
             changed: changed.clone(),
             metrics: VolumeMetrics::default(),

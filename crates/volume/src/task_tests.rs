@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use hostlet_csi::{KnownDrivers, StandIn};
 use hostlet_host::PathWork;
 use hostlet_pod::objects::{
     ClaimError, ClaimState, FakeObjects, ObjectError, ObjectKind, ObjectState, Token,
@@ -21,6 +22,8 @@ struct Room {
     host: Host,
     objects: FakeObjects,
     volumes: Volumes,
+    csi: StandIn,
+    drivers: watch::Sender<KnownDrivers>,
     _tasks: JoinSet<()>,
 }
 
@@ -35,18 +38,24 @@ impl Room {
     }
 
     fn with_threads(host: Host, objects: FakeObjects, clock: WallClock, threads: VolumeThreads) -> Self {
+        let (csi, handle, answers) = StandIn::new();
+        let drivers = watch::Sender::new(KnownDrivers { is_listed: true, ..KnownDrivers::default() });
         let settings = VolumeSettings {
             root: host.root.path().to_owned(),
             node: NODE,
             labels: Arc::new(BTreeMap::new),
             mounts: Arc::new(host.mounts.clone()),
             objects: Arc::new(objects.clone()),
+            csi: handle,
+            drivers: DriverObjects::new(drivers.subscribe()),
+            file_label: None,
             clock,
         };
         let (task, volumes) = Volumes::with_threads(settings, threads);
         let mut tasks = JoinSet::new();
         tasks.spawn(task.run(CancellationToken::new()));
-        Self { host, objects, volumes, _tasks: tasks }
+        tasks.spawn(answers);
+        Self { host, objects, volumes, csi, drivers, _tasks: tasks }
     }
 
     async fn set_up(&self, pod: &Arc<AdmittedPod>) -> PodVolumes {
@@ -509,3 +518,6 @@ async fn local_volumes_that_take_long_keep_only_their_own_pods_waiting() {
     start_another(&room).await;
     drop(lost);
 }
+
+#[path = "driver_tests.rs"]
+mod drivers;

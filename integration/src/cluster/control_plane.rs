@@ -1,9 +1,9 @@
 //! The control plane: child processes in a network namespace that is the hub of all nodes' networks.
 
-use std::fs::{self, File};
+use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use tokio::sync::Mutex;
 use super::gateway::Gateway;
 use crate::hollow::write_kubeconfigs;
 use crate::real::{Dirs, Netns, remove};
-use crate::shell::{lib, run, tail};
+use crate::shell::{lib, run, spawn_logged, tail};
 use crate::wait::{Look, wait_for};
 
 /// The API server's address in the hub.
@@ -277,12 +277,4 @@ impl Drop for Cluster {
             eprintln!("the control plane {} is not removed: {error:#}", self.dirs.id);
         }
     }
-}
-
-/// Starts a program whose output is appended to a file.
-pub(super) fn spawn_logged(command: &mut Command, log: &Path) -> Result<Child> {
-    let file = File::options().create(true).append(true).open(log);
-    let file = file.with_context(|| format!("opening {}", log.display()))?;
-    let second = file.try_clone().context("a second handle of a log")?;
-    Ok(command.stdin(Stdio::null()).stdout(second).stderr(file).spawn()?)
 }

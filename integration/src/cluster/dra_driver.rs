@@ -7,9 +7,8 @@ use std::process::{Child, Command};
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::control_plane::spawn_logged;
 use super::node::Node;
-use crate::shell::{lib, tail};
+use crate::shell::{lib, spawn_logged, tail};
 
 /// A driver process. Dropping it kills the process; its sockets remain.
 #[derive(Debug)]

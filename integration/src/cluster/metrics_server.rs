@@ -7,8 +7,8 @@ use std::process::Child;
 use anyhow::{Context, Result};
 use serde_json::json;
 
-use super::control_plane::{ADDRESS, Cluster, spawn_logged};
-use crate::shell::lib;
+use super::control_plane::{ADDRESS, Cluster};
+use crate::shell::{lib, spawn_logged};
 
 const PORT: u16 = 4443;
 /// Seconds between two questions to a kubelet, the shortest that it accepts.

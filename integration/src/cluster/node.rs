@@ -14,9 +14,9 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use super::agent::{Agent, Joining};
-use super::control_plane::{ADDRESS, Cluster, Place, spawn_logged};
+use super::control_plane::{ADDRESS, Cluster, Place};
 use crate::real::RealHost;
-use crate::shell::{lib, run, tail};
+use crate::shell::{lib, run, spawn_logged, tail};
 use crate::wait::{Look, wait_for};
 
 const READY_TIMEOUT: Duration = Duration::from_secs(180);

@@ -9,6 +9,7 @@ use clap::{Args, ValueHint};
 use hostlet_base::json;
 use hostlet_cluster::api::LaneCounts;
 use hostlet_config::control_socket;
+use hostlet_csi::VolumeView;
 use hostlet_plugins::PluginView;
 use hostlet_serve::server::{
     ImageView, LogsQuery, NodeReport, PodsView, PruneView, PullsView, UnusedImagesView, UsageView,
@@ -141,6 +142,11 @@ pub(super) async fn prune_images(socket: &Path) -> Result<PruneView, ClientError
 /// The plugins of this host.
 pub(super) async fn plugins(socket: &Path) -> Result<Vec<PluginView>, ClientError> {
     json(socket, "/v1/plugins").await
+}
+
+/// The volumes of CSI drivers on this node.
+pub(super) async fn volumes(socket: &Path) -> Result<Vec<VolumeView>, ClientError> {
+    json(socket, "/v1/volumes").await
 }
 
 /// The connections to the API server.

@@ -5,7 +5,7 @@ use hostlet_config::KubeletFlags;
 
 use super::{
     CompletionsArgs, ConfigCommand, DoctorArgs, EventsArgs, ExecArgs, ExplainArgs, ImagesArgs, LogsArgs,
-    NodeArgs, PluginsArgs, PodsArgs, PurgeArgs, RestartArgs, TimelineArgs, TopArgs,
+    NodeArgs, PluginsArgs, PodsArgs, PurgeArgs, RestartArgs, TimelineArgs, TopArgs, VolumesArgs,
 };
 
 /// A kubelet for Linux hosts. Without a command it runs as the daemon and accepts the kubelet's flags.
@@ -45,6 +45,8 @@ pub enum Command {
     Images(ImagesArgs),
     /// Show the plugins of this host, and why one cannot be used
     Plugins(PluginsArgs),
+    /// Show the volumes of CSI drivers on this node, and what is done with them
+    Volumes(VolumesArgs),
     /// Check this host, and get it ready
     Doctor(DoctorArgs),
     /// Remove hostlet's pods and files from this host

@@ -30,6 +30,7 @@ mod timeline;
 mod top;
 mod unused_images;
 mod version;
+mod volumes;
 
 pub use client::{ClientError, DaemonArgs};
 pub use command::{Cli, Command};
@@ -53,3 +54,4 @@ pub use restart::{RestartArgs, restart};
 pub use timeline::{TimelineArgs, timeline};
 pub use top::{SortBy, TopArgs, top};
 pub use version::version;
+pub use volumes::{VolumesArgs, volumes};

@@ -8,6 +8,13 @@ use hostlet_pod::objects::{ClaimError, reduced_volume};
 /// The finalizer that keeps a claim while a pod uses it.
 const PROTECTION: &str = "kubernetes.io/pvc-protection";
 
+/// Whether a claim was made for the pod with this UID, which then controls it (upstream `VolumeIsForPod`).
+pub(super) fn made_for(claim: &PersistentVolumeClaim, pod: &str) -> Result<(), ClaimError> {
+    let mut controllers = claim.metadata.owner_references.iter().flatten();
+    let is_owner = controllers.any(|owner| owner.controller == Some(true) && owner.uid == pod);
+    if is_owner { Ok(()) } else { Err(ClaimError::NotOwned) }
+}
+
 /// The name of the volume that a claim is bound to.
 pub(super) fn volume_of(claim: &PersistentVolumeClaim) -> Result<&str, ClaimError> {
     let meta = &claim.metadata;
@@ -62,6 +69,17 @@ mod tests {
         let mut protected = deleted;
         protected["finalizers"] = json!(["kubernetes.io/pvc-protection"]);
         assert_eq!(volume_of(&claim(protected, named, "Bound")), Ok("pv-1"));
+    }
+
+    #[test]
+    fn a_claim_of_an_ephemeral_volume_must_belong_to_its_pod() {
+        let owner = |uid: &str, controller: bool| json!({"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": uid, "controller": controller});
+        let of =
+            |owners: Value| made_for(&claim(json!({"ownerReferences": owners}), json!({}), "Bound"), "u1");
+        assert_eq!(of(json!([owner("u0", false), owner("u1", true)])), Ok(()));
+        for other in [json!([]), json!([owner("u1", false)]), json!([owner("u0", true)])] {
+            assert_eq!(of(other.clone()), Err(ClaimError::NotOwned), "{other}");
+        }
     }
 
     #[test]

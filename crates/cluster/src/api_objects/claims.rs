@@ -12,7 +12,7 @@ use kube::Client;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::binding::{claimed_by, volume_of};
+use super::binding::{claimed_by, made_for, volume_of};
 use super::read::get;
 use crate::api::{TypedApi, pause};
 
@@ -55,9 +55,12 @@ pub(super) async fn follow_claim(client: Client, claim: ClaimRef, known: Arc<wat
     }
 }
 
-async fn bound_volume(client: &Client, claim: &ClaimRef) -> Result<PersistentVolume, ClaimError> {
-    let claims = TypedApi::<PersistentVolumeClaim>::namespaced(client.clone(), &claim.namespace);
-    let claim = get(&claims, &claim.name).await.map_err(ClaimError::FetchClaim)?;
+async fn bound_volume(client: &Client, reference: &ClaimRef) -> Result<PersistentVolume, ClaimError> {
+    let claims = TypedApi::<PersistentVolumeClaim>::namespaced(client.clone(), &reference.namespace);
+    let claim = get(&claims, &reference.name).await.map_err(ClaimError::FetchClaim)?;
+    if let Some(owner) = &reference.owner {
+        made_for(&claim, owner)?;
+    }
     let name = volume_of(&claim)?;
     let volumes = TypedApi::<PersistentVolume>::all(client.clone());
     let volume = get(&volumes, name).await;

@@ -332,7 +332,7 @@ proptest! {
 }
 
 fn claim() -> ClaimRef {
-    ClaimRef { namespace: "ns".to_owned(), name: "data".to_owned() }
+    ClaimRef { namespace: "ns".to_owned(), name: "data".to_owned(), owner: None }
 }
 
 impl Room {

@@ -9,10 +9,8 @@ use hostlet_proto::dra::{
     NODE_LIST_AND_WATCH_RESOURCES, NodeListAndWatchResourcesRequest, NodeListAndWatchResourcesResponse,
 };
 use http::uri::PathAndQuery;
-use hyper_util::rt::TokioIo;
-use tokio::net::UnixStream;
 use tonic::client::Grpc;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 use tonic::{Code, Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
@@ -31,14 +29,7 @@ pub(super) struct GrpcDial;
 #[async_trait]
 impl Dial for GrpcDial {
     async fn open(&self, endpoint: &Path) -> Result<Messages, StreamError> {
-        let path = endpoint.to_owned();
-        // The URI is never dialed: the connector below connects to the socket.
-        let unused = Endpoint::from_static("http://dra.invalid");
-        let connected = unused.connect_with_connector(tower::service_fn(move |_| {
-            let path = path.clone();
-            async move { Ok::<_, std::io::Error>(TokioIo::new(UnixStream::connect(path).await?)) }
-        }));
-        let channel = match tokio::time::timeout(DIAL_TIMEOUT, connected).await {
+        let channel = match tokio::time::timeout(DIAL_TIMEOUT, hostlet_plugins::connect(endpoint)).await {
             Ok(Ok(channel)) => channel,
             Ok(Err(source)) => return Err(StreamError::Dial { endpoint: endpoint.to_owned(), source }),
             Err(_) => {

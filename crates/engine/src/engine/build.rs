@@ -193,6 +193,9 @@ fn volumes(settings: &EngineSettings, deps: &EngineDeps) -> (Volumes, EngineTask
         labels: Arc::new(labels),
         mounts: deps.host.mounts.clone(),
         objects: deps.objects.objects.clone(),
+        csi: deps.csi.volumes.clone(),
+        drivers: deps.csi.drivers.clone(),
+        file_label: deps.host.file_label.clone(),
         clock: deps.clock.clone(),
     });
     volumes.register(&deps.metrics);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use hostlet_base::node::{CgroupLimits, NodeAddresses, NodeEvents, NodePressure, NodeReader, OwnNode};
 use hostlet_base::{QuietPeriod, WallClock};
+use hostlet_csi::{CsiVolumes, DriverObjects};
 use hostlet_host::Mounts;
 use hostlet_image::Images;
 use hostlet_image::gc::MeasureFilesystem;
@@ -36,6 +37,8 @@ pub struct EngineDeps {
     pub preload: Option<ImagePreload>,
     /// What pods refer to.
     pub objects: ObjectInputs,
+    /// The volumes of CSI drivers.
+    pub csi: CsiDeps,
     /// What should run.
     pub sources: PodSources,
     /// What is observed of this node, some of it by the API server's clients.
@@ -92,6 +95,14 @@ pub struct ObjectInputs {
     pub runtime_classes: RuntimeClasses,
 }
 
+/// The volumes of CSI drivers.
+pub struct CsiDeps {
+    /// Publishes them.
+    pub volumes: CsiVolumes,
+    /// What the drivers want.
+    pub drivers: DriverObjects,
+}
+
 /// Where pods come from. Each source says when it has reported all of its pods; nothing is removed before.
 pub struct PodSources {
     /// The static pods.
@@ -122,6 +133,8 @@ pub struct HostDeps {
     pub boot_id: Arc<str>,
     /// The mount table, and the mounts of volumes.
     pub mounts: Arc<dyn Mounts>,
+    /// The label of containers' files by the SELinux policy; `None` without SELinux.
+    pub file_label: Option<String>,
     /// systemd-logind.
     pub logind: Arc<dyn Logind>,
     /// Measures the filesystem of a path.

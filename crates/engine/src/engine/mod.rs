@@ -15,8 +15,8 @@ mod task;
 
 pub use build::Engine;
 pub use deps::{
-    EngineDeps, EventSinks, HostDeps, ImagePreload, Interception, NodeInputs, ObjectInputs, PodSources,
-    RuntimeDeps,
+    CsiDeps, EngineDeps, EventSinks, HostDeps, ImagePreload, Interception, NodeInputs, ObjectInputs,
+    PodSources, RuntimeDeps,
 };
 pub use handles::{EngineHandles, ProbeHandles, ProblemHandles};
 pub use running::{ContainerdAccess, RunningHost};

@@ -181,7 +181,7 @@ fn claim(claim: PersistentVolumeClaim) -> (FileObject, Errors) {
     let mut errors = Errors::new();
     let (namespace, name) = identity(&claim.metadata, &mut errors);
     let volume = claim.spec.and_then(|spec| spec.volume_name).filter(|name| !name.is_empty());
-    (FileObject::Claim(ClaimRef { namespace, name }, volume), errors)
+    (FileObject::Claim(ClaimRef { namespace, name, owner: None }, volume), errors)
 }
 
 #[cfg(test)]

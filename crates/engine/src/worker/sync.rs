@@ -479,7 +479,7 @@ impl PodSync<'_> {
         }
         self.state.reporter.begin(Activity::SettingUpVolumes);
         let volumes = self.set_up_volumes().await;
-        if self.pod.host_volumes().all(|volume| volumes.mounted.contains_key(&volume.name)) {
+        if self.pod.host_volumes().all(|volume| volumes.is_ready(&volume.name)) {
             return Ok(volumes);
         }
         if let Some(problem) = volumes.problems.first() {

@@ -170,6 +170,11 @@ impl Cluster {
         self.reviews.clone()
     }
 
+    /// The client of requests that can wait.
+    pub(super) fn normal_client(&self) -> Client {
+        self.clients.normal.clone()
+    }
+
     /// The client for the Node and what is as urgent.
     pub(super) fn node_client(&self) -> Client {
         self.node_client.clone()

@@ -2,19 +2,72 @@
 
 use std::sync::Arc;
 
-use futures::FutureExt;
+use hostlet_base::WallClock;
 use hostlet_base::node::NodeEvents;
 use hostlet_base::watching::{changed, publish};
-use hostlet_cluster::csi::{CsiNodeDeps, CsiNodeTask, NodeInfoUpdates, NodeInfos, RefreshNodeInfo};
+use hostlet_cluster::csi::{
+    ApiAttachments, AttachmentDeps, CsiNodeDeps, CsiNodeTask, NodeInfoUpdates, NodeInfos, RefreshNodeInfo,
+};
 use hostlet_cluster::node::{LatestNode, NodeSettings, VolumesInUse};
-use hostlet_csi::{DriverObjects, KnownDrivers, used_of_spec};
+use hostlet_config::Config;
+use hostlet_csi::{
+    Attachments, CsiHandler, CsiSettings, CsiTask, CsiVolumes, DriverObjects, FoundVolumes, KnownDrivers,
+    NoAttachments, used_of_spec,
+};
+use hostlet_host::Mounts;
 use hostlet_pod::objects::{CsiDriverSpecs, Standalone};
 use hostlet_store::Store;
+use hostlet_telemetry::Metrics;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::cluster::Cluster;
 use super::tasks::{Stage, Tasks};
+
+/// The drivers and volumes of this node.
+pub(super) struct CsiSide {
+    pub(super) drivers: CsiHandler,
+    pub(super) volumes: CsiVolumes,
+    task: CsiTask,
+}
+
+impl CsiSide {
+    /// Begins to ask the drivers that register. `boot` is the boot of the host, `found` the volumes that its disk tells of.
+    pub(super) fn start(
+        config: &Config,
+        boot: &str,
+        store: Store,
+        mounts: Arc<dyn Mounts>,
+        found: FoundVolumes,
+        metrics: &Metrics,
+        tasks: &mut Tasks,
+    ) -> Self {
+        let (infos, drivers) = CsiHandler::new(WallClock::system());
+        drivers.register(metrics);
+        tasks.spawn(Stage::Publish, "CSI drivers", |cancel| infos.run(cancel));
+        let settings = CsiSettings {
+            root: config.root_dir.clone(),
+            node: config.node_name.clone(),
+            boot: boot.to_owned(),
+            mounts,
+            store,
+            services: drivers.services(),
+            clock: WallClock::system(),
+        };
+        let (task, volumes) = CsiVolumes::new(settings, found);
+        Self { drivers, volumes, task }
+    }
+
+    /// Starts to stage and publish.
+    pub(super) fn spawn(self, attachments: Option<Arc<ApiAttachments>>, tasks: &mut Tasks) {
+        let attachments = attachments.map_or_else(
+            || -> Arc<dyn Attachments> { Arc::new(NoAttachments) },
+            |attachments| -> Arc<dyn Attachments> { attachments },
+        );
+        // Those that act wait until this host is known to be hostlet's.
+        tasks.spawn(Stage::Pods, "CSI volumes", |cancel| self.task.run(attachments, cancel));
+    }
+}
 
 /// The registered drivers.
 pub(super) struct RegisteredDrivers {
@@ -25,10 +78,13 @@ pub(super) struct RegisteredDrivers {
 }
 
 impl RegisteredDrivers {
-    /// No driver can register.
-    pub(super) fn none() -> Self {
-        let refresh: RefreshNodeInfo = Arc::new(|_driver| std::future::ready(Ok(())).boxed());
-        Self { infos: watch::Sender::default().subscribe(), refresh }
+    pub(super) fn of(handler: &CsiHandler) -> Self {
+        let asked = handler.clone();
+        let refresh: RefreshNodeInfo = Arc::new(move |driver| {
+            asked.refresh(&driver);
+            Box::pin(std::future::ready(Ok(())))
+        });
+        Self { infos: handler.infos(), refresh }
     }
 }
 
@@ -37,6 +93,7 @@ pub(super) struct CsiPublication {
     pub(super) volumes_in_use: VolumesInUse,
     /// Why the node is not ready for volumes.
     pub(super) storage: watch::Receiver<Option<String>>,
+    pub(super) attachments: Arc<ApiAttachments>,
     csi_node: CsiNodeTask,
     updates: NodeInfoUpdates,
 }
@@ -54,6 +111,8 @@ pub(super) struct CsiPublicationDeps {
 
 impl CsiPublication {
     pub(super) fn new(cluster: &Cluster, deps: CsiPublicationDeps) -> Self {
+        let (node_name, node) = (deps.settings.name.clone(), deps.latest_node.subscribe());
+        let is_managed = deps.settings.node.controller_attach_detach;
         let (csi_node, storage) = CsiNodeTask::new(CsiNodeDeps {
             client: cluster.node_client(),
             settings: deps.settings,
@@ -62,12 +121,22 @@ impl CsiPublication {
             store: deps.store,
             events: deps.events,
         });
+        let attachments = ApiAttachments::new(AttachmentDeps {
+            client: cluster.normal_client(),
+            node_name,
+            is_managed,
+            node,
+            volumes_in_use: deps.volumes_in_use.clone(),
+            drivers: deps.objects.clone(),
+            refresh: deps.drivers.refresh.clone(),
+        });
         let updates = NodeInfoUpdates {
             objects: deps.objects,
             drivers: deps.drivers.infos,
             refresh: deps.drivers.refresh,
         };
-        Self { volumes_in_use: deps.volumes_in_use, storage, csi_node, updates }
+        let attachments = Arc::new(attachments);
+        Self { volumes_in_use: deps.volumes_in_use, storage, attachments, csi_node, updates }
     }
 
     pub(super) fn spawn(self, tasks: &mut Tasks) {

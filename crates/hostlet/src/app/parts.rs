@@ -13,16 +13,17 @@ use hostlet_cluster::node::{
 };
 use hostlet_cluster::resource_slices::Dra;
 use hostlet_config::Config;
+use hostlet_csi::{CsiVolumes, FoundVolumes};
 use hostlet_engine::admission::AdoptedPod;
 use hostlet_engine::engine::{
-    self, Engine, EngineDeps, EngineHandles, EventSinks, HostDeps, Interception, ObjectInputs, PodSources,
-    RuntimeDeps,
+    self, CsiDeps, Engine, EngineDeps, EngineHandles, EventSinks, HostDeps, Interception, ObjectInputs,
+    PodSources, RuntimeDeps,
 };
 use hostlet_engine::housekeeping::{IPTABLES, IptablesChains, OtherKubelets};
 use hostlet_engine::ownership::OwnPods;
 use hostlet_engine::shutdown::{Reports, SystemBus};
 use hostlet_engine::source::SourceState;
-use hostlet_host::{KernelMounts, filesystem_usage};
+use hostlet_host::{KernelMounts, Mounts, container_file_label, filesystem_usage};
 use hostlet_image::Images;
 use hostlet_observe::log::LogWatches;
 use hostlet_observe::stats::UsageStats;
@@ -41,13 +42,13 @@ use rand::rngs::StdRng;
 use tokio::sync::watch;
 
 use super::cluster::{Cluster, ClusterInputs, ClusterOutputs};
-use super::csi::{CsiPublication, CsiPublicationDeps, RegisteredDrivers, drivers_of_manifests};
+use super::csi::{CsiPublication, CsiPublicationDeps, CsiSide, RegisteredDrivers, drivers_of_manifests};
 use super::engine::{engine_settings, image_preload};
 use super::images::start_images;
 use super::manifests::start_manifests;
 use super::node_side::NodeSide;
 use super::offline::offline_objects;
-use super::paths::{KERNEL_LOG, MOUNTINFO, PROC, ROOT};
+use super::paths::{ETC, KERNEL_LOG, MOUNTINFO, PROC, ROOT, SYS};
 use super::plugins::start_plugins;
 use super::runtime::RuntimeSide;
 use super::tasks::{Stage, Tasks};
@@ -56,6 +57,8 @@ use super::tasks::{Stage, Tasks};
 pub(super) struct Records {
     pub(super) store: Store,
     pub(super) own: OwnPods,
+    /// Volumes of CSI drivers that the disk tells of.
+    pub(super) volumes: FoundVolumes,
 }
 
 /// Shared handles.
@@ -83,6 +86,7 @@ pub(super) struct Parts {
     pub(super) metrics: Metrics,
     pub(super) stats: Stats,
     pub(super) plugins: PluginList,
+    pub(super) csi_volumes: CsiVolumes,
     pub(super) kubelets: watch::Receiver<Option<String>>,
     /// Stored copies of objects.
     pub(super) offline: OfflineObjects,
@@ -102,7 +106,7 @@ impl Parts {
         metrics: Metrics,
         tasks: &mut Tasks,
     ) -> Self {
-        let Records { store, own } = records;
+        let Records { store, own, volumes } = records;
         let probe_metrics = Metrics::default();
         let started = WallClock::system().now();
         register_identity(&metrics, &config.node_name);
@@ -163,11 +167,14 @@ impl Parts {
 
         let dra = Dra::new(WallClock::system());
         dra.register(&metrics);
-        let plugins = start_plugins(config, &dra, &node_events, &metrics, tasks);
+        let mounts: Arc<dyn Mounts> = Arc::new(KernelMounts { mountinfo: MOUNTINFO.into() });
+        let boot = node.machine.borrow().boot_id.clone();
+        let csi_side = CsiSide::start(config, &boot, store.clone(), mounts.clone(), volumes, &metrics, tasks);
+        let plugins = start_plugins(config, &dra, &csi_side.drivers, &node_events, &metrics, tasks);
         let images = start_images(config, &runtime, &store, &metrics, tasks);
 
         let offline = offline_objects(config, &store);
-        let (file_objects, object_tasks, objects, csi_drivers) = match &cluster {
+        let (file_objects, object_tasks, objects, driver_objects) = match &cluster {
             Some(cluster) => {
                 let (object_tasks, objects, drivers) = cluster.objects(&store, offline.clone());
                 (None, Some(object_tasks), objects, drivers)
@@ -195,6 +202,7 @@ impl Parts {
             images: images.clone(),
             preload: image_preload(config, &runtime),
             objects,
+            csi: CsiDeps { volumes: csi_side.volumes.clone(), drivers: driver_objects.clone() },
             sources: PodSources { manifests: manifests.clone(), api: api.clone() },
             node: engine::NodeInputs {
                 own_node: node.own_node.subscribe(),
@@ -210,7 +218,8 @@ impl Parts {
             own,
             host: HostDeps {
                 boot_id: node.machine.borrow().boot_id.as_str().into(),
-                mounts: Arc::new(KernelMounts { mountinfo: MOUNTINFO.into() }),
+                mounts,
+                file_label: container_file_label(SYS.as_ref(), ETC.as_ref()),
                 logind: Arc::new(SystemBus),
                 measure: Arc::new(filesystem_usage),
             },
@@ -226,19 +235,21 @@ impl Parts {
         tasks.spawn_engine(engine.first_tasks());
 
         let node_object = latest_node.subscribe();
-        let volumes_in_use = VolumesInUse::none();
+        let volumes_in_use = VolumesInUse::new(csi_side.volumes.in_use());
         let csi = cluster.as_ref().map(|cluster| {
             let deps = CsiPublicationDeps {
                 settings: node.settings.clone(),
                 latest_node: latest_node.clone(),
-                objects: csi_drivers,
-                drivers: RegisteredDrivers::none(),
+                objects: driver_objects.clone(),
+                drivers: RegisteredDrivers::of(&csi_side.drivers),
                 volumes_in_use: volumes_in_use.clone(),
                 store: store.clone(),
                 events: node_events.clone(),
             };
             CsiPublication::new(cluster, deps)
         });
+        let csi_volumes = csi_side.volumes.clone();
+        csi_side.spawn(csi.as_ref().map(|csi| csi.attachments.clone()), tasks);
         let describer = NodeDescriber {
             settings: node.settings.clone(),
             inputs: NodeInputs {
@@ -323,6 +334,7 @@ impl Parts {
             metrics,
             stats: Stats::default(),
             plugins,
+            csi_volumes,
             kubelets,
             offline,
             exposure,

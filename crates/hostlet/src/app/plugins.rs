@@ -6,6 +6,7 @@ use hostlet_base::WallClock;
 use hostlet_base::node::NodeEvents;
 use hostlet_cluster::resource_slices::Dra;
 use hostlet_config::Config;
+use hostlet_csi::CsiHandler;
 use hostlet_plugins::{Handlers, PluginHandler, PluginList, PluginSettings, Plugins};
 use hostlet_telemetry::Metrics;
 
@@ -16,6 +17,7 @@ use super::tasks::{Stage, Tasks};
 pub(super) fn start_plugins(
     config: &Config,
     dra: &Dra,
+    csi: &CsiHandler,
     events: &NodeEvents,
     metrics: &Metrics,
     tasks: &mut Tasks,
@@ -23,7 +25,7 @@ pub(super) fn start_plugins(
     let settings = PluginSettings {
         registry: config.root_dir.join(PLUGIN_REGISTRY),
         proc: PROC.into(),
-        handlers: Handlers::new([Arc::new(dra.clone()) as Arc<dyn PluginHandler>]),
+        handlers: Handlers::new([Arc::new(dra.clone()) as Arc<dyn PluginHandler>, Arc::new(csi.clone())]),
         events: events.clone(),
         clock: WallClock::system(),
         rescan: tasks.rescan().subscribe(),

@@ -4,9 +4,10 @@
 use std::path::Path;
 
 use hostlet_config::Config;
+use hostlet_csi::found_on_disk;
 use hostlet_engine::housekeeping::trim_heap_regularly;
 use hostlet_engine::ownership::OwnPods;
-use hostlet_host::HostDirs;
+use hostlet_host::{HostDirs, file_work};
 use hostlet_net::http::tcp_dialer;
 use hostlet_serve::server::ControlServer;
 use hostlet_serve::supervisor::{ConfigState, Notifier, Supervisor};
@@ -53,7 +54,9 @@ pub(crate) async fn run(config: Config, reload: Reload, cancel: CancellationToke
         .map(|traces| TraceExporter::start(traces, &config.node_name, tcp_dialer(), &metrics));
     let mut tasks = Tasks::new(cancel.clone());
     let own = OwnPods::new(dirs.own_pods(), &store);
-    let records = Records { store, own };
+    let root = config.root_dir.clone();
+    let volumes = file_work(move || found_on_disk(&root)).await.unwrap_or_default();
+    let records = Records { store, own, volumes };
     let guard = Guard::new(&config, &dirs, &records, &mut tasks);
     let about = AboutProcess {
         configuration: reload.started_with.clone(),

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use hostlet_pod::DesiredPods;
+use hostlet_pod::objects::claim_name;
 use hostlet_telemetry::{Metrics, Reading};
 use tokio::sync::watch;
 
@@ -48,12 +49,12 @@ impl StorageStats {
         for pod in &desired.pods {
             let Some(storage) = storage.get(&pod.reference.uid) else { continue };
             for volume in pod.spec().volumes.iter().flatten() {
-                let claim = volume.persistent_volume_claim.as_ref().map(|source| &source.claim_name);
+                let claim = claim_name(&pod.reference.name, volume);
                 let (Some(claim), Some(usage)) = (claim, storage.volumes.get(&volume.name)) else { continue };
                 let namespace = &pod.reference.namespace;
-                if seen.insert((namespace, claim)) {
+                if seen.insert((namespace, claim.clone())) {
                     let namespace = ("namespace", namespace.to_string());
-                    let labels = vec![namespace, ("persistentvolumeclaim", claim.clone())];
+                    let labels = vec![namespace, ("persistentvolumeclaim", claim)];
                     readings.push((labels, value(usage)));
                 }
             }

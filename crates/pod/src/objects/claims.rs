@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::PersistentVolume;
+use k8s_openapi::api::core::v1::{PersistentVolume, Volume};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::object::ObjectError;
@@ -22,6 +22,8 @@ pub struct ClaimRef {
     pub namespace: String,
     /// Name of the PersistentVolumeClaim.
     pub name: String,
+    /// The UID of the pod that must own the claim: that of a generic ephemeral volume is made for one pod.
+    pub owner: Option<String>,
 }
 
 /// What is known of a claim at the moment.
@@ -54,6 +56,9 @@ pub enum ClaimError {
     /// The claim is being deleted, and nothing delays that.
     #[error("PVC is being deleted")]
     Deleted,
+    /// The claim of a generic ephemeral volume was not made for the pod.
+    #[error("pod is not owner")]
+    NotOwned,
     /// The claim has no volume yet.
     #[error("PVC is not bound")]
     NotBound,
@@ -93,6 +98,13 @@ pub enum ClaimError {
         /// The namespace and name of that claim.
         claim: String,
     },
+}
+
+/// The name of the claim behind a volume of the pod `pod`, if there is one: the volume names it, or has one of its own (upstream
+/// `VolumeClaimName`).
+pub fn claim_name(pod: &str, volume: &Volume) -> Option<String> {
+    let named = volume.persistent_volume_claim.as_ref().map(|source| source.claim_name.clone());
+    named.or_else(|| volume.ephemeral.as_ref().map(|_| format!("{pod}-{}", volume.name)))
 }
 
 /// The volume without what a mount does not need.

@@ -67,9 +67,9 @@ impl FakeObjects {
         self.set(kind, namespace, name, ObjectState::Failed(ObjectError::not_found(&object)));
     }
 
-    /// Sets the state of a claim.
+    /// Sets the state of a claim, also of one that a pod must own.
     pub fn set_claim(&self, namespace: &str, name: &str, known: ClaimState) {
-        let claim = ClaimRef { namespace: namespace.to_owned(), name: name.to_owned() };
+        let claim = ClaimRef { namespace: namespace.to_owned(), name: name.to_owned(), owner: None };
         self.with(|inner| inner.claims.entry(claim).or_default().send_replace(known));
     }
 
@@ -118,7 +118,8 @@ impl ObjectSource for FakeObjects {
             let text = format!("persistentvolumeclaims {:?} not found", claim.name);
             watch::Sender::new(ClaimState::Failed(ClaimError::FetchClaim(ObjectError::NotFound(text))))
         };
-        self.with(|inner| inner.claims.entry(claim.clone()).or_insert_with(absent).subscribe())
+        let claim = ClaimRef { owner: None, ..claim.clone() };
+        self.with(|inner| inner.claims.entry(claim).or_insert_with(absent).subscribe())
     }
 
     async fn service_account(&self, namespace: &str, name: &str) -> Result<ServiceAccountInfo, ObjectError> {

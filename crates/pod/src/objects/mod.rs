@@ -12,7 +12,7 @@ mod source;
 mod standalone;
 mod watched;
 
-pub use claims::{ClaimError, ClaimRef, ClaimState, GROUP, MOUNT_OPTIONS, reduced_volume};
+pub use claims::{ClaimError, ClaimRef, ClaimState, GROUP, MOUNT_OPTIONS, claim_name, reduced_volume};
 #[cfg(any(test, feature = "fakes"))]
 pub use fake::FakeObjects;
 pub use object::{Object, ObjectError, ObjectKind, ObjectRef, ObjectState};

@@ -157,6 +157,7 @@ fn claim_of(volume: &PersistentVolume) -> Option<ClaimRef> {
     Some(ClaimRef {
         namespace: namespace.unwrap_or_else(|| "default".to_owned()),
         name: reference.name.clone().unwrap_or_default(),
+        owner: None,
     })
 }
 
@@ -219,7 +220,7 @@ mod tests {
     }
 
     fn reference(name: &str) -> ClaimRef {
-        ClaimRef { namespace: "default".to_owned(), name: name.to_owned() }
+        ClaimRef { namespace: "default".to_owned(), name: name.to_owned(), owner: None }
     }
 
     fn claim(name: &str, volume: Option<&str>) -> FileObject {

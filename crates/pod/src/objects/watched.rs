@@ -34,15 +34,18 @@ impl<K, S> Default for Watched<K, S> {
 }
 
 impl<K: Ord + Clone, S: Clone + Default + PartialEq + Send + Sync> Watched<K, S> {
-    /// Watches exactly the objects in `desired`. `watch` starts to watch one.
-    pub fn follow(&mut self, desired: &[K], watch: impl Fn(&K) -> watch::Receiver<S>) {
+    /// Watches exactly the objects in `desired`. `watch` starts to watch one. Returns whether there are new ones.
+    pub fn follow(&mut self, desired: &[K], watch: impl Fn(&K) -> watch::Receiver<S>) -> bool {
+        let mut is_more = false;
         self.0.retain(|object, _| desired.contains(object));
         for object in desired {
             if !self.0.contains_key(object) {
                 let one = One { known: watch(object), deadline: Instant::now() + FIRST_ANSWER };
                 self.0.insert(object.clone(), one);
+                is_more = true;
             }
         }
+        is_more
     }
 
     /// Waits for the first state of every object, up to the deadline. Cancel-safe.
@@ -52,6 +55,12 @@ impl<K: Ord + Clone, S: Clone + Default + PartialEq + Send + Sync> Watched<K, S>
             let _ = timeout_at(one.deadline, one.known.wait_for(|known| *known != S::default())).await;
         }))
         .await;
+    }
+
+    /// The current states, which count as unseen if they did before.
+    pub fn known(&self) -> BTreeMap<K, S> {
+        let known = |(object, one): (&K, &One<S>)| (object.clone(), one.known.borrow().clone());
+        self.0.iter().map(known).collect()
     }
 
     /// The current states. Later changes wake [`Watched::changed`].

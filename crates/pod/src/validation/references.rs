@@ -60,7 +60,8 @@ fn check_volume(volume: &Volume, path: &FieldPath, reject: &mut impl FnMut(&Fiel
         ("secret", volume.secret.is_some(), SECRETS),
         ("configMap", volume.config_map.is_some(), CONFIG_MAPS),
         ("persistentVolumeClaim", volume.persistent_volume_claim.is_some(), CLAIMS),
-        ("ephemeral", volume.ephemeral.is_some(), CLAIMS),
+        ("ephemeral", volume.ephemeral.is_some(), "claims that a cluster makes for pods"),
+        ("csi.nodePublishSecretRef", has_publish_secret(volume), SECRETS),
     ];
     for (field, _, what) in named.into_iter().filter(|(_, set, _)| *set) {
         reject(&path.child(field), what);
@@ -79,6 +80,10 @@ fn check_volume(volume: &Volume, path: &FieldPath, reject: &mut impl FnMut(&Fiel
             reject(&path.child(field), what);
         }
     }
+}
+
+fn has_publish_secret(volume: &Volume) -> bool {
+    volume.csi.as_ref().is_some_and(|source| source.node_publish_secret_ref.is_some())
 }
 
 fn check_container(container: &Container, path: &FieldPath, reject: &mut impl FnMut(&FieldPath, &str)) {

@@ -529,7 +529,9 @@ fn unsupported_fields_are_reported_one_by_one() {
         &pod(json!({
             "initContainers": [{"name": "i", "image": "a", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}],
             "runtimeClassName": "kata", "overhead": {"cpu": "1"}, "hostUsers": false,
-            "volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {"resources": {}}}}},
+            "volumes": [{"name": "v", "iscsi": {"targetPortal": "10.0.0.1", "iqn": "iqn.2001-04.com.example:a", "lun": 0}},
+                {"name": "e", "ephemeral": {"volumeClaimTemplate": {"spec": {"resources": {}}}}},
+                {"name": "c", "csi": {"driver": "csi.example.com"}},
                 {"name": "odd", "emptyDir": {"medium": "Cloud"}}, {"name": "limited", "emptyDir": {"sizeLimit": "1Gi"}}],
             "schedulingGates": [{"name": "g"}],
             "resourceClaims": [{"name": "r"}]
@@ -537,8 +539,8 @@ fn unsupported_fields_are_reported_one_by_one() {
         &[
             "spec.resourceClaims",
             "spec.schedulingGates",
-            "spec.volumes[0].ephemeral",
-            "spec.volumes[1].emptyDir.medium",
+            "spec.volumes[0].iscsi",
+            "spec.volumes[3].emptyDir.medium",
         ],
     );
     let handler = json!({"exec": {"command": ["true"]}});
@@ -774,4 +776,39 @@ fn mounts_of_supported_volumes_are_served() {
             "spec.containers[0].volumeMounts[2].recursiveReadOnly: Unsupported value: \"Always\"",
         ],
     );
+}
+
+#[test]
+fn volumes_of_drivers_and_devices_of_claims_are_checked() {
+    let spec = json!({
+        "containers": [{"name": "c", "image": "a:1", "volumeDevices": [
+            {"name": "claim", "devicePath": "/dev/a"}, {"name": "own", "devicePath": "/dev/b"},
+            {"name": "empty", "devicePath": "/dev/c"}, {"name": "none", "devicePath": "/dev/d"}]}],
+        "volumes": [{"name": "claim", "persistentVolumeClaim": {"claimName": "a"}},
+            {"name": "own", "ephemeral": {}}, {"name": "empty", "emptyDir": {}},
+            {"name": "driver", "csi": {"driver": "", "nodePublishSecretRef": {"name": ""}}}]
+    });
+    let errors: Vec<String> = validate(&pod(spec)).iter().map(ToString::to_string).collect();
+    assert_eq!(
+        errors,
+        [
+            "spec.volumes[1].ephemeral.volumeClaimTemplate: Required value",
+            "spec.volumes[3].csi.driver: Required value",
+            "spec.volumes[3].csi.nodePublishSecretRef.name: Required value",
+            "spec.containers[0].volumeDevices[2].name: Invalid value: \"empty\": can only use volume source type of \
+             PersistentVolumeClaim or Ephemeral for block mode",
+            "spec.containers[0].volumeDevices[3].name: Not found: \"none\"",
+        ]
+    );
+    let references =
+        pod(json!({"volumes": [{"name": "own", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}},
+        {"name": "driver", "csi": {"driver": "d", "nodePublishSecretRef": {"name": "s"}}}]}));
+    let of = |objects| -> Vec<String> {
+        validate_static(&references, objects).iter().map(ToString::to_string).collect()
+    };
+    let own = "spec.volumes[0].ephemeral: Forbidden: a static pod may not reference claims that a cluster makes for pods";
+    let secret =
+        "spec.volumes[1].csi.nodePublishSecretRef: Forbidden: a static pod may not reference secrets";
+    assert_eq!(of(ObjectReferences::FromFiles), [own]);
+    assert_eq!(of(ObjectReferences::Forbidden), [own, secret]);
 }

@@ -86,10 +86,12 @@ fn check_allocated(pod: &Pod, found: &mut Found) {
 const HUGE_PAGES_OF_SIZE: &str = "HugePages-";
 
 /// The supported kinds of volumes by their fields: those of the registry of crate `volume`, and images, which the runtime mounts.
-pub const VOLUMES: [&str; 9] = [
+pub const VOLUMES: [&str; 11] = [
     "configMap",
+    "csi",
     "downwardAPI",
     "emptyDir",
+    "ephemeral",
     "hostPath",
     "image",
     "nfs",
@@ -100,11 +102,7 @@ pub const VOLUMES: [&str; 9] = [
 
 fn check_volume(volume: &Volume, path: &FieldPath, found: &mut Found) {
     for kind in sources(volume).iter().filter(|kind| !VOLUMES.contains(&kind.as_str())) {
-        let sentence = match kind.as_str() {
-            "csi" | "ephemeral" => format!("volumes of type {kind} need a volume driver"),
-            kind => format!("volumes of type {kind} are not mounted"),
-        };
-        found.add(true, &path.child(kind), &sentence);
+        found.add(true, &path.child(kind), &format!("volumes of type {kind} are not mounted"));
     }
     if let Some(directory) = &volume.empty_dir {
         let path = path.child("emptyDir");
@@ -125,12 +123,6 @@ fn check_volume(volume: &Volume, path: &FieldPath, found: &mut Found) {
 }
 
 fn check_container(container: &Container, path: &FieldPath, found: &mut Found) {
-    let set = !list(&container.volume_devices).is_empty();
-    found.add(
-        set,
-        &path.child("volumeDevices"),
-        "volumes are mounted as filesystems only, not as block devices",
-    );
     for (index, mount) in list(&container.volume_mounts).iter().enumerate() {
         let set = !list(&mount.bind_mount_options).is_empty();
         let path = path.child("volumeMounts").index(index).child("bindMountOptions");

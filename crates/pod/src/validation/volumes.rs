@@ -88,6 +88,18 @@ fn check_source(volume: &Volume, path: &FieldPath, errors: &mut Errors) {
             errors.push(FieldError::invalid(&path.child("path"), &nfs.path, "must be an absolute path"));
         }
     }
+    if let Some(csi) = &volume.csi {
+        let path = path.child("csi");
+        required(errors, &path.child("driver"), &csi.driver);
+        if let Some(secret) = &csi.node_publish_secret_ref {
+            required(errors, &path.child("nodePublishSecretRef").child("name"), &secret.name);
+        }
+    }
+    if let Some(ephemeral) = &volume.ephemeral
+        && ephemeral.volume_claim_template.is_none()
+    {
+        errors.push(FieldError::required(&path.child("ephemeral").child("volumeClaimTemplate"), ""));
+    }
     if let Some(claim) = &volume.persistent_volume_claim {
         required(errors, &path.child("persistentVolumeClaim").child("claimName"), &claim.claim_name);
     }
@@ -121,8 +133,16 @@ pub(super) fn check_mounts(container: &Container, volumes: &[Volume], path: &Fie
     }
     for (index, device) in list(&container.volume_devices).iter().enumerate() {
         let path = path.child("volumeDevices").index(index);
-        if required(errors, &path.child("name"), &device.name) && !exists(&device.name) {
-            errors.push(FieldError::not_found(&path.child("name"), &device.name));
+        if required(errors, &path.child("name"), &device.name) {
+            let name = path.child("name");
+            match volumes.iter().find(|volume| volume.name == device.name) {
+                None => errors.push(FieldError::not_found(&name, &device.name)),
+                Some(volume) if volume.persistent_volume_claim.is_none() && volume.ephemeral.is_none() => {
+                    let rule = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";
+                    errors.push(FieldError::invalid(&name, &device.name, rule));
+                }
+                Some(_) => {}
+            }
         }
         if required(errors, &path.child("devicePath"), &device.device_path)
             && !taken.insert(&device.device_path)

@@ -19,6 +19,7 @@ use super::pods::PodsEndpoint;
 use super::restart::RestartEndpoint;
 use super::timeline::TimelineEndpoint;
 use super::usage::UsageEndpoint;
+use super::volumes::VolumesEndpoint;
 
 /// How long clients have to disconnect at shutdown.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
@@ -43,6 +44,8 @@ pub struct ControlServer {
     pub images: ImageEndpoints,
     /// `/v1/node`, `/v1/plugins` and `/v1/connections`.
     pub node: NodeEndpoints,
+    /// `/v1/volumes`.
+    pub volumes: VolumesEndpoint,
     /// `/v1/usage`.
     pub usage: UsageEndpoint,
     /// `/metrics` and `/metrics/probes`.
@@ -62,6 +65,7 @@ impl ControlServer {
             .merge(self.restart.routes())
             .merge(self.images.routes())
             .merge(self.node.routes())
+            .merge(self.volumes.routes())
             .merge(self.usage.routes())
             .merge(self.metrics.routes());
         let serving = http::serve(listener, app, &cancel);

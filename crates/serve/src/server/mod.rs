@@ -22,6 +22,7 @@ mod timeline;
 mod unused_images;
 mod usage;
 mod view;
+mod volumes;
 
 pub use control::ControlServer;
 pub use events::{EventsEndpoint, EventsQuery};
@@ -44,3 +45,4 @@ pub use unused_images::{
 };
 pub use usage::{PodUsedView, UsageEndpoint, UsageView, UsedView};
 pub use view::{CertificateView, HungCallView, ImageView, PodsView, Problem, PullView, PullsView};
+pub use volumes::VolumesEndpoint;

@@ -18,6 +18,7 @@ use hostlet_base::{
 use hostlet_cluster::api::Connections;
 use hostlet_cluster::api_objects::OfflineObjects;
 use hostlet_cluster::node::{self, NodeDescriber, NodeInputs, RuntimeFacts};
+use hostlet_csi::CsiVolumes;
 use hostlet_engine::container_logs::ContainerLogs;
 use hostlet_engine::shutdown::ShutdownView;
 use hostlet_engine::source::{SourceState, StaticPod};
@@ -61,7 +62,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     ControlServer, EventsEndpoint, ExecEndpoint, ExplainEndpoint, HostProblems, ImageEndpoints, ImagePulls,
     LogsEndpoint, MetricsEndpoints, NodeEndpoints, PodFinder, PodsEndpoint, RestartEndpoint, RuntimeHealth,
-    TimelineEndpoint, UsageEndpoint,
+    TimelineEndpoint, UsageEndpoint, VolumesEndpoint,
 };
 
 /// Unused images may be removed at once.
@@ -239,6 +240,10 @@ impl Bench {
             exec: ExecEndpoint { finder: finder.clone(), runtime: runtime.clone() },
             restart: RestartEndpoint { finder, observed: pleg.cache().clone(), restarts: restarts.clone() },
             images: ImageEndpoints { runtime: runtime.clone(), pulls, gc },
+            volumes: VolumesEndpoint {
+                volumes: CsiVolumes::none(),
+                pods: PodDirectory::of(StatusCache::default()),
+            },
             node: NodeEndpoints {
                 describer: describer.clone(),
                 runtime,

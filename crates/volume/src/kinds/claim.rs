@@ -5,10 +5,8 @@ use std::collections::BTreeSet;
 use hostlet_base::causes::{Group, Rule, rule};
 use hostlet_base::json;
 use hostlet_pod::matches_node_selector;
-use hostlet_pod::objects::{ClaimRef, ClaimState, GROUP, MOUNT_OPTIONS};
-use k8s_openapi::api::core::v1::{
-    PersistentVolume, PersistentVolumeClaimVolumeSource, PersistentVolumeSpec, Pod, Volume,
-};
+use hostlet_pod::objects::{ClaimError, ClaimRef, ClaimState, GROUP, MOUNT_OPTIONS, claim_name};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeSpec, Pod, Volume};
 use serde_json::Value;
 
 use super::kind::Kind;
@@ -74,19 +72,29 @@ const RULES: &[Rule] = &[
         "check that this node can reach the API server and may read them; hostlet retries automatically",
     ),
     rule(
-        &["has volumemode", "but is specified in"],
-        "the volume of a claim is a block device, and hostlet mounts volumes as filesystems only",
-        "use a claim with volumeMode: Filesystem",
+        &["(pod is not owner)"],
+        "a claim has the name of the claim of an ephemeral volume, and was not made for the pod",
+        "delete or rename the claim, or rename the pod or its volume: the name is <pod>-<volume>; hostlet retries automatically",
     ),
     rule(
-        &["findpluginbyspec failed", "csi driver"],
-        "the PersistentVolume needs a volume driver, and hostlet does not run volume drivers yet",
-        "use a PersistentVolume of the type local, hostPath or nfs, or run the pod on a node with another kubelet",
+        &["has volumemode block", "but is specified in volumemounts"],
+        "the volume of a claim is a block device, and a container mounts it",
+        "list it in volumeDevices of the container instead of volumeMounts, or use a claim with volumeMode: Filesystem",
+    ),
+    rule(
+        &["has volumemode", "but is specified in volumedevices"],
+        "the volume of a claim is a filesystem, and a container wants a block device",
+        "list it in volumeMounts of the container instead of volumeDevices, or use a claim with volumeMode: Block",
+    ),
+    rule(
+        &["findmapperpluginbyspec failed"],
+        "the PersistentVolume has volumeMode: Block, and its type has no block devices",
+        "use a PersistentVolume of the type local or csi, or one with volumeMode: Filesystem",
     ),
     rule(
         &["findpluginbyspec failed"],
-        "hostlet does not mount PersistentVolumes of this type yet",
-        "use a PersistentVolume of the type local, hostPath or nfs, or run the pod on a node with another kubelet",
+        "hostlet does not mount PersistentVolumes of this type",
+        "use a PersistentVolume of the type csi, local, hostPath or nfs, or run the pod on a node with another kubelet",
     ),
     rule(
         &["nodeaffinity check failed"],
@@ -113,7 +121,7 @@ pub(super) struct Claim {
 
 impl Kind for Claim {
     fn is_kind_of(&self, volume: &Volume) -> bool {
-        volume.persistent_volume_claim.is_some()
+        volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some()
     }
 
     fn plugin(&self) -> &'static str {
@@ -125,11 +133,17 @@ impl Kind for Claim {
     }
 
     fn desired(&self, volume: &Volume, context: &Context<'_>) -> Option<DesiredVolume> {
-        let source = volume.persistent_volume_claim.as_ref()?;
-        let claim = format!("{}/{}", context.namespace(), source.claim_name);
-        Some(match context.snapshot.claims.get(&source.claim_name) {
+        let name = claim_name(context.name(), volume)?;
+        let claim = format!("{}/{name}", context.namespace());
+        Some(match context.snapshot.claims.get(&name) {
             Some(ClaimState::Bound(persistent)) => {
-                behind(&volume.name, persistent, source.read_only.unwrap_or(false), context, self.kinds)
+                let source = volume.persistent_volume_claim.as_ref();
+                let read_only = source.and_then(|source| source.read_only).unwrap_or(false);
+                behind(&volume.name, persistent, read_only, context, self.kinds)
+            }
+            Some(ClaimState::Failed(error @ ClaimError::NotOwned)) => {
+                let pod = format!("{}/{}", context.namespace(), context.name());
+                DesiredVolume::Unprocessed(format!("PVC {claim} was not created for pod {pod} ({error})"))
             }
             Some(ClaimState::Failed(error)) => {
                 DesiredVolume::Unprocessed(format!("error processing PVC {claim}: {error}"))
@@ -148,18 +162,23 @@ impl Kind for Claim {
 /// The claims that a pod's volumes refer to.
 pub(crate) fn claims(pod: &Pod) -> Vec<ClaimRef> {
     let namespace = pod.metadata.namespace.clone().unwrap_or_default();
+    let pod_name = pod.metadata.name.as_deref().unwrap_or_default();
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-    let sources = volumes.filter_map(|volume| volume.persistent_volume_claim.as_ref());
-    let claim = |name: &String| ClaimRef { namespace: namespace.clone(), name: name.clone() };
-    sources.map(|source| claim(&source.claim_name)).collect()
+    let claim = |volume: &Volume| {
+        let name = claim_name(pod_name, volume)?;
+        let is_own = volume.persistent_volume_claim.is_none();
+        let owner = is_own.then(|| pod.metadata.uid.clone().unwrap_or_default());
+        Some(ClaimRef { namespace: namespace.clone(), name, owner })
+    };
+    volumes.filter_map(claim).collect()
 }
 
 /// The groups that the annotations of PersistentVolumes give to the pod's processes. As upstream, what is no number gives none.
 pub(crate) fn groups(context: &Context<'_>) -> BTreeSet<i64> {
     let volumes = context.pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-    let claims = volumes.filter_map(|volume| volume.persistent_volume_claim.as_ref());
-    let group = |claim: &PersistentVolumeClaimVolumeSource| {
-        let state = context.snapshot.claims.get(&claim.claim_name)?;
+    let claims = volumes.filter_map(|volume| claim_name(context.name(), volume));
+    let group = |claim: String| {
+        let state = context.snapshot.claims.get(&claim)?;
         let ClaimState::Bound(volume) = state else { return None };
         volume.metadata.annotations.as_ref()?.get(GROUP)?.parse().ok()
     };
@@ -176,16 +195,32 @@ fn behind(
     let none = PersistentVolumeSpec::default();
     let spec = volume.spec.as_ref().unwrap_or(&none);
     let mode = spec.volume_mode.as_deref().unwrap_or("Filesystem");
-    if mode != "Filesystem" {
-        let text = format!("volume {name} has volumeMode {mode}, but is specified in volumeMounts");
-        return DesiredVolume::Unprocessed(text);
+    let uses = context.uses(name);
+    for (is_used, of_mode, field) in
+        [(uses.is_mounted, "Filesystem", "volumeMounts"), (uses.is_device, "Block", "volumeDevices")]
+    {
+        if is_used && mode != of_mode {
+            let text = format!("volume {name} has volumeMode {mode}, but is specified in {field}");
+            return DesiredVolume::Unprocessed(text);
+        }
     }
-    let name = volume.metadata.name.as_deref().unwrap_or_default();
-    let persistent = Persistent { name, spec, options: mount_options(volume, spec), read_only };
-    let desired = kinds.iter().find_map(|kind| kind.desired_persistent(&persistent, context));
-    let Some(desired) = desired else {
+    let persistent = Persistent {
+        name: volume.metadata.name.as_deref().unwrap_or_default(),
+        volume: name,
+        spec,
+        is_block: mode == "Block",
+        options: mount_options(volume, spec),
+        read_only,
+    };
+    let of_kind =
+        |kind: &&dyn Kind| Some((kind.has_devices(), kind.desired_persistent(&persistent, context)?));
+    let Some((has_devices, desired)) = kinds.iter().find_map(of_kind) else {
         return persistent.failed(VolumeStep::FindPlugin, unsupported(spec));
     };
+    if persistent.is_block && !has_devices {
+        let cause = "PersistentVolumes of this type are no block devices";
+        return persistent.failed(VolumeStep::FindMapper, cause);
+    }
     let required = spec.node_affinity.as_ref().and_then(|affinity| affinity.required.as_ref());
     let terms = required.map(|required| required.node_selector_terms.as_slice());
     if terms.is_none_or(|terms| matches_node_selector(terms, "", context.labels)) {
@@ -209,12 +244,6 @@ fn mount_options(volume: &PersistentVolume, spec: &PersistentVolumeSpec) -> Vec<
 
 /// Names what the volume needs.
 fn unsupported(spec: &PersistentVolumeSpec) -> String {
-    if let Some(csi) = &spec.csi {
-        return format!(
-            "it needs the CSI driver {}, and hostlet does not run volume drivers yet",
-            csi.driver
-        );
-    }
     let fields = match json::to_value(spec) {
         Ok(Value::Object(fields)) => fields,
         Ok(_) | Err(_) => Default::default(),

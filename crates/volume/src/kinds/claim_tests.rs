@@ -151,16 +151,62 @@ fn a_volume_of_other_nodes_is_not_mounted() {
 
 #[test]
 fn volumes_that_hostlet_cannot_mount_say_what_they_need() {
-    let csi = problem(json!({"csi": {"driver": "disk.example.com", "volumeHandle": "v1"}}));
-    let expected = "MountVolume.FindPluginBySpec failed for volume \"pv-1\" : it needs the CSI driver \
-                    disk.example.com, and hostlet does not run volume drivers yet";
-    assert_eq!(csi, expected);
     let iscsi = json!({"iscsi": {"targetPortal": "10.0.0.1", "iqn": "iqn.2001-04.com.example:a", "lun": 0}});
     let iscsi = problem(iscsi);
     assert!(iscsi.ends_with("hostlet does not mount PersistentVolumes of the type iscsi yet"), "{iscsi}");
-    let block = problem(json!({"local": {"path": "/dev/vdb"}, "volumeMode": "Block"}));
-    assert_eq!(block, "volume v has volumeMode Block, but is specified in volumeMounts");
+    let block = problem(json!({"nfs": {"server": "s", "path": "/"}, "volumeMode": "Block"}));
+    let expected = "MapVolume.FindMapperPluginBySpec failed for volume \"pv-1\" : PersistentVolumes of this type are no block devices";
+    assert_eq!(block, expected);
     assert!(problem(json!({})).ends_with("it has no type"));
+}
+
+#[test]
+fn a_volume_is_used_as_what_it_is() {
+    let of = |containers: Value, mode: &str| {
+        let spec = json!({"csi": {"driver": "d", "volumeHandle": "h"}, "volumeMode": mode});
+        match of(Pod::new(json!({"containers": containers})), bound(spec), false) {
+            DesiredVolume::Unprocessed(cause) => Err(cause),
+            DesiredVolume::Driver(volume) => Ok(volume.is_block),
+            other => panic!("{other:?}"),
+        }
+    };
+    let mounting = || json!({"name": "m", "volumeMounts": [{"name": "v", "mountPath": "/v"}]});
+    let device = || json!({"name": "d", "volumeDevices": [{"name": "v", "devicePath": "/dev/x"}]});
+    assert_eq!(of(json!([mounting()]), "Filesystem"), Ok(false));
+    assert_eq!(of(json!([device()]), "Block"), Ok(true));
+    let text = |mode, field| Err(format!("volume v has volumeMode {mode}, but is specified in {field}"));
+    assert_eq!(of(json!([mounting()]), "Block"), text("Block", "volumeMounts"));
+    assert_eq!(of(json!([device()]), "Filesystem"), text("Filesystem", "volumeDevices"));
+    assert_eq!(of(json!([device(), mounting()]), "Block"), text("Block", "volumeMounts"));
+}
+
+#[test]
+fn an_ephemeral_volume_has_a_claim_of_its_own_pod() {
+    let pod = |state| Pod::new(json!({})).claims("web-v", state);
+    let source = || json!({"ephemeral": {"volumeClaimTemplate": {"spec": {"resources": {}}}}});
+    let local = pod(bound(json!({"local": {"path": "/mnt/disk1"}}))).desired_volume(source());
+    assert!(matches!(local, DesiredVolume::External(local) if local.name == "pv-1" && !local.read_only));
+    let cause = |state| match pod(state).desired_volume(source()) {
+        DesiredVolume::Unprocessed(cause) => cause,
+        other => panic!("{other:?}"),
+    };
+    let expected = "PVC ns/web-v was not created for pod ns/web (pod is not owner)";
+    assert_eq!(cause(ClaimState::Failed(ClaimError::NotOwned)), expected);
+    assert_eq!(
+        cause(ClaimState::Failed(ClaimError::NotBound)),
+        "error processing PVC ns/web-v: PVC is not bound"
+    );
+    let volumes =
+        json!([{"name": "v", "ephemeral": {}}, {"name": "w", "persistentVolumeClaim": {"claimName": "c"}}]);
+    let of = |name: &str, owner: Option<&str>| ClaimRef {
+        namespace: "ns".into(),
+        name: name.into(),
+        owner: owner.map(str::to_owned),
+    };
+    assert_eq!(
+        claims(&Pod::new(json!({"volumes": volumes})).pod),
+        [of("web-v", Some("uid-1")), of("c", None)]
+    );
 }
 
 #[test]

@@ -37,6 +37,11 @@ pub(crate) trait Kind: Sync {
         None
     }
 
+    /// Whether PersistentVolumes of this kind may be used as block devices.
+    fn has_devices(&self) -> bool {
+        false
+    }
+
     /// What explains the errors of these volumes, in order of precedence.
     fn rules(&self) -> Group;
 }

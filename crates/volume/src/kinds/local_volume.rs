@@ -1,7 +1,6 @@
 //! PersistentVolumes of the type local: directories of this host, which are mounted for the pod. Pure.
 
 use hostlet_base::causes::{Group, Rule, rule};
-use hostlet_host::GroupChange;
 use k8s_openapi::api::core::v1::Volume;
 
 use super::kind::Kind;
@@ -71,20 +70,12 @@ impl Kind for LocalVolume {
             source: path,
             options: volume.options.clone(),
             read_only: volume.read_only,
-            group: context.group().map(|group| (group, group_change(context))),
+            group: context.group().map(|group| (group, context.group_change())),
             is_exclusive: volume.is_exclusive(),
         }))
     }
 
     fn rules(&self) -> Group {
         &[RULES]
-    }
-}
-
-fn group_change(context: &Context<'_>) -> GroupChange {
-    let security = context.pod.spec.as_ref().and_then(|spec| spec.security_context.as_ref());
-    match security.and_then(|security| security.fs_group_change_policy.as_deref()) {
-        Some("OnRootMismatch") => GroupChange::OnRootMismatch,
-        Some(_) | None => GroupChange::Always,
     }
 }

@@ -2,6 +2,10 @@
 
 pub(super) mod claim;
 pub(super) mod config_map;
+pub(super) mod csi;
+mod csi_driver;
+mod csi_label;
+mod csi_rules;
 mod downward_api;
 pub(super) mod empty_dir;
 mod host_path;

@@ -107,7 +107,7 @@ fn token(
     let pending =
         || ContentError::Pending { kind: "token of".to_owned(), name: service_account(context.pod) };
     let value = context.snapshot.tokens.get(&key).ok_or_else(pending)?;
-    let data = value.clone().map_err(ContentError::Token)?.into_bytes();
+    let data = value.clone().map_err(ContentError::Token)?.value.into_bytes();
     let uid = defaults.uid(source.user).or_else(|| common_user(context.pod));
     let mode =
         if uid.is_some() || context.group().is_some() { OWNED_TOKEN_MODE } else { defaults.mode(None) };

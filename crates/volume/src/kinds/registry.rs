@@ -7,8 +7,9 @@ use super::kind::Kind;
 use crate::model::KindDirectory;
 
 /// All kinds. What explains an error is searched in this order.
-pub(crate) static KINDS: [&dyn Kind; 9] = [
+pub(crate) static KINDS: [&dyn Kind; 10] = [
     &super::nfs::Nfs,
+    &super::csi::Csi,
     &super::local_volume::LocalVolume,
     &super::claim::Claim { kinds: &KINDS },
     &super::host_path::HostPath,
@@ -27,6 +28,11 @@ pub(crate) fn kind_of(volume: &Volume) -> Option<&'static dyn Kind> {
 /// The directories of all kinds that have one.
 pub(crate) fn directories() -> impl Iterator<Item = KindDirectory> {
     KINDS.into_iter().filter_map(Kind::directory)
+}
+
+/// The directories of the kinds that have block devices.
+pub(crate) fn device_directories() -> impl Iterator<Item = KindDirectory> {
+    KINDS.into_iter().filter(|kind| kind.has_devices()).filter_map(Kind::directory)
 }
 
 /// What explains the errors of volumes by their kinds, in order of precedence.

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1 as api;
 use serde_json::{Value, json};
 
@@ -11,13 +13,15 @@ use crate::error::ContentError;
 use crate::files::Files;
 use crate::model::{Content, Context, DesiredVolume, Snapshot};
 pub(super) use crate::testing::NODE;
-use hostlet_pod::objects::{ClaimState, Object, ObjectError, ObjectKind, ObjectRef, ObjectState};
+use hostlet_pod::objects::{ClaimState, Object, ObjectError, ObjectKind, ObjectRef, ObjectState, Token};
 
 /// Pod `ns/web`.
 pub(super) struct Pod {
     pub(super) pod: api::Pod,
     pub(super) memory_limit: Option<u64>,
     pub(super) labels: BTreeMap<String, String>,
+    /// The label of containers' files.
+    pub(super) file_label: Option<String>,
     snapshot: Snapshot,
 }
 
@@ -34,11 +38,22 @@ impl Pod {
             },
             "spec": spec
         }));
-        Self { pod: pod.unwrap(), memory_limit: None, labels: BTreeMap::new(), snapshot: Snapshot::default() }
+        let (labels, file_label) = (BTreeMap::new(), None);
+        Self { pod: pod.unwrap(), memory_limit: None, labels, file_label, snapshot: Snapshot::default() }
     }
 
-    pub(super) fn knows(mut self, kind: ObjectKind, name: &str, known: ObjectState) -> Self {
-        let object = ObjectRef { kind, namespace: "ns".into(), name: name.into() };
+    pub(super) fn knows(self, kind: ObjectKind, name: &str, known: ObjectState) -> Self {
+        self.knows_in("ns", kind, name, known)
+    }
+
+    pub(super) fn knows_in(
+        mut self,
+        namespace: &str,
+        kind: ObjectKind,
+        name: &str,
+        known: ObjectState,
+    ) -> Self {
+        let object = ObjectRef { kind, namespace: namespace.into(), name: name.into() };
         self.snapshot.objects.insert(object, known);
         self
     }
@@ -48,9 +63,19 @@ impl Pod {
         self
     }
 
-    /// The token at `path` of the volume `v`.
+    /// The token at `path` of the volume `v`, or with that audience. It expires at 2026-11-28T12:00:00Z.
     pub(super) fn holds(mut self, path: &str, token: Result<String, ObjectError>) -> Self {
+        let expires: Timestamp = "2026-11-28T12:00:00.5Z".parse().unwrap();
+        let token = token.map(|value| Token { value, issued: expires - Duration::from_secs(3600), expires });
         self.snapshot.tokens.insert(("v".into(), path.into()), token);
+        self
+    }
+
+    /// The spec of a CSIDriver object.
+    pub(super) fn driver(mut self, name: &str, spec: Value) -> Self {
+        let spec = serde_json::from_value(spec).unwrap();
+        self.snapshot.drivers.specs.insert(name.into(), Arc::new(spec));
+        self.snapshot.drivers.is_listed = true;
         self
     }
 
@@ -69,6 +94,7 @@ impl Pod {
             node: &NODE,
             labels: &self.labels,
             snapshot: &self.snapshot,
+            file_label: self.file_label.as_deref(),
         }
     }
 

@@ -8,6 +8,7 @@ use hostlet_base::resources::PODS;
 use hostlet_base::settings::{ImageGcPolicy, ImageVerification};
 use hostlet_base::testing::resource_list;
 use hostlet_base::{Quantity, QuietPeriod, ResourceList};
+use hostlet_csi::{CsiVolumes, DriverObjects};
 use hostlet_host::KernelMounts;
 use hostlet_image::Images;
 use hostlet_image::credentials::RegistryCredentials;
@@ -29,8 +30,8 @@ use crate::admission::{AdmittedPods, NodeView};
 use crate::cri_config::testing::host;
 use crate::cri_config::{HostSettings, SubordinateIds};
 use crate::engine::{
-    Engine, EngineDeps, EngineHandles, EngineSettings, EngineTask, EventSinks, HostDeps, Interception,
-    NodeInputs, ObjectInputs, PodSources, RunningHost, RuntimeDeps, UserIds,
+    CsiDeps, Engine, EngineDeps, EngineHandles, EngineSettings, EngineTask, EventSinks, HostDeps,
+    Interception, NodeInputs, ObjectInputs, PodSources, RunningHost, RuntimeDeps, UserIds,
 };
 use crate::shutdown::ShutdownSettings;
 use crate::shutdown::testing::FakeLogind;
@@ -201,6 +202,7 @@ fn deps(
             services: node.service_env.clone(),
             runtime_classes: node.runtime_classes.clone(),
         },
+        csi: CsiDeps { volumes: CsiVolumes::none(), drivers: DriverObjects::none() },
         sources: PodSources { manifests: manifests.subscribe(), api: node.surroundings.api.subscribe() },
         node: NodeInputs {
             own_node: watch::channel(own_node).1,
@@ -215,6 +217,7 @@ fn deps(
         host: HostDeps {
             boot_id: node.boot_id(),
             mounts: Arc::new(KernelMounts { mountinfo: node.root().join("mountinfo") }),
+            file_label: None,
             logind: Arc::new(FakeLogind::new(super::LOGIND_DELAY)),
             measure: node.surroundings.measure.clone(),
         },

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use hostlet_base::PodUid;
+use hostlet_pod::objects::claim_name;
 use hostlet_pod::{AdmittedPod, DesiredPods};
 use hostlet_volume::local_volume_dir;
 
@@ -22,8 +23,8 @@ pub(super) fn facts(desired: &DesiredPods) -> BTreeMap<PodUid, VolumeFacts> {
         let mut facts = VolumeFacts::default();
         for volume in pod.spec().volumes.iter().flatten() {
             let name = volume.name.clone();
-            if let Some(source) = &volume.persistent_volume_claim {
-                facts.claims.insert(name, source.claim_name.clone());
+            if let Some(claim) = claim_name(&pod.reference.name, volume) {
+                facts.claims.insert(name, claim);
             } else if local_volume_dir(Path::new("/"), &pod.reference.uid, volume).is_some() {
                 facts.local.insert(name);
             }

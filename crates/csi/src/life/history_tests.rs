@@ -1,0 +1,214 @@
+//! Random histories of pods, drivers, daemons and hosts: whatever happened, in the end what is published is what is wanted, and nothing
+//! else is left. The driver in memory says what broke its specification on the way.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::time::Duration;
+
+use hostlet_host::PodDirs;
+use hostlet_store::Table;
+use proptest::prelude::*;
+use tokio::time::{sleep, timeout};
+use tonic::Code;
+
+use super::testing::{Host, wanted};
+use crate::fake::{Method, Outcome};
+use crate::{AccessMode, Form, NodeCapabilities, Publish};
+
+/// Something that happens.
+#[derive(Clone, Debug)]
+enum Happening {
+    Want {
+        pod: u8,
+        volume: u32,
+    },
+    Release {
+        pod: u8,
+    },
+    Next(Method, Outcome),
+    Pass(u64),
+    Restart,
+    Reboot,
+    DriverGoes,
+    DriverComes,
+    /// Somebody deletes upstream's files.
+    FilesGo,
+    Attach,
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    let method = prop_oneof![
+        Just(Method::Stage),
+        Just(Method::Publish),
+        Just(Method::Unpublish),
+        Just(Method::Unstage),
+        Just(Method::Capabilities)
+    ];
+    let outcome = prop_oneof![
+        Just(Outcome::Fails(Code::Internal)),
+        Just(Outcome::Fails(Code::Aborted)),
+        Just(Outcome::Lost(Code::DeadlineExceeded)),
+        Just(Outcome::Lost(Code::Unavailable)),
+        Just(Outcome::Hangs),
+        Just(Outcome::HangsDone),
+    ];
+    prop_oneof![
+        6 => (0..4u8, 0..4u32).prop_map(|(pod, volume)| Happening::Want { pod, volume }),
+        5 => (0..4u8).prop_map(|pod| Happening::Release { pod }),
+        6 => (method, outcome).prop_map(|(method, outcome)| Happening::Next(method, outcome)),
+        5 => (0..200_000u64).prop_map(Happening::Pass),
+        2 => Just(Happening::Restart),
+        1 => Just(Happening::Reboot),
+        1 => Just(Happening::DriverGoes),
+        2 => Just(Happening::DriverComes),
+        1 => Just(Happening::FilesGo),
+        2 => Just(Happening::Attach),
+    ]
+}
+
+/// Volume 0 is for one pod at a time, 1 is attached, 2 is a block device, 3 is nothing special.
+fn request(pod: u8, volume: u32) -> Publish {
+    let plain = wanted(&format!("pod-{pod}"), volume);
+    match volume {
+        0 => Publish { access_mode: AccessMode::ReadWriteOncePod, ..plain },
+        1 => Publish { is_attached: true, ..plain },
+        2 => Publish { form: Form::Block, ..plain },
+        _ => plain,
+    }
+}
+
+#[derive(Default)]
+struct Pods {
+    wants: BTreeMap<u8, BTreeSet<u32>>,
+    /// Pods that are to be released, and are not yet.
+    leaving: BTreeSet<u8>,
+}
+
+impl Pods {
+    /// Releases a pod, or gives up for now. Its directory goes with its volumes.
+    async fn release(&mut self, host: &Host, pod: u8) {
+        let name = format!("pod-{pod}");
+        let released = timeout(Duration::from_secs(130), host.volumes().release(&name.as_str().into())).await;
+        if released == Ok(Ok(())) {
+            self.leaving.remove(&pod);
+            let dirs = PodDirs::new(&host.root(), &name.as_str().into()).unwrap();
+            let _ = fs::remove_dir_all(dirs.path());
+        }
+    }
+
+    async fn want_again(&self, host: &Host) {
+        for (pod, volumes) in &self.wants {
+            for volume in volumes {
+                host.want(request(*pod, *volume)).await;
+            }
+        }
+    }
+}
+
+async fn run(stages: bool, history: Vec<Happening>) {
+    let mut host = Host::with(NodeCapabilities { stage: stages, ..NodeCapabilities::default() });
+    let mut pods = Pods::default();
+    for happening in history {
+        match happening {
+            Happening::Want { pod, volume } if !pods.leaving.contains(&pod) => {
+                pods.wants.entry(pod).or_default().insert(volume);
+                host.want(request(pod, volume)).await;
+            }
+            Happening::Want { .. } => {}
+            Happening::Release { pod } => {
+                if pods.wants.remove(&pod).is_some() || pods.leaving.contains(&pod) {
+                    pods.leaving.insert(pod);
+                    pods.release(&host, pod).await;
+                }
+            }
+            Happening::Next(method, outcome) => host.driver.next(method, [outcome]),
+            Happening::Pass(milliseconds) => sleep(Duration::from_millis(milliseconds)).await,
+            Happening::Restart => {
+                host.restart().await;
+                pods.want_again(&host).await;
+            }
+            Happening::Reboot => {
+                host.reboot().await;
+                pods.want_again(&host).await;
+            }
+            Happening::DriverGoes => host.deregister(),
+            Happening::DriverComes => host.register(),
+            Happening::FilesGo => {
+                for path in host.remains().into_iter().filter(|path| path.ends_with("vol_data.json")) {
+                    fs::remove_file(host.root().join(path)).unwrap();
+                }
+            }
+            Happening::Attach => {
+                let name = request(0, 1).id.unique_name();
+                host.cluster.reported.send_modify(|names| {
+                    names.insert(name.clone());
+                });
+                host.cluster.attached.send_modify(|names| {
+                    names.insert(name);
+                });
+            }
+        }
+    }
+    settle(host, pods).await;
+}
+
+/// Everything works from now on.
+async fn settle(host: Host, mut pods: Pods) {
+    for method in [Method::Stage, Method::Publish, Method::Unpublish, Method::Unstage, Method::Capabilities] {
+        host.driver.always(method, Outcome::Done);
+    }
+    host.register();
+    host.driver.release();
+    let name = request(0, 1).id.unique_name();
+    host.cluster.reported.send_modify(|names| {
+        names.insert(name.clone());
+    });
+    host.cluster.attached.send_modify(|names| {
+        names.insert(name.clone());
+    });
+    sleep(Duration::from_secs(600)).await;
+    for pod in pods.leaving.clone() {
+        pods.release(&host, pod).await;
+    }
+    assert_eq!(pods.leaving, BTreeSet::new());
+    pods.want_again(&host).await;
+    sleep(Duration::from_secs(600)).await;
+
+    let expected = |volume: u32| pods.wants.iter().filter(|(_, volumes)| volumes.contains(&volume)).count();
+    let published = host.driver.published();
+    for volume in 0..4 {
+        let handle = request(0, volume).id.handle;
+        let at = published.values().filter(|target| target.handle == handle).count();
+        // One of the pods that want the first has it.
+        let expected = if volume == 0 { expected(0).min(1) } else { expected(volume) };
+        assert_eq!(at, expected, "{handle} of {:?}", pods.wants);
+        if host.driver.capabilities_now().stage {
+            assert_eq!(host.driver.staged().contains_key(&handle), expected > 0, "{handle}");
+        }
+        let name = request(0, volume).id.unique_name();
+        assert_eq!(host.store.keys(Table::CsiVolumes).contains(&name), expected > 0, "{name}");
+    }
+    assert_eq!(host.volumes().in_use().borrow().as_ref().unwrap().contains(&name), expected(1) > 0);
+    assert_eq!(host.driver.violations(), [""; 0]);
+    let stray = |path: &String| {
+        let is_wanted = |pod: &u8| path.contains(&format!("pod-{pod}/"));
+        path.starts_with("pods/") && !pods.wants.keys().any(is_wanted)
+    };
+    assert_eq!(host.remains().into_iter().filter(stray).collect::<Vec<_>>(), [""; 0]);
+    if pods.wants.is_empty() {
+        assert_eq!(host.remains(), BTreeSet::new());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_shrink_iters: 2000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_published_becomes_what_is_wanted(
+        stages in any::<bool>(),
+        history in proptest::collection::vec(happening(), 0..60),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        runtime.block_on(run(stages, history));
+    }
+}

@@ -1,0 +1,394 @@
+//! The owner of one volume, a task: takes jobs, does the next step of the plan, tells what became of it. What the steps are is in
+//! `publishing` and `taking_back`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hostlet_base::{Backoff, BackoffPolicy, PodUid, sleep_until, watching};
+use hostlet_host::{PathWork, PodDirs, file_work};
+use hostlet_store::Table;
+use jiff::Timestamp;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
+
+use super::layout;
+use super::plan::{Due, Key, Step, Want, next};
+use super::record::{Done, Record};
+use super::vol_data;
+use crate::volumes::{CsiSettings, ReleaseError, Services, States};
+use crate::{Attachments, NodeService, Publish, PublishState, VolumeId, VolumePhase, VolumePod, VolumeView};
+
+/// Pauses between attempts after a failure (upstream `exponentialbackoff`, but for its first 500 ms).
+const RETRY: BackoffPolicy = BackoffPolicy {
+    initial: Duration::from_millis(500),
+    max: Duration::from_secs(122),
+    reset_after: Duration::MAX,
+};
+
+/// What all owners share.
+pub(crate) struct Shared {
+    pub(crate) settings: CsiSettings,
+    pub(crate) attachments: Arc<dyn Attachments>,
+    pub(crate) states: States,
+    /// For work on what drivers mounted, which may be on a server that does not respond.
+    pub(crate) paths: PathWork,
+}
+
+/// A job for an owner.
+pub(crate) enum Job {
+    /// A pod wants the volume.
+    Publish(Publish),
+    /// Nothing of a pod runs any more: its publications go.
+    Release { id: VolumeId, pod: PodUid, reply: oneshot::Sender<Result<(), ReleaseError>> },
+}
+
+impl Job {
+    /// Whose volume it is for.
+    pub(crate) fn volume(&self) -> &VolumeId {
+        match self {
+            Self::Publish(wanted) => &wanted.id,
+            Self::Release { id, .. } => id,
+        }
+    }
+
+    /// Answers that there is nothing to do.
+    pub(crate) fn done(self) {
+        match self {
+            Self::Publish(_) => {}
+            // The requester may have given up.
+            Self::Release { reply, .. } => drop(reply.send(Ok(()))),
+        }
+    }
+}
+
+/// The owner of a volume.
+pub(crate) struct Owner {
+    pub(super) shared: Arc<Shared>,
+    pub(super) record: Record,
+    pub(super) wants: BTreeMap<Key, Want>,
+    /// Publications of pods without a directory.
+    lost: BTreeMap<Key, Due>,
+    lost_backoff: Option<Backoff<Instant>>,
+    pub(super) unstage: Due,
+    /// What the attacher said, once the volume is attached.
+    pub(super) context: Option<BTreeMap<String, String>>,
+    unstage_backoff: Option<Backoff<Instant>>,
+    inbox: mpsc::Receiver<Job>,
+    /// Jobs that came while something was waited for.
+    waiting: Option<Job>,
+    services: watch::Receiver<Services>,
+    /// What it does, and since when.
+    phase: (VolumePhase, Timestamp),
+    /// Why the last attempt failed.
+    pub(super) last_error: Option<String>,
+}
+
+/// A wait was given up because of a job.
+pub(super) struct Interrupted;
+
+impl Owner {
+    /// The owner of the volume of `record`, which takes the jobs of `inbox`.
+    pub(crate) fn new(shared: Arc<Shared>, record: Record, inbox: mpsc::Receiver<Job>) -> Self {
+        let services = shared.settings.services.clone();
+        let now = shared.settings.clock.now();
+        let owner = Self {
+            shared,
+            record,
+            wants: BTreeMap::new(),
+            lost: BTreeMap::new(),
+            lost_backoff: None,
+            unstage: Due::Now,
+            context: None,
+            unstage_backoff: None,
+            inbox,
+            waiting: None,
+            services,
+            phase: (VolumePhase::Idle, now),
+            last_error: None,
+        };
+        owner.report_use();
+        owner
+    }
+
+    /// Runs until nothing of the volume is left, or no more jobs can come. Returns the jobs that came too late.
+    pub(crate) async fn run(mut self) -> Vec<Job> {
+        self.find_lost().await;
+        loop {
+            if let Some(job) = self.waiting.take() {
+                self.take(job).await;
+            }
+            match next(&self.record, &self.wants, &self.lost, self.unstage, Instant::now()) {
+                Step::Publish(key) => self.publish(key).await,
+                Step::Unpublish(key) => self.unpublish_lost(key).await,
+                Step::Unstage => self.try_unstage().await,
+                Step::Forget => match self.inbox.try_recv() {
+                    Ok(job) => self.waiting = Some(job),
+                    Err(_) => return self.forget().await,
+                },
+                Step::Wait(due) => {
+                    self.rest(due);
+                    tokio::select! {
+                    // Cancel-safe: a job is received only when it is returned.
+                    job = self.inbox.recv() => match job {
+                        Some(job) => self.waiting = Some(job),
+                        None => return Vec::new(),
+                    },
+                    // Cancel-safe as documented there.
+                    () = watching::changed(&mut self.services) => self.changed(),
+                    // Cancel-safe as documented there.
+                    () = sleep_until(due) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    async fn take(&mut self, job: Job) {
+        match job {
+            Job::Publish(wanted) => self.want(wanted),
+            Job::Release { id: _, pod, reply } => {
+                let released = self.release(&pod).await;
+                // The requester may have given up; the next request finds what is left.
+                let _ = reply.send(released);
+            }
+        }
+    }
+
+    /// Notes what a pod wants. What is published stays as it is, unless it is published again from time to time.
+    fn want(&mut self, wanted: Publish) {
+        let key = (wanted.pod.clone(), wanted.spec_name.clone());
+        self.lost.remove(&key);
+        if self.record.is_attached != wanted.is_attached {
+            self.record.is_attached = wanted.is_attached;
+            self.report_use();
+        }
+        let is_published = self.record.published(&key.0, &key.1) == Done::Yes;
+        match self.wants.get_mut(&key) {
+            Some(want) => {
+                let is_new = *want.wanted != wanted;
+                want.wanted = Arc::new(wanted);
+                if is_new && (!is_published || want.wanted.is_republished) {
+                    want.due = Due::Now;
+                }
+            }
+            None => {
+                let wanted = Arc::new(wanted);
+                self.wants.insert(key, Want { wanted, due: Due::Now, backoff: None });
+            }
+        }
+    }
+
+    /// A driver came or went, or a pod is no longer in the way.
+    pub(super) fn changed(&mut self) {
+        let waiting = self.wants.values_mut().map(|want| &mut want.due).filter(|due| **due == Due::OnChange);
+        let lost = self.lost.values_mut().filter(|due| **due == Due::OnChange);
+        waiting.chain(lost).for_each(|due| *due = Due::Now);
+        if self.unstage == Due::OnChange {
+            self.unstage = Due::Now;
+        }
+    }
+
+    /// The node service of the volume's driver.
+    pub(super) fn service(&self) -> Result<Arc<dyn NodeService>, NoDriver> {
+        let services = self.services.borrow();
+        services.get(&self.record.id.driver).cloned().ok_or_else(|| NoDriver(self.record.id.driver.clone()))
+    }
+
+    /// Waits for what may take long, unless a pod is released meanwhile: that never waits for what another pod wants. `work` must be
+    /// cancel-safe.
+    pub(super) async fn unless_released<T>(
+        &mut self,
+        work: impl Future<Output = T>,
+    ) -> Result<T, Interrupted> {
+        let mut work = pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                // Cancel-safe: a job is received only when it is returned.
+                Some(job) = self.inbox.recv() => match job {
+                    Job::Publish(wanted) => self.want(wanted),
+                    release @ Job::Release { .. } => {
+                        self.waiting = Some(release);
+                        return Err(Interrupted);
+                    }
+                },
+                // Cancel-safe, says its caller; it is polled until it is done otherwise.
+                done = &mut work => return Ok(done),
+            }
+        }
+    }
+
+    /// The state of a pod's volume, for whoever follows it.
+    pub(super) fn tell(&self, key: &Key, state: PublishState) {
+        self.shared.states.set(&key.0, &key.1, state);
+    }
+
+    /// Shows what is done now.
+    pub(super) fn enter(&mut self, phase: VolumePhase) {
+        if self.phase.0 != phase {
+            self.phase = (phase, self.shared.settings.clock.now());
+        }
+        self.show(None);
+    }
+
+    /// Shows that nothing is done until `due`.
+    fn rest(&mut self, due: Option<Instant>) {
+        let is_failing = self.last_error.is_some();
+        let phase = match (self.service(), is_failing, self.wants.is_empty()) {
+            (Err(NoDriver(_)), _, _) => VolumePhase::WaitingForDriver,
+            (Ok(_), true, _) => VolumePhase::Failing,
+            (Ok(_), false, false) => VolumePhase::Published,
+            (Ok(_), false, true) => VolumePhase::Idle,
+        };
+        if self.phase.0 != phase {
+            self.phase = (phase, self.shared.settings.clock.now());
+        }
+        self.show(due.filter(|_| is_failing));
+    }
+
+    fn show(&self, due: Option<Instant>) {
+        let keys = self.wants.keys().cloned();
+        let kept = self
+            .record
+            .publications
+            .iter()
+            .map(|own| (PodUid::from(own.pod.as_str()), own.spec_name.clone()));
+        let keys: BTreeSet<Key> = keys.chain(kept).collect();
+        let pods = keys.iter().map(|key| VolumePod {
+            uid: key.0.as_str().to_owned(),
+            pod: None,
+            published: self.record.published(&key.0, &key.1) == Done::Yes,
+            path: (self.record.published(&key.0, &key.1) != Done::No)
+                .then(|| self.target(key))
+                .flatten()
+                .map(|path| path.display().to_string()),
+        });
+        let now = self.shared.settings.clock.now();
+        let moment =
+            |due: Instant| now.checked_add(due.saturating_duration_since(Instant::now())).unwrap_or(now);
+        let view = VolumeView {
+            driver: self.record.id.driver.clone(),
+            handle: self.record.id.handle.clone(),
+            name: self.record.spec_name.clone(),
+            phase: self.phase.0,
+            since: self.phase.1,
+            attached: self.record.is_attached,
+            staging: (self.record.staged != Done::No).then(|| self.staging().display().to_string()),
+            last_error: self.last_error.clone(),
+            next_retry: due.map(moment),
+            pods: pods.collect(),
+        };
+        self.shared.states.show(&self.record.id, Some(view));
+    }
+
+    /// Records what is known, before what depends on it is done.
+    pub(super) fn save(&self) {
+        let (store, name) = (&self.shared.settings.store, self.record.id.unique_name());
+        store.put(Table::CsiVolumes, &name, &self.record);
+    }
+
+    fn report_use(&self) {
+        self.shared.states.set_in_use(&self.record.id, self.record.is_attached);
+    }
+
+    async fn forget(mut self) -> Vec<Job> {
+        if self.record.is_block {
+            self.discard(&self.device_data().join(vol_data::FILE)).await;
+        }
+        self.inbox.close();
+        self.shared.settings.store.remove(Table::CsiVolumes, &self.record.id.unique_name());
+        self.shared.states.set_in_use(&self.record.id, false);
+        self.shared.states.show(&self.record.id, None);
+        std::iter::from_fn(|| self.inbox.try_recv().ok()).collect()
+    }
+
+    /// Where the volume is staged.
+    pub(super) fn staging(&self) -> PathBuf {
+        let root = &self.shared.settings.root;
+        if self.record.is_block {
+            layout::device_staging(root, &self.record.spec_name)
+        } else {
+            layout::staging(root, &self.record.id)
+        }
+    }
+
+    /// Where it is published for a pod; `None` if the pod's UID is no name of a directory.
+    pub(super) fn target(&self, (pod, spec_name): &Key) -> Option<PathBuf> {
+        let root = &self.shared.settings.root;
+        if self.record.is_block {
+            layout::device_target(root, pod, spec_name)
+        } else {
+            layout::target(root, pod, spec_name)
+        }
+    }
+
+    /// Where upstream's file about a block device is.
+    pub(super) fn device_data(&self) -> PathBuf {
+        layout::device_data(&self.shared.settings.root, &self.record.spec_name)
+    }
+
+    /// Publications of pods without a directory: nobody will release them.
+    async fn find_lost(&mut self) {
+        let root = self.shared.settings.root.clone();
+        let keys: BTreeSet<Key> = self
+            .record
+            .publications
+            .iter()
+            .map(|own| (PodUid::from(own.pod.as_str()), own.spec_name.clone()))
+            .collect();
+        let is_gone = move |(pod, _): &Key| PodDirs::new(&root, pod).is_none_or(|dirs| is_gone(dirs.path()));
+        let gone = file_work(move || keys.into_iter().filter(is_gone).collect::<Vec<_>>()).await;
+        self.lost = gone.unwrap_or_default().into_iter().map(|key| (key, Due::Now)).collect();
+    }
+
+    async fn unpublish_lost(&mut self, key: Key) {
+        let unpublished = self.unpublish(&key).await;
+        self.last_error = unpublished.as_ref().err().map(ToString::to_string);
+        let due = match unpublished {
+            Ok(()) => {
+                self.lost.remove(&key);
+                return;
+            }
+            Err(error) => {
+                let (volume, pod) = (&self.record.id, &key.0);
+                tracing::warn!(%volume, %pod, %error, "cannot take back the volume of a pod that is gone");
+                self.later(self.lost_backoff)
+            }
+        };
+        self.lost_backoff = Some(due);
+        self.lost.insert(key, Due::At(due.updated + due.delay));
+    }
+
+    async fn try_unstage(&mut self) {
+        let unstaged = self.unstage().await;
+        self.last_error = unstaged.as_ref().err().map(ToString::to_string);
+        if let Err(error) = unstaged {
+            let volume = &self.record.id;
+            tracing::warn!(%volume, %error, "cannot unstage a volume; it is tried again");
+            let next = self.later(self.unstage_backoff);
+            self.unstage_backoff = Some(next);
+            self.unstage = match self.service() {
+                Ok(_) => Due::At(next.updated + next.delay),
+                Err(NoDriver(_)) => Due::OnChange,
+            };
+        }
+    }
+
+    /// The pause after another failure.
+    pub(super) fn later(&self, backoff: Option<Backoff<Instant>>) -> Backoff<Instant> {
+        let now = Instant::now();
+        Backoff::next(backoff, &RETRY, now, now)
+    }
+}
+
+/// The driver is not registered. The text is upstream's.
+#[derive(Debug, thiserror::Error)]
+#[error("driver name {0} not found in the list of registered CSI drivers")]
+pub(super) struct NoDriver(pub(super) String);
+
+fn is_gone(dir: &Path) -> bool {
+    matches!(std::fs::symlink_metadata(dir), Err(error) if error.kind() == std::io::ErrorKind::NotFound)
+}

@@ -1,0 +1,353 @@
+//! The owner's way from a wanted volume to a published one: driver, attachment, stage, publish, group. Each attempt begins anew, and does
+//! only what is not known to be done.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hostlet_base::error_chain;
+use hostlet_host::{GroupChange, MountTable, PathError, file_work, real_path, set_group_of_tree};
+use tokio::time::Instant;
+
+use super::owner::{Interrupted, Owner};
+use super::plan::{Due, Key};
+use super::record::Done;
+use super::vol_data::{self, VolData};
+use crate::{
+    AccessMode, AttachError, Capability, Form, NodeCapabilities, NodeService, Publish, PublishCall,
+    PublishState, Published, StageCall, VolumePhase,
+};
+
+/// How often a volume is published again whose driver wants that (upstream: with each sync of its pod).
+const REPUBLISH: Duration = Duration::from_secs(60);
+
+/// Why an attempt did not succeed.
+enum Failure {
+    /// A pod is released first.
+    Interrupted,
+    /// It is tried again after a pause.
+    Failed(String),
+    /// It is tried again when something changes.
+    Waits(String),
+}
+
+impl From<Interrupted> for Failure {
+    fn from(Interrupted: Interrupted) -> Self {
+        Self::Interrupted
+    }
+}
+
+/// The step that failed, in upstream's words.
+enum At {
+    Attach,
+    Stage,
+    Publish,
+}
+
+impl At {
+    /// Upstream's message about a volume.
+    fn message(self, wanted: &Publish, cause: impl std::fmt::Display) -> String {
+        let step = match (self, &wanted.form) {
+            (Self::Attach, Form::Filesystem { .. }) => "MountVolume.WaitForAttach",
+            (Self::Attach, Form::Block) => "MapVolume.WaitForAttach",
+            (Self::Stage, Form::Filesystem { .. }) => "MountVolume.MountDevice",
+            (Self::Stage, Form::Block) => "MapVolume.SetUpDevice",
+            (Self::Publish, Form::Filesystem { .. }) => "MountVolume.SetUp",
+            (Self::Publish, Form::Block) => "MapVolume.MapPodDevice",
+        };
+        format!("{step} failed for volume {:?} : {cause}", wanted.spec_name)
+    }
+}
+
+impl Owner {
+    /// Publishes the volume for a pod, as far as that is possible now.
+    pub(super) async fn publish(&mut self, key: Key) {
+        let Some(wanted) = self.wants.get(&key).map(|want| want.wanted.clone()) else { return };
+        let was = self.record.published(&key.0, &key.1);
+        let attempt = self.attempt(&key, &wanted).await;
+        let backoff = self.wants.get(&key).and_then(|want| want.backoff);
+        let (due, backoff) = match attempt {
+            Ok(path) => {
+                self.last_error = None;
+                self.tell(&key, PublishState::Published(Published { path }));
+                let again = wanted.is_republished.then(|| Due::At(Instant::now() + REPUBLISH));
+                (again.unwrap_or(Due::Never), None)
+            }
+            Err(Failure::Interrupted) => return,
+            Err(Failure::Failed(text)) => {
+                self.failed(&key, was, text);
+                let next = self.later(backoff);
+                (Due::At(next.updated + next.delay), Some(next))
+            }
+            Err(Failure::Waits(text)) => {
+                self.failed(&key, was, text);
+                (Due::OnChange, backoff)
+            }
+        };
+        // What was said meanwhile is wanted otherwise, and due.
+        if let Some(want) = self.wants.get_mut(&key).filter(|want| Arc::ptr_eq(&want.wanted, &wanted)) {
+            (want.due, want.backoff) = (due, backoff);
+        }
+    }
+
+    /// A volume that is published stays so for its pod if publishing it again fails.
+    fn failed(&mut self, key: &Key, was: Done, text: String) {
+        let volume = &self.record.id;
+        tracing::warn!(pod = %key.0, %volume, "{text}");
+        self.last_error = Some(text.clone());
+        match was {
+            Done::Yes => {}
+            Done::No | Done::Maybe => self.tell(key, PublishState::Failed(text)),
+        }
+    }
+
+    async fn attempt(&mut self, key: &Key, wanted: &Arc<Publish>) -> Result<PathBuf, Failure> {
+        let Some(target) = self.target(key) else {
+            let cause = "the pod's UID is no name of a directory";
+            return Err(Failure::Waits(At::Publish.message(wanted, cause)));
+        };
+        if wanted.access_mode == AccessMode::ReadWriteOncePod && self.is_used_by_others(key) {
+            let cause = "volume uses the ReadWriteOncePod access mode and is already in use by another pod";
+            return Err(Failure::Waits(At::Publish.message(wanted, cause)));
+        }
+        if self.record.published(&key.0, &key.1) == Done::Yes {
+            if !self.is_there(&target).await {
+                self.record.set_published(&key.0, &key.1, Done::Maybe);
+            } else if !wanted.is_republished {
+                return Ok(target);
+            }
+        }
+        let service = self.service().map_err(|error| {
+            let (at, whose) = match wanted.is_ephemeral {
+                true => (At::Publish, "mounter.SetUpAt failed to get CSI client"),
+                false => (At::Stage, "attacher.MountDevice failed to create newCsiDriverClient"),
+            };
+            Failure::Waits(at.message(wanted, format_args!("kubernetes.io/csi: {whose}: {error}")))
+        })?;
+        let able = service.capabilities().await;
+        let able = able.map_err(|error| Failure::Failed(At::Stage.message(wanted, error)))?;
+        if wanted.is_attached && self.context.is_none() {
+            self.context = Some(self.attachment(wanted).await?);
+        }
+        if able.stage && !wanted.is_ephemeral && self.record.staged != Done::Yes {
+            self.stage(wanted, &*service, able).await?;
+        }
+        self.call_publish(key, wanted, &*service, able, &target).await?;
+        Ok(target)
+    }
+
+    fn is_used_by_others(&self, key: &Key) -> bool {
+        self.record.publications.iter().any(|other| other.pod != key.0.as_str())
+    }
+
+    /// Whether there is something at a target. Does not access what is mounted, which may not respond.
+    async fn is_there(&self, target: &Path) -> bool {
+        let (mounts, target) = (self.shared.settings.mounts.clone(), target.to_owned());
+        let look = move || match mounts.table() {
+            Ok(table) => is_mounted(&table, &target) || std::fs::symlink_metadata(&target).is_ok(),
+            // What cannot be read is no reason to do it all again.
+            Err(_) => true,
+        };
+        file_work(look).await.unwrap_or(true)
+    }
+
+    /// Waits for the attachment. Returns what the attacher said.
+    async fn attachment(
+        &mut self,
+        wanted: &Publish,
+    ) -> Result<std::collections::BTreeMap<String, String>, Failure> {
+        let (attachments, id) = (self.shared.attachments.clone(), self.record.id.clone());
+        self.enter(VolumePhase::Attaching);
+        let attached = async move {
+            attachments.reported_in_use(&id).await;
+            attachments.attached(&id).await
+        };
+        let attached = self.unless_released(attached).await?;
+        attached.map_err(|error| {
+            let text = At::Attach.message(wanted, &error);
+            match error {
+                AttachError::NoCluster(_) => Failure::Waits(text),
+                AttachError::NotReportedInUse
+                | AttachError::NotInNodeStatus
+                | AttachError::Failed(_)
+                | AttachError::Exhausted(_) => Failure::Failed(text),
+            }
+        })
+    }
+
+    async fn stage(
+        &mut self,
+        wanted: &Publish,
+        service: &dyn NodeService,
+        able: NodeCapabilities,
+    ) -> Result<(), Failure> {
+        let staging = self.staging();
+        let label = wanted.se_linux_label.as_deref();
+        // That of a block device is written when it is published.
+        let beside = staging.parent().filter(|_| !self.record.is_block);
+        let file = beside.map(|dir| (dir.to_owned(), vol_data::of_staged(&self.record.id, label)));
+        self.prepare(&staging, file, |error| At::Stage.message(wanted, error)).await?;
+        let before = self.record.staged;
+        self.record.staged = Done::Maybe;
+        self.save();
+        let call = StageCall {
+            handle: self.record.id.handle.clone(),
+            publish_context: self.context.clone().unwrap_or_default(),
+            staging: staging.clone(),
+            capability: capability(wanted, able),
+            secrets: wanted.stage_secrets.clone(),
+            context: wanted.attributes.clone(),
+        };
+        self.enter(VolumePhase::Staging);
+        let Err(error) = service.stage(&call).await else {
+            self.record.staged = Done::Yes;
+            self.save();
+            return Ok(());
+        };
+        if error.is_final() && before == Done::No {
+            self.record.staged = Done::No;
+            self.discard(&staging).await;
+        }
+        self.save();
+        Err(Failure::Failed(At::Stage.message(wanted, error)))
+    }
+
+    async fn call_publish(
+        &mut self,
+        key: &Key,
+        wanted: &Publish,
+        service: &dyn NodeService,
+        able: NodeCapabilities,
+        target: &Path,
+    ) -> Result<(), Failure> {
+        let parent = target.parent().unwrap_or(target);
+        let place = if self.record.is_block { self.device_data() } else { parent.to_owned() };
+        let file = Some((place, self.data(wanted)));
+        self.prepare(parent, file, |error| At::Publish.message(wanted, error)).await?;
+        let before = self.record.published(&key.0, &key.1);
+        if before != Done::Yes {
+            self.record.set_published(&key.0, &key.1, Done::Maybe);
+            self.save();
+        }
+        let mut context = wanted.attributes.clone();
+        context.extend(wanted.pod_attributes.clone());
+        let call = PublishCall {
+            handle: self.record.id.handle.clone(),
+            publish_context: self.context.clone().unwrap_or_default(),
+            staging: (able.stage && !wanted.is_ephemeral).then(|| self.staging()),
+            target: target.to_owned(),
+            capability: capability(wanted, able),
+            read_only: wanted.read_only,
+            secrets: wanted.publish_secrets.clone(),
+            context,
+        };
+        self.enter(VolumePhase::Publishing);
+        if let Err(error) = service.publish(&call).await {
+            if error.is_final() && before == Done::No {
+                self.record.set_published(&key.0, &key.1, Done::No);
+                self.discard(target).await;
+                self.save();
+            }
+            return Err(Failure::Failed(At::Publish.message(wanted, error)));
+        }
+        if before != Done::Yes {
+            if let (Some(group), false, false) = (wanted.own_group, able.mount_group, self.record.is_block) {
+                self.give(key, wanted, group, target).await?;
+            }
+            self.record.set_published(&key.0, &key.1, Done::Yes);
+            self.save();
+        }
+        Ok(())
+    }
+
+    /// Gives the files to the pod's group. That takes long if there are many.
+    async fn give(
+        &mut self,
+        key: &Key,
+        wanted: &Publish,
+        (group, change): (u32, GroupChange),
+        target: &Path,
+    ) -> Result<(), Failure> {
+        let root = target.to_owned();
+        let paths = self.shared.paths.clone();
+        let work = async move {
+            paths
+                .run(key.0.as_str(), &root, &root, {
+                    let root = root.clone();
+                    move || set_group_of_tree(&root, group, change)
+                })
+                .await
+        };
+        let failed = |cause: String| {
+            let cause = format!("applyFSGroup failed for vol {}: {cause}", wanted.id.handle);
+            Failure::Failed(At::Publish.message(wanted, cause))
+        };
+        match self.unless_released(work).await? {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(failed(error_chain(&error))),
+            Err(PathError::Stuck { path }) => Err(Failure::Failed(At::Publish.message(
+                wanted,
+                format_args!(
+                    "Setting volume ownership for {} is taking longer than expected, consider using OnRootMismatch - \
+                     https://kubernetes.io/docs/tasks/configure-pod-container/security-context/\
+                     #configure-volume-permission-and-ownership-change-policy-for-pods",
+                    path.display()
+                ),
+            ))),
+            Err(error) => Err(failed(error_chain(&error))),
+        }
+    }
+
+    /// Makes a directory, and upstream's file in another.
+    async fn prepare(
+        &self,
+        dir: &Path,
+        file: Option<(PathBuf, VolData)>,
+        message: impl Fn(String) -> String,
+    ) -> Result<(), Failure> {
+        let dir = dir.to_owned();
+        let made = file_work(move || {
+            vol_data::make_dir(&dir)?;
+            file.map_or(Ok(()), |(place, data)| vol_data::write(&place, &data))
+        });
+        let failed = |cause: String| Failure::Failed(message(format!("cannot prepare a directory: {cause}")));
+        match made.await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(failed(error.to_string())),
+            Err(error) => Err(failed(error.to_string())),
+        }
+    }
+
+    /// What upstream's file says of a publication.
+    fn data(&self, wanted: &Publish) -> VolData {
+        let (id, node) = (&self.record.id, &self.shared.settings.node);
+        let mut data = vol_data::of_staged(id, wanted.se_linux_label.as_deref());
+        let mut put = |key: &str, value: &str| data.insert(key.to_owned(), value.to_owned());
+        put(vol_data::SPEC_NAME, &wanted.spec_name);
+        put(vol_data::NODE, node);
+        put(vol_data::ATTACHMENT, &id.attachment_name(node));
+        if !self.record.is_block {
+            put(vol_data::LIFECYCLE, if wanted.is_ephemeral { "Ephemeral" } else { "Persistent" });
+        }
+        data
+    }
+}
+
+/// Whether something is mounted at a path.
+pub(super) fn is_mounted(table: &MountTable, path: &Path) -> bool {
+    let real = path.parent().map_or_else(PathBuf::new, real_path).join(path.file_name().unwrap_or_default());
+    table.at(&real).next().is_some()
+}
+
+fn capability(wanted: &Publish, able: NodeCapabilities) -> Capability {
+    let form = match (&wanted.form, &wanted.se_linux_label) {
+        (Form::Filesystem { fs_type, options }, Some(label)) => {
+            let mut options = options.clone();
+            options.push(format!("context={label:?}"));
+            Form::Filesystem { fs_type: fs_type.clone(), options }
+        }
+        (form, _) => form.clone(),
+    };
+    let group = wanted.group.filter(|_| able.mount_group);
+    Capability { form, access_mode: wanted.access_mode, group }
+}

@@ -1,0 +1,162 @@
+//! The owner's way back: unpublish, unstage. A directory goes only once nothing is mounted on it, and only if it is empty. Nothing is
+//! unmounted here that a driver should unmount.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use hostlet_base::PodUid;
+use hostlet_host::{SysError, file_work, remove_mount_point};
+
+use super::layout::DEVICES;
+use super::owner::{NoDriver, Owner};
+use super::plan::{Due, Key};
+use super::publishing::is_mounted;
+use super::record::Done;
+use super::vol_data;
+use crate::{CallError, ReleaseError, VolumePhase};
+
+/// Why something was not taken back.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TakeBackError {
+    /// There is nobody to ask.
+    #[error("kubernetes.io/csi: Unmounter.TearDownAt failed to get CSI client: {0}")]
+    NoDriver(#[from] NoDriver),
+    /// The driver refused, or did not answer.
+    #[error("kubernetes.io/csi: {what} failed: {error}")]
+    Call {
+        /// Upstream's name of the step.
+        what: &'static str,
+        /// What the driver said.
+        error: CallError,
+    },
+    /// The driver says that it is done, and it is not.
+    #[error("the driver says that it has unmounted {}, and something is still mounted there", path.display())]
+    Mounted {
+        /// Where.
+        path: PathBuf,
+    },
+    /// The remaining directories cannot be removed.
+    #[error("cannot remove {}: {cause}", path.display())]
+    Remove {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        cause: String,
+    },
+}
+
+impl Owner {
+    /// Takes back all publications of a pod, and forgets that it wanted them. Returns the first error.
+    pub(super) async fn release(&mut self, pod: &PodUid) -> Result<(), ReleaseError> {
+        self.wants.retain(|key, _| key.0 != *pod);
+        let own = self.record.publications.iter().filter(|own| own.pod == pod.as_str());
+        let keys: Vec<Key> = own.map(|own| (pod.clone(), own.spec_name.clone())).collect();
+        let mut result = Ok(());
+        for key in keys {
+            let done = self.unpublish(&key).await;
+            self.last_error = done.as_ref().err().map(ToString::to_string);
+            result = result
+                .and(done.map_err(|error| ReleaseError::Volume { volume: key.1, cause: error.to_string() }));
+        }
+        result
+    }
+
+    /// Takes back a publication.
+    pub(super) async fn unpublish(&mut self, key: &Key) -> Result<(), TakeBackError> {
+        let service = self.service()?;
+        // A publication without a place was never made.
+        if let Some(target) = self.target(key) {
+            // From now on it may be gone.
+            self.record.set_published(&key.0, &key.1, Done::Maybe);
+            self.save();
+            self.enter(VolumePhase::Unpublishing);
+            let done = service.unpublish(&self.record.id.handle, &target).await;
+            done.map_err(|error| TakeBackError::Call { what: "Unmounter.TearDownAt", error })?;
+            self.remove(&target).await?;
+        }
+        self.record.set_published(&key.0, &key.1, Done::No);
+        self.save();
+        // Another pod may have waited for this one.
+        self.changed();
+        self.unstage = Due::Now;
+        Ok(())
+    }
+
+    /// Takes the volume from the node.
+    pub(super) async fn unstage(&mut self) -> Result<(), TakeBackError> {
+        let service = self.service()?;
+        let staging = self.staging();
+        let able = service.capabilities().await;
+        let able = able.map_err(|error| TakeBackError::Call { what: "attacher.UnmountDevice", error })?;
+        if able.stage {
+            self.record.staged = Done::Maybe;
+            self.save();
+            self.enter(VolumePhase::Unstaging);
+            let done = service.unstage(&self.record.id.handle, &staging).await;
+            done.map_err(|error| TakeBackError::Call { what: "attacher.UnmountDevice", error })?;
+        }
+        self.remove(&staging).await?;
+        self.record.staged = Done::No;
+        self.context = None;
+        self.save();
+        Ok(())
+    }
+
+    /// Removes a mount point that a driver left, upstream's file and their directory, once nothing is mounted.
+    async fn remove(&self, mount: &Path) -> Result<(), TakeBackError> {
+        let (mounts, mount) = (self.shared.settings.mounts.clone(), mount.to_owned());
+        let is_block = self.record.is_block;
+        let path = mount.clone();
+        let removed = file_work(move || {
+            let failed = |cause: String| TakeBackError::Remove { path: mount.clone(), cause };
+            let table = mounts.table().map_err(|error| failed(error.to_string()))?;
+            if is_mounted(&table, &mount) {
+                return Err(TakeBackError::Mounted { path: mount.clone() });
+            }
+            if is_block { remove_device(&mount) } else { remove_beside(&mount) }.map_err(failed)
+        });
+        let lost =
+            |error: tokio::task::JoinError| Err(TakeBackError::Remove { path, cause: error.to_string() });
+        removed.await.unwrap_or_else(lost)
+    }
+
+    /// The same after a call that changed nothing. What remains does no harm.
+    pub(super) async fn discard(&self, mount: &Path) {
+        if let Err(error) = self.remove(mount).await {
+            tracing::debug!(%error, "a directory of a volume stays");
+        }
+    }
+}
+
+/// Removes an empty mount point, upstream's file beside it, and their directory.
+fn remove_beside(mount: &Path) -> Result<(), String> {
+    remove_mount_point(mount).map_err(|error: SysError| hostlet_base::error_chain(&error))?;
+    let Some(dir) = mount.parent() else { return Ok(()) };
+    unless_missing(fs::remove_file(dir.join(vol_data::FILE)))?;
+    unless_missing(fs::remove_dir(dir))
+}
+
+/// Removes the node of a block device, its staging directory or upstream's file, and the directories above that are empty.
+fn remove_device(path: &Path) -> Result<(), String> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.is_dir() => unless_missing(fs::remove_dir(path))?,
+        Ok(_) => unless_missing(fs::remove_file(path))?,
+        Err(error) => unless_missing(Err(error))?,
+    }
+    for dir in path.ancestors().skip(1).take_while(|dir| !dir.ends_with(DEVICES)) {
+        match fs::remove_dir(dir) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => break,
+            Err(error) => return unless_missing(Err(error)),
+        }
+    }
+    Ok(())
+}
+
+fn unless_missing(done: io::Result<()>) -> Result<(), String> {
+    match done {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.to_string()),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}

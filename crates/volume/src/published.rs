@@ -1,0 +1,105 @@
+//! What became of a pod's volumes of drivers, by what their owners say: which can be used, which failed, and which still need time.
+//! Asks for nothing. Pure.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use hostlet_csi::{PodStates, PublishState};
+use hostlet_pod::ExternalVolume;
+
+use super::error::VolumeProblem;
+use super::model::DriverVolume;
+use super::ready::{Device, Mounted};
+
+/// The volumes of drivers, by the names that they have in the pod.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Settled {
+    pub(super) mounted: BTreeMap<String, Mounted>,
+    pub(super) devices: BTreeMap<String, Device>,
+    pub(super) external: BTreeMap<String, ExternalVolume>,
+    pub(super) problems: Vec<VolumeProblem>,
+    /// Those on which a driver still works, and which did not fail yet.
+    pub(super) working: Vec<String>,
+}
+
+/// What became of `volumes`.
+pub(super) fn settled(volumes: &[(String, DriverVolume)], states: &PodStates) -> Settled {
+    let mut settled = Settled::default();
+    for (name, volume) in volumes {
+        let state = states.get(&volume.spec_name).unwrap_or(&PublishState::Working);
+        let is_published = matches!(state, PublishState::Published(_));
+        // What is published stays, and only a volume that is published again would have needed more.
+        if let Err(problem) = &volume.wanted
+            && (!is_published || volume.is_republished)
+        {
+            settled.problems.push(problem.clone());
+        }
+        match state {
+            PublishState::Published(published) => settled.add(name, volume, published.path.clone()),
+            PublishState::Failed(_) | PublishState::Working if volume.wanted.is_err() => {}
+            PublishState::Failed(text) => settled.problems.push(VolumeProblem::Driver(text.clone())),
+            PublishState::Working => settled.working.push(name.clone()),
+        }
+    }
+    settled
+}
+
+impl Settled {
+    fn add(&mut self, name: &str, volume: &DriverVolume, path: PathBuf) {
+        let read_only = volume.read_only;
+        if volume.is_block {
+            self.devices.insert(name.to_owned(), Device { host_path: path, read_only });
+            return;
+        }
+        // A driver's volume may hang with its own storage only.
+        let external = ExternalVolume { dir: path.clone(), unit: volume.id.to_string().into() };
+        self.external.insert(name.to_owned(), external);
+        // As upstream: a mount with a label needs none on its files, and what is only read may have others.
+        let relabel = !read_only && !volume.is_labelled;
+        self.mounted.insert(name.to_owned(), Mounted { host_path: path, read_only, relabel });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hostlet_csi::{Published, VolumeId};
+
+    use super::*;
+    use crate::error::VolumeStep;
+
+    fn volume(is_block: bool, is_republished: bool) -> DriverVolume {
+        let cause = "no secret".to_owned();
+        DriverVolume {
+            id: VolumeId { driver: "d".to_owned(), handle: "h".to_owned() },
+            spec_name: "pv".to_owned(),
+            is_block,
+            read_only: false,
+            is_republished,
+            is_labelled: false,
+            wanted: Err(VolumeProblem::Volume { step: VolumeStep::SetUp, volume: "pv".to_owned(), cause }),
+        }
+    }
+
+    fn of(volume: DriverVolume, state: Option<PublishState>) -> Settled {
+        let states = state.map(|state| ("pv".to_owned(), state)).into_iter().collect();
+        settled(&[("v".to_owned(), volume)], &states)
+    }
+
+    #[test]
+    fn what_is_published_stays_usable_whatever_is_missing_later() {
+        let published = || Some(PublishState::Published(Published { path: "/p".into() }));
+        let used = of(volume(false, false), published());
+        assert_eq!((used.mounted["v"].host_path.to_str(), used.problems.len()), (Some("/p"), 0));
+        assert_eq!(used.external["v"].unit.to_str(), Some("d^h"));
+        let again = of(volume(false, true), published());
+        assert_eq!((again.mounted.len(), again.problems.len()), (1, 1), "it would be published again");
+        for state in [None, Some(PublishState::Working), Some(PublishState::Failed("old".into()))] {
+            let unused = of(volume(false, false), state);
+            assert_eq!((unused.mounted.len(), unused.problems.len(), unused.working.len()), (0, 1, 0));
+            assert!(unused.problems[0].to_string().ends_with("no secret"));
+        }
+        let device = of(volume(true, false), published());
+        assert!(device.mounted.is_empty() && device.external.is_empty());
+        assert_eq!(device.devices["v"], Device { host_path: "/p".into(), read_only: false });
+    }
+}
