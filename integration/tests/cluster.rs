@@ -14,6 +14,8 @@ mod claims;
 mod controllers;
 #[path = "cluster/csi.rs"]
 mod csi;
+#[path = "cluster/csi_node.rs"]
+mod csi_node;
 #[path = "cluster/deletion.rs"]
 mod deletion;
 #[path = "cluster/dra.rs"]

@@ -28,12 +28,17 @@ pub(super) fn file_object(
         DecodedObject::Secret(decoded) => checked(decoded, |object| secret(object, context)),
         DecodedObject::Volume(decoded) => checked(*decoded, volume),
         DecodedObject::Claim(decoded) => checked(*decoded, claim),
-        DecodedObject::CsiDriver(decoded) => checked(decoded, csi_driver),
+        DecodedObject::CsiDriver(decoded) => checked(decoded, |object| {
+            let (object, found) = csi_driver(object);
+            let mut errors = Errors::new();
+            found.into_iter().for_each(|error| add(&mut errors, error));
+            (object, errors)
+        }),
     }
 }
 
 /// Paths of fields, each with a message.
-pub(super) type Errors = Vec<(String, String)>;
+type Errors = Vec<(String, String)>;
 
 fn checked<T>(
     decoded: Decoded<T>,
@@ -45,7 +50,7 @@ fn checked<T>(
     if mistakes.is_empty() { Ok(object) } else { Err(mistakes) }
 }
 
-pub(super) fn add(errors: &mut Errors, error: FieldError) {
+fn add(errors: &mut Errors, error: FieldError) {
     errors.push((error.path.clone(), error.to_string()));
 }
 
