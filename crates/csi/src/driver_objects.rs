@@ -40,6 +40,12 @@ impl DriverObjects {
         Self { known, deadline: Instant::now() + FIRST_LIST_TIMEOUT }
     }
 
+    /// Those of a host without any.
+    pub fn none() -> Self {
+        let known = watch::Sender::new(KnownDrivers { is_listed: true, ..KnownDrivers::default() });
+        Self::new(known.subscribe())
+    }
+
     /// Waits for the first list of the objects, up to a deadline after start-up, unless all of `drivers` are known. Cancel-safe.
     pub async fn settled(&self, drivers: &[String]) {
         let settled = |known: &KnownDrivers| {

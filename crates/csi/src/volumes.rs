@@ -78,7 +78,6 @@ pub(crate) enum Request {
 pub struct CsiVolumes {
     requests: mpsc::Sender<Request>,
     states: States,
-    is_none: bool,
 }
 
 /// What is known of pods' volumes, and which volumes must not be detached.

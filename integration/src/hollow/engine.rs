@@ -103,6 +103,7 @@ pub(super) fn host(node: &HollowNode) -> HostDeps {
     HostDeps {
         boot_id: node.facts.host.machine.boot_id.as_str().into(),
         mounts: Arc::new(KernelMounts { mountinfo: node.root.join(MOUNTS) }),
+        file_label: None,
         logind: Arc::new(NoLogind),
         // Never short of space.
         measure: Arc::new(|_| {

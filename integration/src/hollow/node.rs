@@ -17,7 +17,10 @@ use hostlet_cluster::node::{
 };
 use hostlet_cluster::publish::mirror::{MirrorDeps, Mirrors};
 use hostlet_cluster::publish::status::{StatusManager, StatusManagerDeps};
-use hostlet_engine::engine::{self, Engine, EngineDeps, Interception, ObjectInputs, PodSources, RuntimeDeps};
+use hostlet_csi::{CsiVolumes, DriverObjects};
+use hostlet_engine::engine::{
+    self, CsiDeps, Engine, EngineDeps, Interception, ObjectInputs, PodSources, RuntimeDeps,
+};
 use hostlet_engine::ownership::OwnPods;
 use hostlet_engine::source::SourceState;
 use hostlet_observe::pleg::{Pleg, PlegHandle};
@@ -102,6 +105,7 @@ impl HollowNode {
             images: images(&self, &shared.store),
             preload: None,
             objects,
+            csi: CsiDeps { volumes: CsiVolumes::none(), drivers: DriverObjects::none() },
             sources: PodSources {
                 manifests: watch::channel(SourceState { ready: true, ..SourceState::default() }).1,
                 api: api.clone(),

@@ -8,8 +8,8 @@ use hostlet_pod::absolute_mount_path;
 use hostlet_pod::view::PodView;
 use hostlet_runtime::cri::ImageInfo;
 use hostlet_runtime::cri::wire::{
-    ContainerConfig, ContainerMetadata, ImageSpec, KeyValue, LinuxContainerConfig, Mount, NamespaceMode,
-    PodSandboxConfig,
+    ContainerConfig, ContainerMetadata, Device, ImageSpec, KeyValue, LinuxContainerConfig, Mount,
+    NamespaceMode, PodSandboxConfig,
 };
 use k8s_openapi::api::core::v1::{Container, Pod, VolumeMount};
 
@@ -48,6 +48,8 @@ pub(crate) struct ContainerInput<'a> {
 pub(crate) struct ContainerExtras {
     /// The result of [`super::container_mounts`].
     pub mounts: Vec<Mount>,
+    /// The result of [`super::container_devices`].
+    pub devices: Vec<Device>,
     /// The groups that its volumes give to its processes.
     pub groups: BTreeSet<i64>,
 }
@@ -55,7 +57,7 @@ pub(crate) struct ContainerExtras {
 /// The configuration of a pod's container.
 pub(crate) fn container_config(input: ContainerInput<'_>) -> Result<ContainerConfig, ConfigError> {
     let ContainerInput { pod: api, container, host, attempt, image, env, sandbox, target, extras } = input;
-    let ContainerExtras { mounts, groups } = extras;
+    let ContainerExtras { mounts, devices, groups } = extras;
     let pod = PodView::from(api);
     check_volumes(container, &mounts)?;
     let environment = environment(pod, container, env, host)?;
@@ -77,6 +79,7 @@ pub(crate) fn container_config(input: ContainerInput<'_>) -> Result<ContainerCon
         working_dir: container.working_dir.clone().unwrap_or_default(),
         envs,
         mounts,
+        devices,
         labels: container_labels(pod, container),
         annotations: container_annotations(pod, container, attempt),
         log_path: container_log_path(&container.name, attempt),

@@ -114,6 +114,17 @@ pub(crate) enum ConfigError {
         /// Name of the container.
         container: String,
     },
+    /// A block device without its volume.
+    #[error("cannot find volume {volume:?} to pass into container {container:?}")]
+    MissingDevice {
+        /// Name of the volume.
+        volume: String,
+        /// Name of the container.
+        container: String,
+    },
+    /// The path of a block device in its container is relative.
+    #[error("error DevicePath `{0}` must be an absolute path")]
+    DevicePath(String),
     /// A mount of this volume must be read-only with its submounts.
     #[error("volume {0:?} requested recursive read-only mode, but it is not supported by the runtime")]
     RecursiveReadOnly(String),

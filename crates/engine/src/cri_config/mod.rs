@@ -3,6 +3,7 @@
 
 mod annotations;
 mod config;
+mod devices;
 mod dirs;
 mod dns;
 mod env;
@@ -27,6 +28,7 @@ mod user_namespaces;
 mod volume_groups;
 
 pub(crate) use config::{ContainerExtras, ContainerInput, container_config};
+pub(crate) use devices::container_devices;
 pub(crate) use dirs::pod_dirs;
 pub use dirs::{PodDirError, remove_pod_dir};
 pub(crate) use dns::DnsWarning;

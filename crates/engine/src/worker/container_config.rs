@@ -18,7 +18,7 @@ use super::handler::handler_of;
 use super::{EnvNeeds, Retry};
 use crate::cri_config::{
     ConfigError, ContainerExtras, ContainerInput, EnvSources, FilesError, MountSources, container_config,
-    container_mounts, sub_paths,
+    container_devices, container_mounts, sub_paths,
 };
 
 impl ContainerStarter<'_> {
@@ -43,6 +43,7 @@ impl ContainerStarter<'_> {
                 recursive_read_only: handler_of(self.context, pod).recursive_read_only_mounts,
             };
             let mounts = container_mounts(pod, container, mounted, host).await?;
+            let devices = container_devices(container, volumes)?;
             let input = ContainerInput {
                 pod,
                 container,
@@ -52,7 +53,7 @@ impl ContainerStarter<'_> {
                 env: &env,
                 sandbox: &sandbox.config,
                 target: target.as_ref(),
-                extras: ContainerExtras { mounts, groups: volumes.groups.clone() },
+                extras: ContainerExtras { mounts, devices, groups: volumes.groups.clone() },
             };
             Ok::<_, FilesError>(container_config(input)?)
         };

@@ -824,17 +824,63 @@ fn steps_that_only_an_event_reports() {
             "Unable to attach or mount volumes: unmounted volumes=[v], unattached volumes=[], failed to process volumes=[v]: \
              volume v has volumeMode Block, but is specified in volumeMounts",
             "is a block device",
-            "volumeMode: Filesystem",
+            "volumeDevices",
         ),
         (
-            "MountVolume.FindPluginBySpec failed for volume \"pv\" : it needs the CSI driver x, and hostlet does not",
-            "needs a volume driver",
-            "local, hostPath or nfs",
+            "Unable to attach or mount volumes: unmounted volumes=[v], unattached volumes=[], failed to process volumes=[v]: \
+             volume v has volumeMode Filesystem, but is specified in volumeDevices",
+            "is a filesystem",
+            "volumeMounts",
+        ),
+        (
+            "Unable to attach or mount volumes: unmounted volumes=[v], unattached volumes=[], failed to process volumes=[v]: \
+             PVC ns/web-v was not created for pod ns/web (pod is not owner)",
+            "was not made for the pod",
+            "rename the claim",
+        ),
+        (
+            "Unable to attach or mount volumes: unmounted volumes=[v], unattached volumes=[], failed to process volumes=[]: \
+             context deadline exceeded",
+            "did not finish its work on a volume in time",
+            "logs of the driver's pod",
+        ),
+        (
+            "MountVolume.MountDevice failed for volume \"pv\" : kubernetes.io/csi: attacher.MountDevice failed to create \
+             newCsiDriverClient: driver name x not found in the list of registered CSI drivers",
+            "is not registered on this node",
+            "registrar",
+        ),
+        (
+            "MountVolume.MountDevice failed for volume \"pv\" : fetching NodeStageSecretRef a/b failed: kubernetes.io/csi: failed to \
+             find the secret b in the namespace a with error: secrets \"b\" not found",
+            "prepare the volume does not exist",
+            "csi.nodeStageSecretRef",
+        ),
+        (
+            "MountVolume.SetUp failed for volume \"v\" : kubernetes.io/csi: mounter.SetupAt failed to check volume lifecycle mode: \
+             volume mode \"Ephemeral\" not supported by driver x (no CSIDriver object)",
+            "has no CSIDriver object",
+            "volumeLifecycleModes",
+        ),
+        (
+            "MountVolume.SetUp failed for volume \"pv\" : rpc error: code = DeadlineExceeded desc = x",
+            "did not answer in time",
+            "logs of the driver's pod",
+        ),
+        (
+            "MountVolume.SetUp failed for volume \"pv\" : rpc error: code = Internal desc = x",
+            "a call of the CSI driver failed",
+            "logs of the driver's pod",
+        ),
+        (
+            "AttachVolume.Attach failed for volume \"pv\" : x",
+            "could not attach the volume",
+            "VolumeAttachment",
         ),
         (
             "MountVolume.FindPluginBySpec failed for volume \"pv\" : hostlet does not mount PersistentVolumes of the type fc yet",
             "does not mount PersistentVolumes of this type",
-            "local, hostPath or nfs",
+            "csi, local, hostPath or nfs",
         ),
         (
             "MountVolume.NodeAffinity check failed for volume \"pv\" : no matching NodeSelectorTerms",

@@ -8,7 +8,7 @@ use hostlet_base::resources::PODS;
 use hostlet_base::settings::{ImageGcPolicy, ImageVerification};
 use hostlet_base::testing::resource_list;
 use hostlet_base::{Quantity, QuietPeriod, ResourceList};
-use hostlet_csi::{CsiVolumes, DriverObjects, KnownDrivers};
+use hostlet_csi::{CsiVolumes, DriverObjects};
 use hostlet_host::KernelMounts;
 use hostlet_image::Images;
 use hostlet_image::credentials::RegistryCredentials;
@@ -202,10 +202,7 @@ fn deps(
             services: node.service_env.clone(),
             runtime_classes: node.runtime_classes.clone(),
         },
-        csi: CsiDeps {
-            volumes: CsiVolumes::none(),
-            drivers: DriverObjects::new(watch::channel(KnownDrivers::default()).1),
-        },
+        csi: CsiDeps { volumes: CsiVolumes::none(), drivers: DriverObjects::none() },
         sources: PodSources { manifests: manifests.subscribe(), api: node.surroundings.api.subscribe() },
         node: NodeInputs {
             own_node: watch::channel(own_node).1,

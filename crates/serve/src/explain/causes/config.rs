@@ -43,6 +43,11 @@ pub(super) const RULES: &[Rule] = &[
         "check the pod's namespace, the object's name, and the node's permissions; hostlet retries automatically",
     ),
     rule(
+        &["devicepath", "must be an absolute path"],
+        "the path of a block device in it is relative",
+        "correct devicePath in volumeDevices of the container",
+    ),
+    rule(
         &["is not utf-8"],
         "its environment refers to a value that is not UTF-8",
         "mount the Secret as a volume, or store UTF-8 text under that key; hostlet retries automatically",
