@@ -12,6 +12,10 @@ mod certificates;
 mod claims;
 #[path = "cluster/controllers.rs"]
 mod controllers;
+#[path = "cluster/csi.rs"]
+mod csi;
+#[path = "cluster/csi_node.rs"]
+mod csi_node;
 #[path = "cluster/deletion.rs"]
 mod deletion;
 #[path = "cluster/dra.rs"]

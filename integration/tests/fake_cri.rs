@@ -15,6 +15,8 @@ mod config;
 mod crashes;
 #[path = "fake_cri/credentials.rs"]
 mod credentials;
+#[path = "fake_cri/csi.rs"]
+mod csi;
 #[path = "fake_cri/dashboards.rs"]
 mod dashboards;
 #[path = "fake_cri/errors.rs"]

@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 
+use hostlet_pod::migration::migrated;
 use hostlet_pod::objects::{ClaimError, reduced_volume};
 
 /// The finalizer that keeps a claim while a pod uses it.
@@ -29,7 +30,7 @@ pub(super) fn volume_of(claim: &PersistentVolumeClaim) -> Result<&str, ClaimErro
     if name.is_empty() { Err(ClaimError::NoVolumeName) } else { Ok(name) }
 }
 
-/// What a mount needs of a volume, if it is bound to the claim with this UID.
+/// What a mount needs of a volume, if it is bound to the claim with this UID; a cloud's volume as one of its CSI driver.
 pub(super) fn claimed_by(volume: PersistentVolume, claim_uid: &str) -> Result<PersistentVolume, ClaimError> {
     let name = volume.metadata.name.clone().unwrap_or_default();
     let reference = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
@@ -38,6 +39,8 @@ pub(super) fn claimed_by(volume: PersistentVolume, claim_uid: &str) -> Result<Pe
     if found != claim_uid {
         return Err(ClaimError::OtherClaim { name, found: found.to_owned(), expected: claim_uid.to_owned() });
     }
+    // Before its labels are dropped.
+    let volume = migrated(volume).map_err(ClaimError::Migration)?;
     Ok(reduced_volume(volume))
 }
 
@@ -93,6 +96,18 @@ mod tests {
         assert_eq!(kept.metadata.annotations.unwrap().keys().collect::<Vec<_>>(), [MOUNT_OPTIONS]);
         assert!(kept.spec.unwrap().local.is_some());
         let error = |claim_ref| claimed_by(volume(claim_ref), "u1").unwrap_err().to_string();
+        let of_cloud = |kind: &str, source: Value| -> PersistentVolume {
+            let spec = json!({kind: source, "claimRef": {"uid": "u1"}});
+            let labels = json!({"topology.kubernetes.io/zone": "z"});
+            serde_json::from_value(json!({"metadata": {"name": "pv-1", "labels": labels}, "spec": spec}))
+                .unwrap()
+        };
+        let kept = claimed_by(of_cloud("gcePersistentDisk", json!({"pdName": "d"})), "u1").unwrap();
+        let handle = kept.spec.unwrap().csi.unwrap().volume_handle;
+        assert_eq!(handle, "projects/UNSPECIFIED/zones/z/disks/d", "with the zone of its label");
+        let share = of_cloud("azureFile", json!({"secretName": "s", "shareName": "s"}));
+        let expected = "failed to translate in-tree pv to CSI: could not find a secret namespace in PersistentVolumeSource or ClaimRef";
+        assert_eq!(claimed_by(share, "u1").unwrap_err().to_string(), expected);
         let expected = "found PV object pv-1 but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim";
         assert_eq!(error(Value::Null), expected);
         let expected = "found PV object pv-1 but its pv.Spec.ClaimRef.UID u0 does not point to claim.UID u1";

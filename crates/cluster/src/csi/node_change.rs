@@ -8,6 +8,29 @@ use hostlet_csi::NodeInfo;
 use k8s_openapi::api::core::v1::Node;
 use serde_json::{Value, json};
 
+/// Why something about a driver cannot be published. The wording is upstream's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum DriverProblem {
+    /// The driver has no name of the node.
+    #[error("error adding CSI driver node info: driverNodeID must not be empty")]
+    NoNodeId,
+    /// The annotation is not what kubelets write.
+    #[error("failed to parse node's {NODE_IDS:?} annotation value ({}) err={error}", go_quoted(.text))]
+    Annotation { text: String, error: String },
+    /// The annotation cannot be written.
+    #[error("cannot encode node's {NODE_IDS:?} annotation: {0}")]
+    Encoding(String),
+    /// The driver says that the node is elsewhere.
+    #[error(
+        "detected topology value collision: driver reported {}:{} but existing label is {}:{}",
+        go_quoted(.key), go_quoted(.value), go_quoted(.key), go_quoted(.existing)
+    )]
+    Collision { key: String, value: String, existing: String },
+    /// The API server rejects the change of the Node, and says why.
+    #[error("error updating Node object with CSI driver node info: {0}")]
+    Rejected(String),
+}
+
 /// The annotation: a JSON object of drivers and their names of the node.
 const NODE_IDS: &str = "csi.volume.kubernetes.io/nodeid";
 
@@ -16,9 +39,9 @@ const NODE_IDS: &str = "csi.volume.kubernetes.io/nodeid";
 ///
 /// # Errors
 /// Why it cannot be added.
-pub(super) fn added(node: &Node, driver: &str, info: &NodeInfo) -> Result<Option<Value>, String> {
+pub(super) fn added(node: &Node, driver: &str, info: &NodeInfo) -> Result<Option<Value>, DriverProblem> {
     if info.node_id.is_empty() {
-        return Err("error adding CSI driver node info: driverNodeID must not be empty".to_owned());
+        return Err(DriverProblem::NoNodeId);
     }
     let mut ids = node_ids(node)?;
     let is_new = ids.insert(driver.to_owned(), info.node_id.clone()).as_ref() != Some(&info.node_id);
@@ -27,7 +50,10 @@ pub(super) fn added(node: &Node, driver: &str, info: &NodeInfo) -> Result<Option
     for (key, value) in &info.topology {
         match labels.and_then(|labels| labels.get(key)) {
             Some(existing) if existing == value => {}
-            Some(existing) => return Err(collision(key, value, existing)),
+            Some(existing) => {
+                let [key, value, existing] = [key, value, existing].map(String::clone);
+                return Err(DriverProblem::Collision { key, value, existing });
+            }
             None => drop(missing.insert(key, value)),
         }
     }
@@ -48,7 +74,7 @@ pub(super) fn added(node: &Node, driver: &str, info: &NodeInfo) -> Result<Option
 ///
 /// # Errors
 /// Why they cannot be removed.
-pub(super) fn removed(node: &Node, drivers: &BTreeSet<String>) -> Result<Option<Value>, String> {
+pub(super) fn removed(node: &Node, drivers: &BTreeSet<String>) -> Result<Option<Value>, DriverProblem> {
     let mut ids = node_ids(node)?;
     let before = ids.len();
     ids.retain(|driver, _| !drivers.contains(driver));
@@ -66,27 +92,19 @@ fn patch_of(node: &Node) -> Value {
     json!({"metadata": {"uid": node.metadata.uid}})
 }
 
-fn node_ids(node: &Node) -> Result<BTreeMap<String, String>, String> {
+fn node_ids(node: &Node) -> Result<BTreeMap<String, String>, DriverProblem> {
     let annotations = node.metadata.annotations.as_ref();
     let text = annotations.and_then(|annotations| annotations.get(NODE_IDS)).map_or("", String::as_str);
     if text.is_empty() {
         return Ok(BTreeMap::new());
     }
     let ids = serde_json::from_str::<Option<BTreeMap<String, String>>>(text);
-    ids.map(Option::unwrap_or_default).map_err(|error| {
-        format!("failed to parse node's {NODE_IDS:?} annotation value ({}) err={error}", go_quoted(text))
-    })
+    ids.map(Option::unwrap_or_default)
+        .map_err(|error| DriverProblem::Annotation { text: text.to_owned(), error: error.to_string() })
 }
 
-fn encoded(ids: &BTreeMap<String, String>) -> Result<String, String> {
-    go_json(ids).map_err(|error| format!("cannot encode node's {NODE_IDS:?} annotation: {error}"))
-}
-
-fn collision(key: &str, value: &str, existing: &str) -> String {
-    let [key, value, existing] = [key, value, existing].map(go_quoted);
-    format!(
-        "detected topology value collision: driver reported {key}:{value} but existing label is {key}:{existing}"
-    )
+fn encoded(ids: &BTreeMap<String, String>) -> Result<String, DriverProblem> {
+    go_json(ids).map_err(|error| DriverProblem::Encoding(error.to_string()))
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::csi_node::{CsiNodeStep, DesiredCsiNode, NodeInfos, next_step};
-use super::node_change::{added, removed};
+use super::node_change::{DriverProblem, added, removed};
 use crate::api::{ApiErrorKind, TypedApi, Wire, pause};
 use crate::node::{LatestNode, NodeSettings, RequestError, within};
 
@@ -73,7 +73,7 @@ pub struct CsiNodeTask {
     /// What is published: the UID of the Node, and the drivers.
     published: Option<(String, NodeInfos)>,
     /// Why drivers are not published.
-    problems: BTreeMap<String, String>,
+    problems: BTreeMap<String, DriverProblem>,
     last_error: Changed<String>,
 }
 
@@ -200,7 +200,8 @@ impl CsiNodeTask {
                 Err(problem) => Err(problem),
             };
             if let Err(problem) = change {
-                tracing::warn!(node = self.settings.name, problem, "cannot remove CSI drivers from the Node");
+                let node = &self.settings.name;
+                tracing::warn!(node, %problem, "cannot remove CSI drivers from the Node");
             }
             self.deregistered.retain(|driver| !deregistered.contains(driver));
         }
@@ -208,7 +209,10 @@ impl CsiNodeTask {
     }
 
     /// Patches the Node, and returns it if that was needed, or why the API server rejects this patch.
-    async fn change_node(&self, patch: Option<Value>) -> Result<Result<Option<Node>, String>, RequestError> {
+    async fn change_node(
+        &self,
+        patch: Option<Value>,
+    ) -> Result<Result<Option<Node>, DriverProblem>, RequestError> {
         let Some(patch) = patch else { return Ok(Ok(None)) };
         let (limit, parameters) = (self.settings.request_timeout(), PatchParams::default());
         let patch = Patch::Strategic(patch);
@@ -219,7 +223,7 @@ impl CsiNodeTask {
             }
             Err(error) => match error.error_kind() {
                 ApiErrorKind::Forbidden | ApiErrorKind::Invalid => {
-                    Ok(Err(format!("error updating Node object with CSI driver node info: {}", error.text())))
+                    Ok(Err(DriverProblem::Rejected(error.text())))
                 }
                 ApiErrorKind::NotFound
                 | ApiErrorKind::AlreadyExists
@@ -299,10 +303,10 @@ impl CsiNodeTask {
     }
 
     /// Reports what is wrong with drivers, once each.
-    fn report(&mut self, problems: BTreeMap<String, String>) {
+    fn report(&mut self, problems: BTreeMap<String, DriverProblem>) {
         for (driver, problem) in &problems {
             if self.problems.get(driver) != Some(problem) {
-                tracing::warn!(driver, problem, "cannot publish what the CSI driver says of this node");
+                tracing::warn!(driver, %problem, "cannot publish what the CSI driver says of this node");
                 let message = format!("CSI driver {driver}: {problem}");
                 (self.events)(NodeEvent::warning("CSIDriverNotPublished", message));
             }

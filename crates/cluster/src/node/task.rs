@@ -136,7 +136,6 @@ impl NodeStatusTask {
                     UpdateOutcome::NotFound if self.settings.node.register => {
                         tracing::warn!(node = self.settings.name, "the Node was deleted; registering again");
                         self.latest_node.clear();
-                        self.inputs.volumes_in_use.clear();
                         self.register(&mut pace).await;
                     }
                     UpdateOutcome::NotFound | UpdateOutcome::Failed => {
@@ -211,6 +210,7 @@ impl NodeStatusTask {
                 Err(error) => error,
             };
             if error.error_kind() == ApiErrorKind::NotFound {
+                self.inputs.volumes_in_use.clear();
                 return UpdateOutcome::NotFound;
             }
             self.log_failure("report the status of the node", &error);

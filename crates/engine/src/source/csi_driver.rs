@@ -8,8 +8,6 @@ use hostlet_pod::objects::FileObject;
 use hostlet_pod::validation::{FieldError, FieldPath};
 use k8s_openapi::api::storage::v1::{CSIDriver, CSIDriverSpec};
 
-use super::file_objects::{Errors, add};
-
 /// Maximum bytes of a driver's name; upstream's constant.
 const MAX_NAME: usize = 63;
 
@@ -20,18 +18,18 @@ const FS_GROUP_POLICIES: [&str; 3] = ["File", "None", "ReadWriteOnceWithFSType"]
 const LIFECYCLE_MODES: [&str; 2] = ["Persistent", "Ephemeral"];
 
 /// The object with its defaults, and what is invalid in it.
-pub(super) fn csi_driver(driver: CSIDriver) -> (FileObject, Errors) {
-    let mut errors = Errors::new();
+pub(super) fn csi_driver(driver: CSIDriver) -> (FileObject, Vec<FieldError>) {
+    let mut errors = Vec::new();
     let name = driver.metadata.name.unwrap_or_default();
     let path = FieldPath::root("metadata").child("name");
     if name.is_empty() {
-        add(&mut errors, FieldError::required(&path, ""));
+        errors.push(FieldError::required(&path, ""));
     } else {
         if name.len() > MAX_NAME {
-            add(&mut errors, FieldError::too_long(&path, MAX_NAME));
+            errors.push(FieldError::too_long(&path, MAX_NAME));
         }
         for sentence in names::dns_subdomain(&name.to_lowercase()) {
-            add(&mut errors, FieldError::invalid(&path, &name, sentence));
+            errors.push(FieldError::invalid(&path, &name, sentence));
         }
     }
     let spec = completed(driver.spec);
@@ -52,29 +50,29 @@ fn completed(mut spec: CSIDriverSpec) -> CSIDriverSpec {
     spec
 }
 
-fn check(spec: &CSIDriverSpec, errors: &mut Errors) {
+fn check(spec: &CSIDriverSpec, errors: &mut Vec<FieldError>) {
     let path = FieldPath::root("spec");
     if let Some(policy) = spec.fs_group_policy.as_deref().filter(|policy| !FS_GROUP_POLICIES.contains(policy))
     {
-        add(errors, FieldError::unsupported(&path.child("fsGroupPolicy"), policy, &FS_GROUP_POLICIES));
+        errors.push(FieldError::unsupported(&path.child("fsGroupPolicy"), policy, &FS_GROUP_POLICIES));
     }
     for mode in spec.volume_lifecycle_modes.iter().flatten() {
         if !LIFECYCLE_MODES.contains(&mode.as_str()) {
-            add(errors, FieldError::unsupported(&path.child("volumeLifecycleModes"), mode, &LIFECYCLE_MODES));
+            errors.push(FieldError::unsupported(&path.child("volumeLifecycleModes"), mode, &LIFECYCLE_MODES));
         }
     }
     if let Some(period) = spec.node_allocatable_update_period_seconds.filter(|period| *period < MIN_PERIOD) {
         let path = path.child("nodeAllocatableUpdatePeriodSeconds");
-        add(errors, FieldError::invalid(&path, period, "must be greater than or equal to 10 seconds"));
+        errors.push(FieldError::invalid(&path, period, "must be greater than or equal to 10 seconds"));
     }
     let has_requests = spec.token_requests.as_ref().is_some_and(|requests| !requests.is_empty());
     if has_requests {
         let remedy =
             "there is no API server that issues tokens; remove the field if the driver can do without";
-        add(errors, FieldError::forbidden(&path.child("tokenRequests"), remedy));
+        errors.push(FieldError::forbidden(&path.child("tokenRequests"), remedy));
     } else if let Some(in_secrets) = spec.service_account_token_in_secrets {
         let detail = "serviceAccountTokenInSecrets is set but no tokenRequests are specified";
-        add(errors, FieldError::invalid(&path.child("serviceAccountTokenInSecrets"), in_secrets, detail));
+        errors.push(FieldError::invalid(&path.child("serviceAccountTokenInSecrets"), in_secrets, detail));
     }
 }
 

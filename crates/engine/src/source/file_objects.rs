@@ -28,12 +28,17 @@ pub(super) fn file_object(
         DecodedObject::Secret(decoded) => checked(decoded, |object| secret(object, context)),
         DecodedObject::Volume(decoded) => checked(*decoded, volume),
         DecodedObject::Claim(decoded) => checked(*decoded, claim),
-        DecodedObject::CsiDriver(decoded) => checked(decoded, csi_driver),
+        DecodedObject::CsiDriver(decoded) => checked(decoded, |object| {
+            let (object, found) = csi_driver(object);
+            let mut errors = Errors::new();
+            found.into_iter().for_each(|error| add(&mut errors, error));
+            (object, errors)
+        }),
     }
 }
 
 /// Paths of fields, each with a message.
-pub(super) type Errors = Vec<(String, String)>;
+type Errors = Vec<(String, String)>;
 
 fn checked<T>(
     decoded: Decoded<T>,
@@ -45,7 +50,7 @@ fn checked<T>(
     if mistakes.is_empty() { Ok(object) } else { Err(mistakes) }
 }
 
-pub(super) fn add(errors: &mut Errors, error: FieldError) {
+fn add(errors: &mut Errors, error: FieldError) {
     errors.push((error.path.clone(), error.to_string()));
 }
 
@@ -144,11 +149,13 @@ fn volume(volume: PersistentVolume) -> (FileObject, Errors) {
                 ("nfs", spec.nfs.as_ref().map(|source| source.path.as_str())),
             ];
             let given: Vec<_> = paths.iter().filter_map(|(field, path)| Some((*field, (*path)?))).collect();
-            if given.is_empty() {
-                let detail = "one of local, hostPath and nfs; hostlet mounts no other PersistentVolumes";
+            let types: Vec<_> =
+                given.iter().map(|(field, _)| *field).chain(spec.csi.iter().map(|_| "csi")).collect();
+            if types.is_empty() {
+                let detail = "one of local, hostPath, nfs and csi; hostlet mounts no other PersistentVolumes";
                 add(&mut errors, FieldError::required(&path, detail));
             }
-            for (field, _) in given.iter().skip(1) {
+            for field in types.iter().skip(1) {
                 let detail = "may not specify more than 1 volume type";
                 add(&mut errors, FieldError::forbidden(&path.child(field), detail));
             }
@@ -162,6 +169,15 @@ fn volume(volume: PersistentVolume) -> (FileObject, Errors) {
             }
             if spec.nfs.as_ref().is_some_and(|source| source.server.is_empty()) {
                 add(&mut errors, FieldError::required(&path.child("nfs").child("server"), ""));
+            }
+            if let Some(csi) = &spec.csi {
+                let path = path.child("csi");
+                for problem in names::dns_subdomain(&csi.driver.to_ascii_lowercase()) {
+                    add(&mut errors, FieldError::invalid(&path.child("driver"), &csi.driver, &problem));
+                }
+                if csi.volume_handle.is_empty() {
+                    add(&mut errors, FieldError::required(&path.child("volumeHandle"), ""));
+                }
             }
             let claim = spec.claim_ref.as_ref();
             if claim.is_some_and(|claim| claim.name.as_deref().unwrap_or_default().is_empty()) {
@@ -240,9 +256,23 @@ mod tests {
         let full = json!({"local": {"path": "/mnt"}, "claimRef": {"namespace": "a", "name": "b"},
             "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]});
         assert_eq!(read_volume(full).unwrap().to_string(), "persistentvolume x");
+        let csi = json!({"csi": {"driver": "csi.Example.com", "volumeHandle": "h"}});
+        assert_eq!(read_volume(csi).unwrap().to_string(), "persistentvolume x");
         for (spec, expected) in [
-            (json!({}), "spec: Required value: one of local, hostPath and nfs"),
-            (json!({"csi": {"driver": "d", "volumeHandle": "h"}}), "one of local, hostPath and nfs"),
+            (json!({}), "spec: Required value: one of local, hostPath, nfs and csi"),
+            (
+                json!({"iscsi": {"targetPortal": "h", "iqn": "i", "lun": 0}}),
+                "one of local, hostPath, nfs and csi",
+            ),
+            (
+                json!({"csi": {"driver": "../d", "volumeHandle": "h"}}),
+                "spec.csi.driver: Invalid value: \"../d\"",
+            ),
+            (json!({"csi": {"driver": "d", "volumeHandle": ""}}), "spec.csi.volumeHandle: Required value"),
+            (
+                json!({"csi": {"driver": "d", "volumeHandle": "h"}, "local": {"path": "/"}}),
+                "more than 1 volume type",
+            ),
             (
                 json!({"local": {"path": "mnt"}}),
                 "spec.local.path: Invalid value: \"mnt\": must be an absolute path",

@@ -87,7 +87,8 @@ fn gce_region(zones: &[&str]) -> Result<String, MigrationError> {
 
 /// Modes that the driver takes: it attaches a disk for one of them, and the in-tree type did not look at them.
 pub(super) fn gce_access_modes(modes: &[String]) -> Vec<String> {
-    let is_read_only = !modes.is_empty() && modes.iter().all(|mode| mode == READ_ONLY_MANY);
+    let has = |wanted: &str| modes.iter().any(|mode| mode == wanted);
+    let is_read_only = has(READ_ONLY_MANY) && !has(READ_WRITE_ONCE) && !has("ReadWriteMany");
     vec![if is_read_only { READ_ONLY_MANY } else { READ_WRITE_ONCE }.to_owned()]
 }
 

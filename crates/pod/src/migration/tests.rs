@@ -108,6 +108,7 @@ fn access_modes_of_gce_disks_are_those_that_its_driver_takes() {
         (&[RWX, RWO, ROX], RWO),
         (&[], RWO),
         (&["ReadWriteOncePod"], RWO),
+        (&[ROX, "ReadWriteOncePod"], ROX),
     ] {
         let modes: Vec<String> = modes.iter().map(|mode| (*mode).to_owned()).collect();
         assert_eq!(disks::gce_access_modes(&modes), [expected], "{modes:?}");

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{PersistentVolume, Volume};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::object::ObjectError;
+use crate::migration::MigrationError;
 
 /// The annotation with mount options, older than the field, which it overrides.
 pub const MOUNT_OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
@@ -87,6 +88,9 @@ pub enum ClaimError {
         /// The UID of this claim.
         expected: String,
     },
+    /// The volume is of a type that a CSI driver serves now, and cannot be translated to one of that driver.
+    #[error("failed to translate in-tree pv to CSI: {0}")]
+    Migration(MigrationError),
     /// On a host without an API server, the volume belongs to another claim.
     #[error("found PV object {name} but it belongs to the claim {claim}")]
     ClaimedBy {

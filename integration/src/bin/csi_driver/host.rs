@@ -82,7 +82,7 @@ pub(crate) fn mount(
     let call = MountCall {
         source: device.to_owned(),
         target: target.to_owned(),
-        filesystem: Some(filesystem),
+        filesystem: Some(filesystem.into()),
         options,
     };
     mounts().mount(&call).context("mounting a filesystem")
