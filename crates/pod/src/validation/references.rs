@@ -61,6 +61,7 @@ fn check_volume(volume: &Volume, path: &FieldPath, reject: &mut impl FnMut(&Fiel
         ("configMap", volume.config_map.is_some(), CONFIG_MAPS),
         ("persistentVolumeClaim", volume.persistent_volume_claim.is_some(), CLAIMS),
         ("ephemeral", volume.ephemeral.is_some(), "claims that a cluster makes for pods"),
+        ("azureFile", volume.azure_file.is_some(), SECRETS),
         ("csi.nodePublishSecretRef", has_publish_secret(volume), SECRETS),
     ];
     for (field, _, what) in named.into_iter().filter(|(_, set, _)| *set) {

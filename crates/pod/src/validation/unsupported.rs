@@ -86,18 +86,25 @@ fn check_allocated(pod: &Pod, found: &mut Found) {
 const HUGE_PAGES_OF_SIZE: &str = "HugePages-";
 
 /// The supported kinds of volumes by their fields: those of the registry of crate `volume`, and images, which the runtime mounts.
-pub const VOLUMES: [&str; 11] = [
+pub const VOLUMES: [&str; 18] = [
+    "awsElasticBlockStore",
+    "azureDisk",
+    "azureFile",
+    "cinder",
     "configMap",
     "csi",
     "downwardAPI",
     "emptyDir",
     "ephemeral",
+    "gcePersistentDisk",
     "hostPath",
     "image",
     "nfs",
     "persistentVolumeClaim",
+    "portworxVolume",
     "projected",
     "secret",
+    "vsphereVolume",
 ];
 
 fn check_volume(volume: &Volume, path: &FieldPath, found: &mut Found) {

@@ -185,7 +185,8 @@ pub(crate) fn groups(context: &Context<'_>) -> BTreeSet<i64> {
     claims.filter_map(group).collect()
 }
 
-fn behind(
+/// The desired state of the volume `name` of a pod, behind which this PersistentVolume is.
+pub(super) fn behind(
     name: &str,
     volume: &PersistentVolume,
     read_only: bool,

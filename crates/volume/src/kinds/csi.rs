@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 
 use hostlet_base::causes::Group;
 use hostlet_csi::{AccessMode, Form, KnownDrivers, Publish, Secrets, VolumeId, ephemeral_handle};
+use hostlet_pod::migration::migrated_inline;
 use hostlet_pod::objects::{
     ClaimState, Object, ObjectError, ObjectRef, ObjectState, Token, TokenRequest, claim_name,
 };
-use k8s_openapi::api::core::v1::{CSIPersistentVolumeSource, CSIVolumeSource, Pod, SecretReference, Volume};
+use k8s_openapi::api::core::v1::{
+    CSIPersistentVolumeSource, CSIVolumeSource, PersistentVolume, Pod, SecretReference, Volume,
+};
 use serde::Serialize;
 
 use super::csi_driver::{Driver, Lifecycle, LifecycleError, pod_info};
@@ -82,29 +85,39 @@ pub(crate) struct Needs {
 pub(crate) fn needs(pod: &Pod, claims: &BTreeMap<String, ClaimState>, known: &KnownDrivers) -> Needs {
     let mut needs = Needs::default();
     let name = pod.metadata.name.as_deref().unwrap_or_default();
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
     for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
         let (driver, has_tokens) = if let Some(source) = &volume.csi {
-            (&source.driver, true)
+            (source.driver.clone(), true)
         } else {
             let claim = claim_name(name, volume).and_then(|claim| claims.get(&claim));
-            let Some(ClaimState::Bound(persistent)) = claim else { continue };
-            let Some(spec) = &persistent.spec else { continue };
+            let persistent = match claim {
+                Some(ClaimState::Bound(persistent)) => Some(PersistentVolume::clone(persistent)),
+                Some(ClaimState::Pending | ClaimState::Failed(_)) => None,
+                None => migrated_inline(volume, namespace).ok().flatten(),
+            };
+            let Some(spec) = persistent.and_then(|persistent| persistent.spec) else { continue };
             let Some(source) = &spec.csi else { continue };
-            let secrets = [&source.node_stage_secret_ref, &source.node_publish_secret_ref];
-            needs.secrets.extend(secrets.into_iter().flatten().map(secret_of));
-            (&source.driver, spec.volume_mode.as_deref() != Some("Block"))
+            needs.secrets.extend(secrets_of(source));
+            (source.driver.clone(), spec.volume_mode.as_deref() != Some("Block"))
         };
         if has_tokens {
-            let tokens = Driver::of(driver, known).tokens(pod);
+            let tokens = Driver::of(&driver, known).tokens(pod);
             needs.tokens.extend(tokens.map(|(audience, token)| (key(&volume.name, audience), token)));
         }
-        needs.drivers.push(driver.clone());
+        needs.drivers.push(driver);
     }
     needs
 }
 
 fn key(volume: &str, audience: &str) -> TokenKey {
     (volume.to_owned(), audience.to_owned())
+}
+
+/// The Secrets of a PersistentVolume.
+pub(super) fn secrets_of(source: &CSIPersistentVolumeSource) -> impl Iterator<Item = ObjectRef> {
+    let secrets = [&source.node_stage_secret_ref, &source.node_publish_secret_ref];
+    secrets.into_iter().flatten().map(secret_of)
 }
 
 fn secret_of(reference: &SecretReference) -> ObjectRef {

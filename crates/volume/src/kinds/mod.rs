@@ -12,6 +12,7 @@ mod host_path;
 mod keys;
 mod kind;
 pub(super) mod local_volume;
+mod migrated;
 pub(super) mod nfs;
 pub(super) mod projected;
 pub(super) mod registry;

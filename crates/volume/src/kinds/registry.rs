@@ -7,11 +7,12 @@ use super::kind::Kind;
 use crate::model::KindDirectory;
 
 /// All kinds. What explains an error is searched in this order.
-pub(crate) static KINDS: [&dyn Kind; 10] = [
+pub(crate) static KINDS: [&dyn Kind; 11] = [
     &super::nfs::Nfs,
     &super::csi::Csi,
     &super::local_volume::LocalVolume,
     &super::claim::Claim { kinds: &KINDS },
+    &super::migrated::Migrated { kinds: &KINDS },
     &super::host_path::HostPath,
     &super::config_map::ConfigMap,
     &super::secret::Secret,
