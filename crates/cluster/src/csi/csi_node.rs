@@ -1,14 +1,11 @@
 //! The CSINode: which CSI drivers serve this node, under which name and in which places, and how many volumes of each fit. The rules are
 //! upstream's (`nodeinfomanager`). Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use hostlet_csi::NodeInfo;
+use hostlet_csi::{NodeInfo, NodeInfos};
 use k8s_openapi::api::storage::v1::{CSINode, CSINodeDriver, CSINodeSpec, VolumeNodeResources};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-
-/// What the registered drivers say of this node, by their name.
-pub type NodeInfos = BTreeMap<String, NodeInfo>;
 
 /// The annotation that names the in-tree volume types whose volumes a CSI driver serves.
 const MIGRATED_PLUGINS: &str = "storage.alpha.kubernetes.io/migrated-plugins";

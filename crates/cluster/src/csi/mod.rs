@@ -11,7 +11,6 @@ mod task_tests;
 mod updates;
 
 pub use attachments::{ApiAttachments, AttachmentDeps};
-pub use csi_node::NodeInfos;
 pub use refresh::RefreshNodeInfo;
 pub use task::{CsiNodeDeps, CsiNodeTask};
 pub use updates::NodeInfoUpdates;

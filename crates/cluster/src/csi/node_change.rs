@@ -143,11 +143,10 @@ mod tests {
     fn a_driver_that_cannot_be_added_says_why() {
         let labeled = node(None, &json!({"zone": "z2"}));
         let collision = "detected topology value collision: driver reported \"zone\":\"z1\" but existing label is \"zone\":\"z2\"";
-        assert_eq!(added(&labeled, "a", &info("i", &[("zone", "z1")])), Err(collision.to_owned()));
-        assert!(
-            added(&labeled, "a", &info("", &[])).unwrap_err().ends_with("driverNodeID must not be empty")
-        );
-        let broken = added(&node(Some("{"), &json!({})), "a", &info("i", &[])).unwrap_err();
+        let problem = |node: &Node, info: &NodeInfo| added(node, "a", info).unwrap_err().to_string();
+        assert_eq!(problem(&labeled, &info("i", &[("zone", "z1")])), collision);
+        assert!(problem(&labeled, &info("", &[])).ends_with("driverNodeID must not be empty"));
+        let broken = problem(&node(Some("{"), &json!({})), &info("i", &[]));
         let text = "failed to parse node's \"csi.volume.kubernetes.io/nodeid\" annotation value (\"{\") err=";
         assert!(broken.starts_with(text), "{broken}");
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use hostlet_base::node::{NodeEvent, NodeEvents};
 use hostlet_base::{Backoff, BackoffPolicy, sleep_until, watching};
+use hostlet_csi::NodeInfos;
 use hostlet_store::{Store, Table};
 use hostlet_telemetry::Changed;
 use k8s_openapi::api::core::v1::Node;
@@ -18,7 +19,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::csi_node::{CsiNodeStep, DesiredCsiNode, NodeInfos, next_step};
+use super::csi_node::{CsiNodeStep, DesiredCsiNode, next_step};
 use super::node_change::{DriverProblem, added, removed};
 use crate::api::{ApiErrorKind, TypedApi, Wire, pause};
 use crate::node::{LatestNode, NodeSettings, RequestError, within};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hostlet_base::WallClock;
 use hostlet_base::node::NodeEvent;
-use hostlet_csi::NodeInfo;
+use hostlet_csi::{NodeInfo, NodeInfos};
 use hostlet_store::Store;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::storage::v1::CSINode;

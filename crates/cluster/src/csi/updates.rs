@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, StreamExt};
 use hostlet_base::{sleep_until, watching};
-use hostlet_csi::DriverObjects;
+use hostlet_csi::{DriverObjects, NodeInfos};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::csi_node::NodeInfos;
 use super::refresh::{RefreshNodeInfo, period};
 
 /// The task that asks them.

@@ -6,22 +6,22 @@ use hostlet_base::WallClock;
 use hostlet_base::node::NodeEvents;
 use hostlet_base::watching::{changed, publish};
 use hostlet_cluster::csi::{
-    ApiAttachments, AttachmentDeps, CsiNodeDeps, CsiNodeTask, NodeInfoUpdates, NodeInfos, RefreshNodeInfo,
+    ApiAttachments, AttachmentDeps, CsiNodeDeps, CsiNodeTask, NodeInfoUpdates, RefreshNodeInfo,
 };
 use hostlet_cluster::node::{LatestNode, NodeSettings, VolumesInUse};
 use hostlet_config::Config;
 use hostlet_csi::{
     Attachments, CsiHandler, CsiSettings, CsiTask, CsiVolumes, DriverObjects, FoundVolumes, KnownDrivers,
-    NoAttachments, used_of_spec,
+    NoAttachments, NodeInfos, used_of_spec,
 };
 use hostlet_host::Mounts;
 use hostlet_pod::objects::{CsiDriverSpecs, Standalone};
 use hostlet_store::Store;
 use hostlet_telemetry::Metrics;
+use kube::Client;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::cluster::Cluster;
 use super::tasks::{Stage, Tasks};
 
 /// The drivers and volumes of this node.
@@ -100,6 +100,10 @@ pub(super) struct CsiPublication {
 
 /// What the publication reads.
 pub(super) struct CsiPublicationDeps {
+    /// Without a rate limit: a node is not ready before it has a CSINode.
+    pub(super) node_client: Client,
+    /// For VolumeAttachments.
+    pub(super) client: Client,
     pub(super) settings: Arc<NodeSettings>,
     pub(super) latest_node: LatestNode,
     pub(super) objects: DriverObjects,
@@ -110,11 +114,11 @@ pub(super) struct CsiPublicationDeps {
 }
 
 impl CsiPublication {
-    pub(super) fn new(cluster: &Cluster, deps: CsiPublicationDeps) -> Self {
+    pub(super) fn new(deps: CsiPublicationDeps) -> Self {
         let (node_name, node) = (deps.settings.name.clone(), deps.latest_node.subscribe());
         let is_managed = deps.settings.node.controller_attach_detach;
         let (csi_node, storage) = CsiNodeTask::new(CsiNodeDeps {
-            client: cluster.node_client(),
+            client: deps.node_client,
             settings: deps.settings,
             latest_node: deps.latest_node,
             drivers: deps.drivers.infos.clone(),
@@ -122,7 +126,7 @@ impl CsiPublication {
             events: deps.events,
         });
         let attachments = ApiAttachments::new(AttachmentDeps {
-            client: cluster.normal_client(),
+            client: deps.client,
             node_name,
             is_managed,
             node,

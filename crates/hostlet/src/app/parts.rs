@@ -238,6 +238,8 @@ impl Parts {
         let volumes_in_use = VolumesInUse::new(csi_side.volumes.in_use());
         let csi = cluster.as_ref().map(|cluster| {
             let deps = CsiPublicationDeps {
+                node_client: cluster.node_client(),
+                client: cluster.normal_client(),
                 settings: node.settings.clone(),
                 latest_node: latest_node.clone(),
                 objects: driver_objects.clone(),
@@ -246,7 +248,7 @@ impl Parts {
                 store: store.clone(),
                 events: node_events.clone(),
             };
-            CsiPublication::new(cluster, deps)
+            CsiPublication::new(deps)
         });
         let csi_volumes = csi_side.volumes.clone();
         csi_side.spawn(csi.as_ref().map(|csi| csi.attachments.clone()), tasks);
