@@ -120,10 +120,10 @@ fn manifests() -> [(&'static str, String); 2] {
 }
 
 /// The calls about volumes that succeeded, oldest first.
-fn done(driver: &CsiDriver) -> Vec<String> {
-    let calls = driver.calls().unwrap().into_iter();
+fn done(driver: &CsiDriver) -> Result<Vec<String>> {
+    let calls = driver.calls()?.into_iter();
     let done = calls.filter(|call| call["code"] == "OK" && call.get("volume").is_some());
-    done.map(|call| call["call"].as_str().unwrap_or_default().to_owned()).collect()
+    Ok(done.map(|call| call["call"].as_str().unwrap_or_default().to_owned()).collect())
 }
 
 #[tokio::test]
@@ -162,7 +162,7 @@ async fn a_volume_survives_a_driver_that_loses_answers_and_dies() {
     host.remove_manifest("db.json").unwrap();
     wait_until_gone(&host, "db").await.unwrap();
     wait_for("the end of staging", LATER, async || {
-        let done = done(&driver);
+        let done = done(&driver)?;
         let is_last = done.last().is_some_and(|last| last == "NodeUnstageVolume");
         Ok(if is_last { Look::Done(()) } else { Look::NotYet(format!("{done:?}")) })
     })
