@@ -11,7 +11,7 @@ use hostlet_host::StallKind;
 use hostlet_observe::status::LifecycleSummary;
 use hostlet_pod::AdmittedPod;
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::time::{advance, sleep};
 
 use super::alarms::MemoryNotice;
 use super::bench::{Bench, Frees, entry, hard, memory};
@@ -83,6 +83,25 @@ async fn a_pod_that_does_not_end_is_waited_for_only_half_a_minute() {
     sleep(Duration::from_secs(29)).await;
     assert_eq!(bench.kills.borrow().len(), 1);
     bench.killed("two").await;
+}
+
+/// As of a virtual machine that is paused or migrated.
+#[tokio::test(start_paused = true)]
+async fn minutes_in_which_the_host_was_frozen_do_not_count_as_waiting() {
+    let pods = ["one", "two"].map(pod);
+    let mut bench = Bench::new(&[hard(Signal::MemoryAvailable)], &pods);
+    bench.node.set_consumption("one", memory(200));
+    bench.node.set_consumption("two", memory(100));
+    bench.node.leave(Signal::MemoryAvailable, 0);
+    bench.killed("one").await;
+    bench.status_cache.report(entry(&pods[0], LifecycleSummary::Terminating));
+    advance(Duration::from_secs(150)).await;
+    sleep(Duration::from_secs(20)).await;
+    assert_eq!(bench.kills.borrow().len(), 1);
+    bench.node.leave(Signal::MemoryAvailable, 200);
+    bench.node.forget("one");
+    bench.ended(&pods[0], true);
+    bench.nobody_else(1).await;
 }
 
 #[tokio::test(start_paused = true)]
