@@ -1,12 +1,13 @@
 //! The storm itself. `HOSTLET_STORM_ROUNDS` sets its length, and `HOSTLET_STORM_SEED` replays one, as far as the machine's timing
 //! allows.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use hostlet_integration::real::{Daemon, RealHost};
 use hostlet_integration::{Look, wait_for};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::history::History;
 use super::pods::Present;
@@ -50,15 +51,19 @@ impl Storm {
         }
         self.launch_daemon(Patience::Ordinary)?;
         self.settle(&script.present).await.context("before the storm")?;
-        let calm = self.calm_containers().await?;
+        let (calm, conditions) = (self.calm_containers().await?, self.calm_conditions()?);
+        let mut faults = 0;
         for number in 1..=rounds {
             let round = script.round();
+            faults += usize::from(round.fault != Fault::None);
             self.round(&round).await.with_context(|| format!("round {number}: {round:?}"))?;
             if number % SPELL == 0 || number == rounds {
                 self.come_to_rest(&script.present).await.with_context(|| format!("after round {number}"))?;
             }
         }
         assert_eq!(self.calm_containers().await?, calm, "the containers nobody touched");
+        assert_eq!(self.calm_conditions()?, conditions, "the conditions of pods that nobody touched");
+        println!("HOSTLET_STORM_FAULTS={faults}");
         for pod in script.present.values() {
             self.host.remove_manifest(&pod.file())?;
         }
@@ -155,6 +160,21 @@ impl Storm {
                 let started = self.host.cri().container_status(&container.id).await?.started_at;
                 let attempt = container.metadata.map_or(0, |metadata| metadata.attempt);
                 found.insert((pod, container.id, attempt, started));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Since when the unchanged pods have each of their conditions.
+    fn calm_conditions(&self) -> Result<BTreeMap<String, Vec<(String, Option<Time>)>>> {
+        let pods = self.daemon.as_ref().context("no daemon")?.pods()?;
+        let mut found = BTreeMap::new();
+        for pod in pods {
+            let name = pod.metadata.name.unwrap_or_default();
+            if name.starts_with("calm-") {
+                let conditions = pod.status.and_then(|status| status.conditions).unwrap_or_default();
+                let since = conditions.into_iter().map(|it| (it.type_, it.last_transition_time));
+                found.insert(name, since.collect());
             }
         }
         Ok(found)
