@@ -1,6 +1,7 @@
 //! The door of evictions: what every eviction does, whatever its reason. Requests kills; terminates no pod itself.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hostlet_base::{PodEvent, PodUid, WallClock, reasons};
@@ -8,6 +9,7 @@ use hostlet_observe::pleg::Cache;
 use hostlet_observe::status::timeline::{Timeline, TimelineStep};
 use hostlet_observe::status::{LifecycleSummary, StatusCache};
 use hostlet_pod::{AdmittedPod, DesiredPods, PodEvents, PodKill, PodPhase, StatusOverride};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -60,6 +62,8 @@ pub(super) struct Evictor {
     pub(super) observed: Cache,
     pub(super) timeline: Timeline,
     pub(super) kills: watch::Sender<BTreeMap<PodUid, PodKill>>,
+    /// The evicted pods that may not have released what they had, also those whose kill is forgotten because their source removed them.
+    pub(super) ending: Arc<Mutex<BTreeSet<PodUid>>>,
     pub(super) events: PodEvents,
     pub(super) metrics: EvictionMetrics,
     pub(super) clock: WallClock,
@@ -107,7 +111,15 @@ impl Evictor {
         let now = self.clock.now();
         self.timeline.mark(reference, TimelineStep::Evicted, message.trim_end().to_owned(), now);
         self.metrics.evicted(why.signal);
+        self.ending.lock().insert(reference.uid.clone());
         self.kills.send_modify(|kills| drop(kills.insert(reference.uid.clone(), why.kill())));
+    }
+
+    /// The evicted pods that have not released what they had.
+    pub(super) fn ending(&self) -> BTreeSet<PodUid> {
+        let mut ending = self.ending.lock();
+        ending.retain(|uid| !self.has_released(uid));
+        ending.clone()
     }
 
     /// Whether the pod has released what it had on this host, and the runtime what its containers wrote.
@@ -115,13 +127,12 @@ impl Evictor {
         self.status_cache.has_released(uid) && !self.observed.has_containers(uid)
     }
 
-    /// Waits until every pod whose kill is requested has released what it had, but not for long.
+    /// Waits until every evicted pod has released what it had, but not for long.
     pub(super) async fn cleaned_up(&self) {
         for _ in 0..CLEANUP_POLLS {
             // Also at first: what was measured a moment ago still has what the pods used.
             sleep(CLEANUP_POLL).await;
-            let uids: Vec<PodUid> = self.kills.borrow().keys().cloned().collect();
-            if uids.iter().all(|uid| self.has_released(uid)) {
+            if self.ending().is_empty() {
                 return;
             }
         }
