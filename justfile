@@ -27,6 +27,10 @@ year DAYS='365':
 e2e:
     sudo ./integration/test.sh
 
+# Faults on a real containerd, in slices whose seeds are printed: an hour or more
+storm FAULTS='2000':
+    sudo ./integration/storm.sh {{FAULTS}}
+
 # hostlet as a systemd service in virtual machines; names of scenarios, --quick or --list as arguments
 vm *ARGS:
     sudo ./integration/vm.sh {{ARGS}}

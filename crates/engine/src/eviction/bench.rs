@@ -57,7 +57,7 @@ impl Reclaimer for Frees {
 
 pub(super) struct Bench {
     pub(super) node: FakeNode,
-    _desired_pods: watch::Sender<DesiredPods>,
+    desired_pods: watch::Sender<DesiredPods>,
     pub(super) kills: watch::Receiver<BTreeMap<PodUid, PodKill>>,
     pub(super) pressure: watch::Receiver<NodePressure>,
     pub(super) status_cache: StatusCache,
@@ -117,7 +117,7 @@ impl Bench {
         tasks.spawn(Eviction::new(settings, deps, &metrics).run(CancellationToken::new()));
         Self {
             node,
-            _desired_pods: desired_pods,
+            desired_pods,
             kills,
             pressure,
             status_cache,
@@ -137,6 +137,11 @@ impl Bench {
     pub(super) async fn nobody_else(&mut self, killed: usize) {
         let wait = self.kills.wait_for(|kills| kills.len() > killed);
         assert!(timeout(PATIENCE, wait).await.is_err(), "{:?}", self.kills.borrow().keys());
+    }
+
+    /// Its source removes the pod.
+    pub(super) fn removed(&self, pod: &Arc<AdmittedPod>) {
+        self.desired_pods.send_modify(|desired| desired.pods.retain(|it| it.reference != pod.reference));
     }
 
     /// The kubelet stopped the pod, or also cleaned up.

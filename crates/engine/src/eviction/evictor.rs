@@ -1,6 +1,7 @@
 //! The door of evictions: what every eviction does, whatever its reason. Requests kills; terminates no pod itself.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hostlet_base::{PodEvent, PodUid, WallClock, reasons};
@@ -8,8 +9,9 @@ use hostlet_observe::pleg::Cache;
 use hostlet_observe::status::timeline::{Timeline, TimelineStep};
 use hostlet_observe::status::{LifecycleSummary, StatusCache};
 use hostlet_pod::{AdmittedPod, DesiredPods, PodEvents, PodKill, PodPhase, StatusOverride};
+use parking_lot::Mutex;
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::metrics::EvictionMetrics;
@@ -17,11 +19,12 @@ use super::metrics::EvictionMetrics;
 /// Upstream's grace period of an eviction that cannot wait.
 pub(super) const IMMEDIATE_SECONDS: i64 = 1;
 
-/// How long the node waits for an evicted pod before it looks at its resources again (upstream's `podCleanupTimeout`).
-const CLEANUP_PATIENCE: Duration = Duration::from_secs(30);
-
-/// How often it is checked whether they are cleaned up (upstream's `podCleanupPollFreq`).
+/// How often it is checked whether evicted pods are cleaned up (upstream's `podCleanupPollFreq`).
 const CLEANUP_POLL: Duration = Duration::from_secs(1);
+
+/// How many times before the node looks at its resources again: together upstream's `podCleanupTimeout`. Checks are counted, not seconds:
+/// on a host that was frozen meanwhile, or is too busy, the pod had no more time to end than this daemon to wait.
+const CLEANUP_POLLS: usize = 30;
 
 /// Why and how a pod is evicted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +62,8 @@ pub(super) struct Evictor {
     pub(super) observed: Cache,
     pub(super) timeline: Timeline,
     pub(super) kills: watch::Sender<BTreeMap<PodUid, PodKill>>,
+    /// The evicted pods that may not have released what they had, also those whose kill is forgotten because their source removed them.
+    pub(super) ending: Arc<Mutex<BTreeSet<PodUid>>>,
     pub(super) events: PodEvents,
     pub(super) metrics: EvictionMetrics,
     pub(super) clock: WallClock,
@@ -106,7 +111,15 @@ impl Evictor {
         let now = self.clock.now();
         self.timeline.mark(reference, TimelineStep::Evicted, message.trim_end().to_owned(), now);
         self.metrics.evicted(why.signal);
+        self.ending.lock().insert(reference.uid.clone());
         self.kills.send_modify(|kills| drop(kills.insert(reference.uid.clone(), why.kill())));
+    }
+
+    /// The evicted pods that have not released what they had.
+    pub(super) fn ending(&self) -> BTreeSet<PodUid> {
+        let mut ending = self.ending.lock();
+        ending.retain(|uid| !self.has_released(uid));
+        ending.clone()
     }
 
     /// Whether the pod has released what it had on this host, and the runtime what its containers wrote.
@@ -114,20 +127,15 @@ impl Evictor {
         self.status_cache.has_released(uid) && !self.observed.has_containers(uid)
     }
 
-    /// Waits until every pod whose kill is requested has released what it had, but not for long.
+    /// Waits until every evicted pod has released what it had, but not for long.
     pub(super) async fn cleaned_up(&self) {
-        let all_released = async {
-            loop {
-                // Also at first: what was measured a moment ago still has what the pods used.
-                sleep(CLEANUP_POLL).await;
-                let uids: Vec<PodUid> = self.kills.borrow().keys().cloned().collect();
-                if uids.iter().all(|uid| self.has_released(uid)) {
-                    return;
-                }
+        for _ in 0..CLEANUP_POLLS {
+            // Also at first: what was measured a moment ago still has what the pods used.
+            sleep(CLEANUP_POLL).await;
+            if self.ending().is_empty() {
+                return;
             }
-        };
-        if timeout(CLEANUP_PATIENCE, all_released).await.is_err() {
-            tracing::warn!("evicted pods are not cleaned up yet; the node is looked at again");
         }
+        tracing::warn!("evicted pods are not cleaned up yet; the node is looked at again");
     }
 }

@@ -117,7 +117,7 @@ impl Relief {
                 Pass::Idle => stalled = self.rest(began).await,
                 Pass::Evicting => {
                     self.evictor.cleaned_up().await;
-                    self.awaited = self.evictor.kills.borrow().keys().cloned().collect();
+                    self.awaited = self.evictor.ending();
                     // What the kernel said meanwhile may be over.
                     while self.deps.observer.noticed().now_or_never().is_some() {}
                 }
@@ -159,8 +159,7 @@ impl Relief {
             return Pass::Idle;
         }
         // Such as those beyond a limit of their own: what they release may be enough.
-        let is_awaited = |uid: &PodUid| self.awaited.contains(uid) || self.evictor.has_released(uid);
-        if !self.evictor.kills.borrow().keys().all(is_awaited) {
+        if !self.evictor.ending().is_subset(&self.awaited) {
             return Pass::Evicting;
         }
         // Memory and processes do not depend on disks.
@@ -304,8 +303,7 @@ impl Relief {
         let starved = Starved::new(signal, layout, missing, removes_images);
         let Some(pod) = self.choose(starved, &consumption, threshold.is_hard()) else {
             // What an evicted pod still has may be enough.
-            let is_released = self.evictor.kills.borrow().keys().all(|uid| self.evictor.has_released(uid));
-            if is_released && self.reported.stuck.insert(signal) {
+            if self.evictor.ending().is_empty() && self.reported.stuck.insert(signal) {
                 let desired = self.evictor.desired_pods.borrow().clone();
                 let seen = report.observed.get(&signal);
                 let who = holders(signal, seen, starved, &consumption, &desired, &reclaimed.stays);

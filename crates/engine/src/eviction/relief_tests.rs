@@ -11,10 +11,10 @@ use hostlet_host::StallKind;
 use hostlet_observe::status::LifecycleSummary;
 use hostlet_pod::AdmittedPod;
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::time::{advance, sleep, timeout};
 
 use super::alarms::MemoryNotice;
-use super::bench::{Bench, Frees, entry, hard, memory};
+use super::bench::{Bench, Frees, PATIENCE, entry, hard, memory};
 use super::reclaim::{Reclaimer, Reclaims};
 use super::testing::{FakeNode, pod};
 use super::usage::PodConsumption;
@@ -83,6 +83,49 @@ async fn a_pod_that_does_not_end_is_waited_for_only_half_a_minute() {
     sleep(Duration::from_secs(29)).await;
     assert_eq!(bench.kills.borrow().len(), 1);
     bench.killed("two").await;
+}
+
+/// As of a virtual machine that is paused or migrated.
+#[tokio::test(start_paused = true)]
+async fn minutes_in_which_the_host_was_frozen_do_not_count_as_waiting() {
+    let pods = ["one", "two"].map(pod);
+    let mut bench = Bench::new(&[hard(Signal::MemoryAvailable)], &pods);
+    bench.node.set_consumption("one", memory(200));
+    bench.node.set_consumption("two", memory(100));
+    bench.node.leave(Signal::MemoryAvailable, 0);
+    bench.killed("one").await;
+    bench.status_cache.report(entry(&pods[0], LifecycleSummary::Terminating));
+    advance(Duration::from_secs(150)).await;
+    sleep(Duration::from_secs(20)).await;
+    assert_eq!(bench.kills.borrow().len(), 1);
+    bench.node.leave(Signal::MemoryAvailable, 200);
+    bench.node.forget("one");
+    bench.ended(&pods[0], true);
+    bench.nobody_else(1).await;
+}
+
+/// As who deletes evicted pods at once, or by force.
+#[tokio::test(start_paused = true)]
+async fn an_evicted_pod_that_is_removed_while_it_ends_is_still_waited_for() {
+    let pods = ["one", "two"].map(pod);
+    let mut bench = Bench::new(&[hard(Signal::MemoryAvailable)], &pods);
+    bench.node.set_consumption("one", memory(200));
+    bench.node.set_consumption("two", memory(100));
+    bench.node.leave(Signal::MemoryAvailable, 0);
+    bench.killed("one").await;
+    bench.status_cache.report(entry(&pods[0], LifecycleSummary::Terminating));
+    bench.removed(&pods[0]);
+    let is_forgotten = bench.kills.wait_for(|kills| kills.is_empty());
+    drop(timeout(PATIENCE, is_forgotten).await.unwrap().unwrap());
+    sleep(Duration::from_secs(20)).await;
+    assert!(
+        bench.kills.borrow().is_empty(),
+        "the other is evicted for what the removed one is about to release"
+    );
+    bench.node.leave(Signal::MemoryAvailable, 200);
+    bench.node.forget("one");
+    bench.ended(&pods[0], true);
+    bench.nobody_else(0).await;
 }
 
 #[tokio::test(start_paused = true)]

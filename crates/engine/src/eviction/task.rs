@@ -76,6 +76,7 @@ impl Eviction {
             observed: deps.observed,
             timeline: deps.timeline,
             kills: deps.kills,
+            ending: Arc::default(),
             events: deps.events,
             metrics: eviction_metrics,
             clock: deps.clock,

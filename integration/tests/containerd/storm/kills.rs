@@ -28,6 +28,8 @@ const STARTS: [&str; 3] = ["RunPodSandbox", "CreateContainer", "StartContainer"]
 /// The calls of a stop, in this order.
 const ENDS: [&str; 5] =
     ["StopContainer", "StopPodSandbox", "RemoveContainer", "RemovePodSandbox", "ListPodSandbox"];
+/// How many store writes are interrupted.
+const STORE_WRITES: usize = 5;
 /// Long enough for containerd to be in the middle of a start, and too short to complete it.
 const MIDDLE: Duration = Duration::from_millis(15);
 
@@ -72,14 +74,17 @@ async fn killing_the_daemon_during_a_start_neither_fails_a_pod_nor_runs_it_twice
 async fn killing_the_daemon_anywhere_leaves_nothing_behind() {
     let Some((count, mut chance)) = requested_kills() else { return };
     let mut kills = Kills::begin().await.unwrap();
+    let mut faults = count;
     for call in STARTS.into_iter().chain(ENDS) {
         for point in [Moment::Before(call), Moment::During(call, MIDDLE), Moment::After(call)] {
+            faults += 1;
             // Only a pod that started can stop.
             kills.last_runs().await.unwrap();
             kills.at(point).await.with_context(|| format!("{point:?}")).unwrap();
         }
     }
-    for _ in 0..5 {
+    for _ in 0..STORE_WRITES {
+        faults += 1;
         kills.at(Moment::StoreWrite).await.unwrap();
     }
     kills.come_to_rest().await.unwrap();
@@ -91,6 +96,7 @@ async fn killing_the_daemon_anywhere_leaves_nothing_behind() {
     }
     kills.come_to_rest().await.unwrap();
     kills.no_shim_is_left().await.unwrap();
+    println!("HOSTLET_STORM_FAULTS={faults}");
 }
 
 #[tokio::test]
@@ -108,6 +114,7 @@ async fn killing_containerd_anywhere_runs_nothing_twice_and_leaves_nothing_behin
         }
     }
     kills.no_shim_is_left().await.unwrap();
+    println!("HOSTLET_STORM_FAULTS={count}");
 }
 
 /// The number of kills, and the source of their randomness.

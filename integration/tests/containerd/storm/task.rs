@@ -51,14 +51,17 @@ impl Storm {
         self.launch_daemon(Patience::Ordinary)?;
         self.settle(&script.present).await.context("before the storm")?;
         let calm = self.calm_containers().await?;
+        let mut faults = 0;
         for number in 1..=rounds {
             let round = script.round();
+            faults += usize::from(round.fault != Fault::None);
             self.round(&round).await.with_context(|| format!("round {number}: {round:?}"))?;
             if number % SPELL == 0 || number == rounds {
                 self.come_to_rest(&script.present).await.with_context(|| format!("after round {number}"))?;
             }
         }
         assert_eq!(self.calm_containers().await?, calm, "the containers nobody touched");
+        println!("HOSTLET_STORM_FAULTS={faults}");
         for pod in script.present.values() {
             self.host.remove_manifest(&pod.file())?;
         }

@@ -29,8 +29,10 @@ const SYSTEM: u64 = 60 << 30;
 /// What a byte of a file stands for.
 const SCALE: u64 = 16 << 10;
 
-/// How full it is, percent, when every byte counts: above the threshold of the image garbage collection.
-const CRITICAL: u64 = 86;
+/// The threshold of the image garbage collection, percent of the disk in use.
+const HIGH: u64 = 85;
+/// How full it is, percent, when every byte counts.
+const CRITICAL: u64 = HIGH + 1;
 /// How long the sum of all files is good enough until then.
 const FRESH: Duration = Duration::from_secs(50);
 
@@ -44,22 +46,30 @@ pub(super) struct Disk {
     clock: WallClock,
     /// What files take, and when that was added up.
     files: Arc<Mutex<Option<(Instant, u64)>>>,
+    /// Since when every look, of the daemon or of the test, found it above the threshold of the image garbage collection.
+    full_since: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Disk {
     pub(super) fn of(node: &Node) -> Self {
         let root = node.root();
         let (pods, logs) = (root.join("pods"), root.join("pod-logs"));
-        Self { runtime: node.runtime.clone(), pods, logs, clock: node.clock(), files: Arc::default() }
+        let (runtime, clock) = (node.runtime.clone(), node.clock());
+        Self { runtime, pods, logs, clock, files: Arc::default(), full_since: Arc::default() }
     }
 
     pub(super) fn usage(&self) -> FilesystemUsage {
-        let usage = self.measured();
-        if percent(&usage) < CRITICAL {
-            return usage;
+        let mut usage = self.measured();
+        if percent(&usage) >= CRITICAL {
+            self.changed();
+            usage = self.measured();
         }
-        self.changed();
-        self.measured()
+        let mut full_since = self.full_since.lock();
+        match percent(&usage) {
+            ..HIGH => *full_since = None,
+            HIGH.. => *full_since = full_since.or_else(|| Some(Instant::now())),
+        }
+        usage
     }
 
     fn measured(&self) -> FilesystemUsage {
@@ -95,6 +105,17 @@ impl Disk {
     /// How full it is, percent.
     pub(super) fn percent(&self) -> u64 {
         percent(&self.usage())
+    }
+
+    /// How long it has been above the threshold of the image garbage collection without a break. What is above it only between two looks of
+    /// the collection is not for it to relieve.
+    pub(super) fn full_for(&self) -> Duration {
+        self.full_since.lock().map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// What it is full of is not for the garbage collection to relieve.
+    pub(super) fn excuse(&self) {
+        *self.full_since.lock() = None;
     }
 
     fn layer(&self, container: &wire::Container) -> u64 {
