@@ -44,6 +44,8 @@ pub enum Table {
     OfflineObjects,
     /// Tokens in the volumes of admitted pods, sealed, for the same.
     OfflineTokens,
+    /// Trust anchors in the volumes of admitted pods, sealed, for the same.
+    OfflineTrustBundles,
 }
 
 /// How soon a change must be on the disk.
@@ -65,7 +67,7 @@ pub(super) enum Pace {
 
 impl Table {
     /// Every table, in the order of the enum.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::AdmittedPods,
         Self::FormerDevices,
         Self::RequestedStarts,
@@ -86,6 +88,7 @@ impl Table {
         Self::KernelLog,
         Self::OfflineObjects,
         Self::OfflineTokens,
+        Self::OfflineTrustBundles,
     ];
 
     /// Its name in the file. The number is the version of its row format: rows of another format are another table, which
@@ -112,6 +115,7 @@ impl Table {
             Self::KernelLog => "kernel-log/1",
             Self::OfflineObjects => "offline-objects/1",
             Self::OfflineTokens => "offline-tokens/1",
+            Self::OfflineTrustBundles => "offline-trust-bundles/1",
         }
     }
 
@@ -145,9 +149,9 @@ impl Table {
             // Losing the latest change repeats events of a daemon that was killed. A failing disk changes it all the time.
             Self::KernelLog => Pace::Seldom,
             // Without its row, a pod cannot start while the API server is away.
-            Self::OfflineObjects | Self::OfflineTokens if is_new => Pace::Soon,
+            Self::OfflineObjects | Self::OfflineTokens | Self::OfflineTrustBundles if is_new => Pace::Soon,
             // Losing the latest change gives the pod an older version. Some change often.
-            Self::OfflineObjects => Pace::Seldom,
+            Self::OfflineObjects | Self::OfflineTrustBundles => Pace::Seldom,
             // A token lives for an hour, and each pod renews its own: losing the latest one shortens what is left of it.
             Self::OfflineTokens => Pace::Rarely,
         }

@@ -7,7 +7,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use hostlet_host::GroupChange;
-use hostlet_pod::objects::{ClaimState, Object, ObjectError, ObjectRef, ObjectState, ObjectStates};
+use hostlet_pod::objects::{
+    CertificateRef, CertificateState, ClaimState, Object, ObjectError, ObjectRef, ObjectState, ObjectStates,
+    TrustBundleRef, TrustBundleState,
+};
 use k8s_openapi::api::core::v1::{PersistentVolumeSpec, Pod};
 
 use super::error::{ContentError, HostError, VolumeProblem, VolumeStep};
@@ -28,7 +31,7 @@ pub struct NodeAmounts {
     pub ephemeral_storage: i64,
 }
 
-/// The known objects, claims and tokens for a pod's volumes.
+/// The known objects, claims, tokens, trust bundles and certificates for a pod's volumes.
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
     pub(super) objects: ObjectStates,
@@ -36,6 +39,8 @@ pub(super) struct Snapshot {
     pub(super) claims: BTreeMap<String, ClaimState>,
     /// Tokens by volume and path.
     pub(super) tokens: BTreeMap<TokenKey, Result<String, ObjectError>>,
+    pub(super) trust_bundles: BTreeMap<TrustBundleRef, TrustBundleState>,
+    pub(super) certificates: BTreeMap<CertificateRef, CertificateState>,
 }
 
 /// Identifies a token of a pod: the name of its volume, and its path in it.

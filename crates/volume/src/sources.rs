@@ -1,4 +1,4 @@
-//! The sources of one pod's volumes, kept up to date: referenced objects, claims and tokens. Reports when volumes need an update; does
+//! The sources of one pod's volumes, kept up to date: referenced objects, claims, tokens, trust bundles and certificates. Reports when volumes need an update; does
 //! not update them.
 
 use std::collections::BTreeMap;
@@ -9,7 +9,8 @@ use futures::future::join_all;
 use hostlet_base::error_chain;
 use hostlet_host::file_work;
 use hostlet_pod::objects::{
-    ClaimRef, ClaimState, ObjectError, ObjectReferences, ObjectSource, Token, TokenRequest, Watched,
+    CertificateRef, CertificateState, ClaimRef, ClaimState, ObjectError, ObjectReferences, ObjectSource,
+    Token, TokenRequest, TrustBundleRef, TrustBundleState, Watched,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolume, Pod};
@@ -17,15 +18,17 @@ use k8s_openapi::api::core::v1::{PersistentVolume, Pod};
 use super::desired::references;
 use super::kinds::claim::claims;
 use super::kinds::projected::{self, token_requests};
+use super::kinds::{pod_certificate, trust_bundle};
 use super::layout::{DATA, PodLayout};
 use super::model::{Snapshot, TokenKey};
 use super::remembered::recall;
 use super::token::{is_due, read_token, received, refresh_at};
 
-/// The objects and tokens that the volumes of a pod need.
+/// The objects, tokens and trust bundles that the volumes of a pod need.
 pub fn volume_references(pod: &Pod) -> ObjectReferences {
     let tokens = token_requests(pod).into_values().collect();
-    ObjectReferences { objects: references(pod).into_iter().collect(), tokens }
+    let trust_bundles = trust_bundle::references(pod).into_iter().collect();
+    ObjectReferences { objects: references(pod).into_iter().collect(), tokens, trust_bundles }
 }
 
 /// A token of the pod.
@@ -49,6 +52,8 @@ pub(super) struct Sources {
     /// The volumes that the pod's claims were bound to earlier, by claim; `None` if that is not remembered.
     remembered: BTreeMap<String, Option<Arc<PersistentVolume>>>,
     tokens: BTreeMap<TokenKey, Held>,
+    trust_bundles: Watched<TrustBundleRef, TrustBundleState>,
+    certificates: Watched<CertificateRef, CertificateState>,
 }
 
 impl Sources {
@@ -60,10 +65,12 @@ impl Sources {
             claims: Watched::default(),
             remembered: BTreeMap::new(),
             tokens: BTreeMap::new(),
+            trust_bundles: Watched::default(),
+            certificates: Watched::default(),
         }
     }
 
-    /// Watches exactly the objects and claims that `pod` refers to. Existing tokens, and the volumes of claims, are read from their
+    /// Watches exactly the objects, claims, trust bundles and certificates that `pod` refers to. Existing tokens, and the volumes of claims, are read from their
     /// files. After a reboot there is no file of a token, but perhaps a stored one.
     pub(super) async fn follow(&mut self, pod: &Pod, layout: &PodLayout) {
         self.watched.follow(&references(pod), |object| self.objects.watch(object));
@@ -77,6 +84,10 @@ impl Sources {
             }
         }
         self.claims.follow(&claims, |claim| self.objects.watch_claim(claim));
+        let bundles = trust_bundle::references(pod);
+        self.trust_bundles.follow(&bundles, |bundles| self.objects.watch_trust_bundles(bundles));
+        let certificates = pod_certificate::references(pod);
+        self.certificates.follow(&certificates, |one| self.objects.watch_certificate(one));
         let requests = token_requests(pod);
         self.tokens.retain(|key, held| requests.get(key) == Some(&held.request));
         let new: Vec<_> = requests.into_iter().filter(|(key, _)| !self.tokens.contains_key(key)).collect();
@@ -91,7 +102,7 @@ impl Sources {
         }
     }
 
-    /// Waits, up to a timeout, for requested objects and claims that were never known. Cancel-safe.
+    /// Waits, up to a timeout, for whatever was requested and was never known. Cancel-safe.
     pub(super) async fn first_answers(&mut self) {
         let is_all_remembered = self.remembered.values().all(Option::is_some);
         let claims = async {
@@ -99,7 +110,12 @@ impl Sources {
                 self.claims.first_answers().await;
             }
         };
-        tokio::join!(self.watched.first_answers(), claims);
+        tokio::join!(
+            self.watched.first_answers(),
+            claims,
+            self.trust_bundles.first_answers(),
+            self.certificates.first_answers()
+        );
     }
 
     /// Renews due tokens. Cancel-safe: a token lost in transit is requested again.
@@ -120,7 +136,13 @@ impl Sources {
             (claim.name, state)
         });
         let claims = claims.collect();
-        Snapshot { objects: self.watched.snapshot(), claims, tokens }
+        Snapshot {
+            objects: self.watched.snapshot(),
+            claims,
+            tokens,
+            trust_bundles: self.trust_bundles.snapshot(),
+            certificates: self.certificates.snapshot(),
+        }
     }
 
     /// The volumes of claims in `snapshot` that are to be remembered, by claim. They count as remembered from now on.
@@ -149,13 +171,17 @@ impl Sources {
         self.tokens.values().any(|held| held.error.is_some())
     }
 
-    /// Waits for a change of an object or claim. Cancel-safe: changes stay pending until they are in a snapshot.
+    /// Waits for a change of an object, claim, trust bundle or certificate. Cancel-safe: changes stay pending until they are in a snapshot.
     pub(super) async fn changed(&mut self) {
         tokio::select! {
             // Cancel-safe: only waits.
             () = self.watched.changed() => {}
             // Cancel-safe: only waits.
             () = self.claims.changed() => {}
+            // Cancel-safe: only waits.
+            () = self.trust_bundles.changed() => {}
+            // Cancel-safe: only waits.
+            () = self.certificates.changed() => {}
         }
     }
 }

@@ -12,8 +12,8 @@ use hostlet_cluster::api::{
     connect_prioritized,
 };
 use hostlet_cluster::api_objects::{
-    ApiObjects, CacheTask, ObjectsTask, OfflineObjects, OfflineObjectsTask, OfflineUsers,
-    cached_runtime_classes, cached_services,
+    ApiObjects, CacheTask, CertificateDeps, ObjectsTask, OfflineObjects, OfflineObjectsTask, OfflineUsers,
+    ProjectionDeps, cached_runtime_classes, cached_services,
 };
 use hostlet_cluster::api_pods;
 use hostlet_cluster::node::{
@@ -206,9 +206,16 @@ impl Cluster {
     }
 
     /// The objects that pods refer to, and the tasks that read them.
-    pub(super) fn objects(&self, store: &Store, offline: OfflineObjects) -> (ObjectTasks, ObjectInputs) {
+    pub(super) fn objects(
+        &self,
+        store: &Store,
+        offline: OfflineObjects,
+        projections: ProjectionDeps,
+        metrics: &Metrics,
+    ) -> (ObjectTasks, ObjectInputs) {
         let client = &self.clients.normal;
-        let (objects_task, objects) = ApiObjects::new(client.clone(), offline.clone());
+        let (objects_task, objects) = ApiObjects::new(client.clone(), offline.clone(), projections);
+        objects.register(metrics);
         let (services_task, services) = cached_services(client.clone(), store.clone());
         let (classes_task, runtime_classes) = cached_runtime_classes(client.clone(), store.clone());
         let tasks = ObjectTasks {
@@ -316,6 +323,21 @@ impl Cluster {
     }
 }
 
+/// Which of the newer sources of projected volumes pods get, and with what.
+pub(super) fn projections(config: &Config, latest_node: &LatestNode, events: PodEvents) -> ProjectionDeps {
+    let enabled = config.cluster.as_ref().map(|joined| joined.projections);
+    let certificates = || CertificateDeps {
+        node_name: config.node_name.clone(),
+        node: latest_node.subscribe(),
+        events,
+        clock: WallClock::system(),
+    };
+    ProjectionDeps {
+        trust_bundles: enabled.is_some_and(|enabled| enabled.trust_bundles),
+        certificates: enabled.is_some_and(|enabled| enabled.pod_certificates).then(certificates),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -325,6 +347,7 @@ mod tests {
     use axum::Router;
     use axum::body::Bytes;
     use hostlet_base::{PodEvent, PodRef};
+    use hostlet_config::Projections;
     use http::{Method, Request, Uri};
     use parking_lot::Mutex;
     use tempfile::TempDir;
@@ -378,6 +401,7 @@ mod tests {
             events: Some(limit),
             offline_objects: true,
             publish_resource_slices: false,
+            projections: Projections { trust_bundles: true, pod_certificates: true },
         };
         let cluster = Cluster::new(&joined, "node1").unwrap();
         let (events, cancel) = (cluster.pod_events(), CancellationToken::new());

@@ -40,7 +40,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tokio::sync::watch;
 
-use super::cluster::{Cluster, ClusterInputs, ClusterOutputs};
+use super::cluster::{Cluster, ClusterInputs, ClusterOutputs, projections};
 use super::engine::{engine_settings, image_preload};
 use super::images::start_images;
 use super::manifests::start_manifests;
@@ -168,7 +168,8 @@ impl Parts {
         let offline = offline_objects(config, &store);
         let (file_objects, object_tasks, objects) = match &cluster {
             Some(cluster) => {
-                let (object_tasks, objects) = cluster.objects(&store, offline.clone());
+                let deps = projections(config, &latest_node, events.pods.clone());
+                let (object_tasks, objects) = cluster.objects(&store, offline.clone(), deps, &metrics);
                 (None, Some(object_tasks), objects)
             }
             None => {
