@@ -42,6 +42,8 @@ mod nodes;
 mod objects;
 #[path = "cluster/offline.rs"]
 mod offline;
+#[path = "cluster/pod_certificates.rs"]
+mod pod_certificates;
 #[path = "cluster/resize.rs"]
 mod resize;
 #[path = "cluster/restarts.rs"]

@@ -11,6 +11,7 @@ use super::gate_table::{ALPHA, BETA_OFF, BETA_ON, DEPENDENCIES, FORMER, LOCKED_O
 const SERVED: &[&str] = &[
     ALLOCATED_PODS,
     CHECKPOINTS,
+    TRUST_BUNDLES,
     "CustomCPUCFSQuotaPeriod",
     ENSURE_SECRET_PULLED_IMAGES,
     FLAGZ,
@@ -19,6 +20,7 @@ const SERVED: &[&str] = &[
     HUGE_PAGE_EVICTION,
     IMAGE_VOLUMES,
     MEMORY_QOS,
+    POD_CERTIFICATES,
     QOS_RESERVED,
     SEPARATE_DISKS,
     SPLIT_LOG_STREAMS,
@@ -31,6 +33,12 @@ pub(super) const STATUSZ: &str = "ComponentStatusz";
 pub(super) const FLAGZ: &str = "ComponentFlagz";
 pub(super) const CHECKPOINTS: &str = "ContainerCheckpoint";
 pub(super) const ALLOCATED_PODS: &str = "KubeletAllocatedPodsEndpoint";
+
+/// Volumes may have the trust anchors of ClusterTrustBundles. Needs `ClusterTrustBundle`, which has no effect of its own on a node.
+pub(super) const TRUST_BUNDLES: &str = "ClusterTrustBundleProjection";
+
+/// Volumes may have certificates of their pods.
+pub(super) const POD_CERTIFICATES: &str = "PodCertificateRequest";
 
 /// Pods need credentials for present images that were pulled with credentials.
 pub(super) const ENSURE_SECRET_PULLED_IMAGES: &str = "KubeletEnsureSecretPulledImages";

@@ -43,8 +43,8 @@ pub use load::{Loaded, control_socket, load};
 pub use node::Node;
 pub use node_api::{CertificateFiles, NodeApi, ServingCertificate};
 pub use settings::{
-    Cgroups, ClusterConfig, Config, Dns, HostRules, ImagePulls, Logging, ParallelPulls, PodDefaults, Runtime,
-    Sources,
+    Cgroups, ClusterConfig, Config, Dns, HostRules, ImagePulls, Logging, ParallelPulls, PodDefaults,
+    Projections, Runtime, Sources,
 };
 pub use show::EffectiveConfig;
 pub use shown_flags::GivenFlags;

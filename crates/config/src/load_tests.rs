@@ -17,7 +17,9 @@ use tempfile::TempDir;
 use super::{Loaded, control_socket, load};
 use crate::served::FIELDS;
 use crate::wire::KubeletConfiguration;
-use crate::{CertificateFiles, KubeletFlags, ParallelPulls, ServingCertificate, is_called_kubelet};
+use crate::{
+    CertificateFiles, KubeletFlags, ParallelPulls, Projections, ServingCertificate, is_called_kubelet,
+};
 
 const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 
@@ -152,6 +154,20 @@ fn objects_are_stored_for_offline_starts_unless_that_is_switched_off() {
     let host = Host::new(&[("a.yaml", &format!("{HEAD}---\n{text}"))]);
     let stores = |args: &[&str]| host.load(args).unwrap().config.cluster.unwrap().offline_objects;
     assert!(!stores(&["--config=DIR/a.yaml", "--kubeconfig=/k"]) && stores(&["--kubeconfig=/k"]));
+}
+
+#[test]
+fn trust_bundles_and_certificates_are_in_volumes_unless_their_gates_are_off() {
+    let gates = |text: &str| {
+        let host = Host::new(&[("a.yaml", &format!("{HEAD}featureGates: {{{text}}}\n"))]);
+        let joined = host.load(&["--config=DIR/a.yaml", "--kubeconfig=/k"]).unwrap();
+        assert_eq!(joined.warnings, []);
+        let Projections { trust_bundles, pod_certificates } = joined.config.cluster.unwrap().projections;
+        (trust_bundles, pod_certificates)
+    };
+    assert_eq!(gates(""), (true, true));
+    assert_eq!(gates("ClusterTrustBundleProjection: false"), (false, true));
+    assert_eq!(gates("PodCertificateRequest: false"), (true, false));
 }
 
 #[test]

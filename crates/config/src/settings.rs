@@ -105,6 +105,17 @@ pub struct ClusterConfig {
     /// Whether devices that DRA drivers report to this node are published in ResourceSlices (`publishResourceSlices` of
     /// HostletConfiguration).
     pub publish_resource_slices: bool,
+    /// Which of the newer sources of projected volumes pods may use.
+    pub projections: Projections,
+}
+
+/// The sources of projected volumes that feature gates switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Projections {
+    /// Whether trust anchors of ClusterTrustBundles (`ClusterTrustBundleProjection`).
+    pub trust_bundles: bool,
+    /// Whether certificates (`PodCertificateRequest`).
+    pub pod_certificates: bool,
 }
 
 /// Sources of pods, and how often they are checked.
@@ -302,6 +313,10 @@ impl Config {
                 events: event_rate(kubelet),
                 offline_objects: hostlet.offline_objects.unwrap_or_default(),
                 publish_resource_slices: hostlet.publish_resource_slices.unwrap_or_default(),
+                projections: Projections {
+                    trust_bundles: gates::enabled(gates::TRUST_BUNDLES, kubelet.feature_gates.as_ref()),
+                    pod_certificates: gates::enabled(gates::POD_CERTIFICATES, kubelet.feature_gates.as_ref()),
+                },
             }),
             healthz: healthz(kubelet),
             node_api: NodeApi::new(kubelet, hostlet, flags),

@@ -50,6 +50,8 @@ pub enum Table {
     CsiDrivers,
     /// The nodes, by name, whose CSINode this host has initialized once: one, unless it was renamed.
     CsiNodes,
+    /// Trust anchors in the volumes of admitted pods, sealed, for the same.
+    OfflineTrustBundles,
 }
 
 /// How soon a change must be on the disk.
@@ -71,7 +73,7 @@ pub(super) enum Pace {
 
 impl Table {
     /// Every table, in the order of the enum.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::AdmittedPods,
         Self::FormerDevices,
         Self::RequestedStarts,
@@ -95,6 +97,7 @@ impl Table {
         Self::CsiVolumes,
         Self::CsiDrivers,
         Self::CsiNodes,
+        Self::OfflineTrustBundles,
     ];
 
     /// Its name in the file. The number is the version of its row format: rows of another format are another table, which
@@ -124,6 +127,7 @@ impl Table {
             Self::CsiVolumes => "csi-volumes/1",
             Self::CsiDrivers => "csi-drivers/1",
             Self::CsiNodes => "csi-nodes/1",
+            Self::OfflineTrustBundles => "offline-trust-bundles/1",
         }
     }
 
@@ -159,9 +163,9 @@ impl Table {
             // Losing the latest change repeats events of a daemon that was killed. A failing disk changes it all the time.
             Self::KernelLog => Pace::Seldom,
             // Without its row, a pod cannot start while the API server is away.
-            Self::OfflineObjects | Self::OfflineTokens if is_new => Pace::Soon,
+            Self::OfflineObjects | Self::OfflineTokens | Self::OfflineTrustBundles if is_new => Pace::Soon,
             // Losing the latest change gives the pod an older version. Some change often.
-            Self::OfflineObjects => Pace::Seldom,
+            Self::OfflineObjects | Self::OfflineTrustBundles => Pace::Seldom,
             // Its file on the disk says the same, unless somebody deleted that in the same moment.
             Self::CsiVolumes => Pace::Soon,
             // A token lives for an hour, and each pod renews its own: losing the latest one shortens what is left of it.

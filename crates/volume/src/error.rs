@@ -6,7 +6,7 @@ use std::time::Duration;
 use hostlet_base::{Quantity, error_chain};
 use hostlet_csi::ReleaseError;
 use hostlet_host::{DiskError, PathError as PathWorkError, SysError};
-use hostlet_pod::objects::ObjectError;
+use hostlet_pod::objects::{CertificateError, ObjectError};
 
 use super::files::PathError;
 
@@ -35,6 +35,12 @@ pub enum ContentError {
     /// A token that is not available.
     #[error("failed to fetch token: {0}")]
     Token(ObjectError),
+    /// Trust bundles that are not available. The wording is upstream's.
+    #[error("{0}")]
+    TrustBundles(String),
+    /// A certificate that is not available.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
     /// A file has an invalid path.
     #[error(transparent)]
     Path(#[from] PathError),

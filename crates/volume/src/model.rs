@@ -9,7 +9,10 @@ use std::sync::Arc;
 use hostlet_base::PodUid;
 use hostlet_csi::{KnownDrivers, Publish, VolumeId};
 use hostlet_host::GroupChange;
-use hostlet_pod::objects::{ClaimState, Object, ObjectError, ObjectRef, ObjectState, ObjectStates, Token};
+use hostlet_pod::objects::{
+    CertificateRef, CertificateState, ClaimState, Object, ObjectError, ObjectRef, ObjectState, ObjectStates,
+    Token, TrustBundleRef, TrustBundleState,
+};
 use k8s_openapi::api::core::v1::{PersistentVolumeSpec, Pod};
 
 use super::error::{ContentError, HostError, VolumeProblem, VolumeStep};
@@ -30,7 +33,7 @@ pub struct NodeAmounts {
     pub ephemeral_storage: i64,
 }
 
-/// The known objects, claims and tokens for a pod's volumes.
+/// The known objects, claims, tokens, trust bundles and certificates for a pod's volumes.
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
     pub(super) objects: ObjectStates,
@@ -40,6 +43,8 @@ pub(super) struct Snapshot {
     pub(super) tokens: BTreeMap<TokenKey, Result<Token, ObjectError>>,
     /// The CSIDriver objects.
     pub(super) drivers: KnownDrivers,
+    pub(super) trust_bundles: BTreeMap<TrustBundleRef, TrustBundleState>,
+    pub(super) certificates: BTreeMap<CertificateRef, CertificateState>,
 }
 
 /// Identifies a token of a pod: the name of its volume, and its path in it, or its audience if it is for the volume's driver.

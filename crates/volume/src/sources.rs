@@ -1,5 +1,6 @@
-//! The sources of one pod's volumes, kept up to date: referenced objects, claims, tokens and CSIDriver objects, and the Secrets and tokens
-//! that turn out to be needed once claims and drivers are known. Reports when volumes need an update; does not update them.
+//! The sources of one pod's volumes, kept up to date: referenced objects, claims, tokens, trust bundles, certificates and CSIDriver
+//! objects, and the Secrets and tokens that turn out to be needed once claims and drivers are known. Reports when volumes need an update;
+//! does not update them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,8 +11,8 @@ use hostlet_base::{error_chain, watching};
 use hostlet_csi::{DriverObjects, KnownDrivers};
 use hostlet_host::file_work;
 use hostlet_pod::objects::{
-    ClaimRef, ClaimState, ObjectError, ObjectRef, ObjectReferences, ObjectSource, Token, TokenRequest,
-    Watched,
+    CertificateRef, CertificateState, ClaimRef, ClaimState, ObjectError, ObjectRef, ObjectReferences,
+    ObjectSource, Token, TokenRequest, TrustBundleRef, TrustBundleState, Watched,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolume, Pod};
@@ -21,15 +22,17 @@ use super::desired::references;
 use super::kinds::claim::claims;
 use super::kinds::csi::{Needs, needs};
 use super::kinds::projected::{self, token_requests};
+use super::kinds::{pod_certificate, trust_bundle};
 use super::layout::{DATA, PodLayout};
 use super::model::{Snapshot, TokenKey};
 use super::remembered::recall;
 use super::token::{is_due, read_token, received, refresh_at};
 
-/// The objects and tokens that the volumes of a pod need.
+/// The objects, tokens and trust bundles that the volumes of a pod need.
 pub fn volume_references(pod: &Pod) -> ObjectReferences {
     let tokens = token_requests(pod).into_values().collect();
-    ObjectReferences { objects: references(pod).into_iter().collect(), tokens }
+    let trust_bundles = trust_bundle::references(pod).into_iter().collect();
+    ObjectReferences { objects: references(pod).into_iter().collect(), tokens, trust_bundles }
 }
 
 /// A token of the pod.
@@ -58,6 +61,8 @@ pub(super) struct Sources {
     driver_changes: Option<watch::Receiver<KnownDrivers>>,
     /// The names of these drivers.
     driver_names: Vec<String>,
+    trust_bundles: Watched<TrustBundleRef, TrustBundleState>,
+    certificates: Watched<CertificateRef, CertificateState>,
 }
 
 impl Sources {
@@ -72,11 +77,13 @@ impl Sources {
             claims: Watched::default(),
             remembered: BTreeMap::new(),
             tokens: BTreeMap::new(),
+            trust_bundles: Watched::default(),
+            certificates: Watched::default(),
         }
     }
 
-    /// Watches exactly the objects and claims that `pod` refers to. Existing tokens, and the volumes of claims, are read from their
-    /// files. After a reboot there is no file of a token, but perhaps a stored one.
+    /// Watches exactly the objects, claims, trust bundles and certificates that `pod` refers to. Existing tokens, and the volumes of
+    /// claims, are read from their files. After a reboot there is no file of a token, but perhaps a stored one.
     pub(super) async fn follow(&mut self, pod: &Pod, layout: &PodLayout) {
         let claims = claims(pod);
         self.remembered.retain(|name, _| claims.iter().any(|claim| claim.name == *name));
@@ -88,6 +95,10 @@ impl Sources {
             }
         }
         self.claims.follow(&claims, |claim| self.objects.watch_claim(claim));
+        let bundles = trust_bundle::references(pod);
+        self.trust_bundles.follow(&bundles, |bundles| self.objects.watch_trust_bundles(bundles));
+        let certificates = pod_certificate::references(pod);
+        self.certificates.follow(&certificates, |one| self.objects.watch_certificate(one));
         self.follow_needs(pod, layout).await;
     }
 
@@ -133,7 +144,7 @@ impl Sources {
         }
     }
 
-    /// Waits, up to a timeout, for requested objects, claims and drivers that were never known. Cancel-safe.
+    /// Waits, up to a timeout, for whatever was requested and was never known. Cancel-safe.
     async fn first_answers(&mut self) {
         let is_all_remembered = self.remembered.values().all(Option::is_some);
         let claims = async {
@@ -146,7 +157,13 @@ impl Sources {
                 self.drivers.settled(&self.driver_names).await;
             }
         };
-        tokio::join!(self.watched.first_answers(), claims, drivers);
+        tokio::join!(
+            self.watched.first_answers(),
+            claims,
+            drivers,
+            self.trust_bundles.first_answers(),
+            self.certificates.first_answers()
+        );
     }
 
     /// Renews due tokens. Cancel-safe: a token lost in transit is requested again.
@@ -164,7 +181,14 @@ impl Sources {
         } else {
             KnownDrivers::default()
         };
-        Snapshot { objects: self.watched.snapshot(), claims, tokens, drivers }
+        Snapshot {
+            objects: self.watched.snapshot(),
+            claims,
+            tokens,
+            drivers,
+            trust_bundles: self.trust_bundles.snapshot(),
+            certificates: self.certificates.snapshot(),
+        }
     }
 
     /// The state of each claim by name. A pod keeps its volume, whatever becomes of the claim.
@@ -206,7 +230,7 @@ impl Sources {
         self.tokens.values().any(|held| held.error.is_some())
     }
 
-    /// Waits for a change of an object, a claim or a driver. Cancel-safe: changes stay pending until they are in a snapshot.
+    /// Waits for a change of any source. Cancel-safe: changes stay pending until they are in a snapshot.
     pub(super) async fn changed(&mut self) {
         let driver_changed = async {
             match &mut self.driver_changes {
@@ -221,6 +245,10 @@ impl Sources {
             () = self.claims.changed() => {}
             // Cancel-safe: only waits.
             () = driver_changed => {}
+            // Cancel-safe: only waits.
+            () = self.trust_bundles.changed() => {}
+            // Cancel-safe: only waits.
+            () = self.certificates.changed() => {}
         }
     }
 }

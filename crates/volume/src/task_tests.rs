@@ -6,7 +6,8 @@ use std::time::Duration;
 use hostlet_csi::{KnownDrivers, StandIn};
 use hostlet_host::PathWork;
 use hostlet_pod::objects::{
-    ClaimError, ClaimState, FakeObjects, ObjectError, ObjectKind, ObjectState, Token,
+    CertificateError, CertificateState, ClaimError, ClaimState, Credential, FakeObjects, ObjectError,
+    ObjectKind, ObjectState, Token, TrustAnchors, TrustBundleRef, TrustBundleState,
 };
 use hostlet_pod::{AdmittedPod, ExternalVolume};
 use jiff::Timestamp;
@@ -138,6 +139,55 @@ async fn changed_labels_update_the_file_at_the_next_sync() {
     let pod = pod.edited(|pod| pod.metadata.labels = Some([("app".to_owned(), "new".to_owned())].into()));
     room.set_up(&pod).await;
     assert_eq!(room.host.read(file).unwrap(), "app=\"new\"");
+}
+
+#[tokio::test]
+async fn trust_anchors_and_certificates_are_in_memory_and_follow_their_sources_until_the_pod_ends() {
+    let room = Room::new();
+    let certificate =
+        json!({"signerName": "example.com/s", "keyType": "ED25519", "credentialBundlePath": "tls"});
+    let sources =
+        json!([{"clusterTrustBundle": {"name": "b", "path": "ca"}}, {"podCertificate": certificate}]);
+    let pod = pod(json!([{"name": "v", "projected": {"sources": sources}}]));
+    let bundle = |pem: &str| {
+        let anchors = TrustAnchors { bundles: 1, pem: pem.to_owned() };
+        room.objects.set_trust_bundles(
+            TrustBundleRef::Named("b".to_owned()),
+            TrustBundleState::Known(Arc::new(anchors)),
+        );
+    };
+    let issue = |key: &str| {
+        let credential = Credential { key: key.to_owned(), chain: "CHAIN".to_owned() };
+        room.objects.set_certificate("v", CertificateState::Issued(Arc::new(credential)));
+    };
+    let fail = |text: &str| {
+        let error = CertificateError::Unavailable(ObjectError::Unavailable(text.to_owned()));
+        room.objects.set_certificate("v", CertificateState::Failed(error));
+    };
+    bundle("ONE");
+    fail("no answer");
+    let text = room.set_up(&pod).await.problems[0].to_string();
+    let expected =
+        "MountVolume.SetUp failed for volume \"v\" : credential bundle is not issued yet: no answer";
+    assert_eq!(text, expected);
+    issue("KEY1");
+    let changed = tokio::time::timeout(PATIENCE, room.volumes.changed()).await.unwrap();
+    assert_eq!(changed, UID.into());
+    assert_eq!(room.set_up(&pod).await.problems, []);
+    assert_eq!(room.host.mounts.points(), [room.host.at("volumes/kubernetes.io~projected/v")]);
+    let files = ["kubernetes.io~projected/v/ca", "kubernetes.io~projected/v/tls"];
+    assert_eq!(files.map(|file| room.host.read(file).unwrap()), ["ONE", "KEY1CHAIN"]);
+    bundle("TWO");
+    room.wait_for(files[0], Some("TWO")).await;
+    issue("KEY2");
+    room.wait_for(files[1], Some("KEY2CHAIN")).await;
+    // A signer that denies the renewal takes nothing away.
+    fail("denied");
+    let changed = tokio::time::timeout(PATIENCE, room.volumes.changed()).await.unwrap();
+    assert_eq!((changed, room.host.read(files[1])), (UID.into(), Some("KEY2CHAIN".to_owned())));
+    assert_eq!(room.objects.certificate_watchers("v"), 1);
+    room.volumes.tear_down(&UID.into()).await.unwrap();
+    assert_eq!((room.objects.certificate_watchers("v"), room.host.read(files[1])), (0, None));
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,7 +8,9 @@ use anyhow::Result;
 use futures::future::BoxFuture;
 use hostlet_base::node::{NodeAddresses, NodeEvents, NodePressure};
 use hostlet_base::{QuietPeriod, WallClock};
-use hostlet_cluster::api_objects::{ApiObjects, OfflineObjects, cached_runtime_classes, cached_services};
+use hostlet_cluster::api_objects::{
+    ApiObjects, OfflineObjects, ProjectionDeps, cached_runtime_classes, cached_services,
+};
 use hostlet_cluster::api_pods;
 use hostlet_cluster::csi::{CsiNodeDeps, CsiNodeTask};
 use hostlet_cluster::node::{
@@ -229,7 +231,8 @@ fn objects(
     tasks: &mut Vec<Task>,
     cancel: &CancellationToken,
 ) -> ObjectInputs {
-    let (task, objects) = ApiObjects::new(client.clone(), OfflineObjects::default());
+    let (task, objects) =
+        ApiObjects::new(client.clone(), OfflineObjects::default(), ProjectionDeps::default());
     tasks.push(Box::pin(task.run(cancel.clone())));
     let (task, services) = cached_services(client.clone(), store.clone());
     tasks.push(Box::pin(task.run(cancel.clone())));

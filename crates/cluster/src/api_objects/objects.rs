@@ -1,21 +1,22 @@
-//! ConfigMaps, Secrets and tokens from an API server, and the task that follows them and claims. Each requested object has its
-//! own watch, as the Node authorizer requires, for as long as it has receivers. Keeps only an object's data. While the API server
-//! gives no answer about an object, its stored copy (`offline`) stands in for it.
+//! ConfigMaps, Secrets and tokens from an API server, and the task that follows them, claims, trust bundles and certificates. Each
+//! requested object has its own watch, as the Node authorizer requires, for as long as it has receivers. Keeps only an object's data.
+//! While the API server gives no answer about an object, its stored copy (`offline`) stands in for it.
 
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
 use std::fmt::Debug;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use hostlet_base::watching::publish;
 use hostlet_pod::objects::{
-    ClaimRef, ClaimState, Object, ObjectError, ObjectKind, ObjectRef, ObjectSource, ObjectState,
-    ServiceAccountInfo, Token, TokenRequest,
+    CertificateError, CertificateRef, CertificateState, ClaimRef, ClaimState, Object, ObjectError,
+    ObjectKind, ObjectRef, ObjectSource, ObjectState, ServiceAccountInfo, Token, TokenRequest,
+    TrustBundleRef, TrustBundleState,
 };
+use hostlet_telemetry::Metrics;
 use k8s_openapi::api::authentication::v1 as authentication;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -30,18 +31,13 @@ use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::answered::{Answered, SILENCE, TOLERANCE};
+use super::certificates::{CertificateDeps, Issuing, follow_certificate};
 use super::claims::follow_claim;
 use super::offline::OfflineObjects;
 use super::read::{self, get, object_error};
+use super::trust_bundles::{TrustBundles, keep_trust_bundles};
 use crate::api::{ApiErrorKind, FollowError, TypedApi, follow};
-
-/// How long requests for an object may fail before receivers without a value get the error: most failures are brief, and
-/// the receivers wait anyway.
-const TOLERANCE: Duration = Duration::from_secs(1);
-
-/// How long an object may be without any answer of the API server, not even a failure, before its stored copy is used, if no request
-/// for any object has succeeded since the start. Shorter than what receivers wait for the first state.
-const SILENCE: Duration = Duration::from_secs(5);
 
 /// The objects of an API server. Clones share one source.
 #[derive(Clone)]
@@ -55,9 +51,12 @@ pub struct ApiObjects {
 struct Shared {
     inner: Mutex<Inner>,
     request_added: Notify,
-    /// Whether a request for an object has succeeded since the start.
-    has_answered: AtomicBool,
+    answered: Answered,
     offline: OfflineObjects,
+    /// `None` if volumes are to have no trust anchors.
+    trust_bundles: Option<Arc<TrustBundles>>,
+    /// `None` if volumes are to have no certificates.
+    issuing: Option<Arc<Issuing>>,
 }
 
 #[derive(Default)]
@@ -73,12 +72,32 @@ enum Requested {
     Object(ObjectRef),
     /// A claim is bound for one pod: one that comes later reads it again.
     Claim(ClaimRef, Arc<watch::Sender<ClaimState>>),
+    TrustBundles(TrustBundleRef),
+    /// Each source of a volume has a certificate of its own.
+    Certificate(CertificateRef, Arc<watch::Sender<CertificateState>>),
+}
+
+/// What volumes get besides objects and tokens. The default is nothing.
+#[derive(Default)]
+pub struct ProjectionDeps {
+    /// Whether trust anchors (feature gate `ClusterTrustBundleProjection`).
+    pub trust_bundles: bool,
+    /// What certificates are requested with, if they are (feature gate `PodCertificateRequest`).
+    pub certificates: Option<CertificateDeps>,
 }
 
 impl ApiObjects {
     /// Creates the source and the task that runs its watches. Without an answer of the API server, what is in `offline` is used.
-    pub fn new(client: Client, offline: OfflineObjects) -> (ObjectsTask, Self) {
-        let shared = Arc::new(Shared { offline, ..Shared::default() });
+    pub fn new(client: Client, offline: OfflineObjects, projections: ProjectionDeps) -> (ObjectsTask, Self) {
+        let answered = Answered::default();
+        let bundles = || Arc::new(TrustBundles::new(answered.clone(), offline.clone()));
+        let shared = Arc::new(Shared {
+            trust_bundles: projections.trust_bundles.then(bundles),
+            issuing: projections.certificates.map(|deps| Arc::new(Issuing::new(deps))),
+            answered,
+            offline,
+            ..Shared::default()
+        });
         let task = ObjectsTask {
             client: client.clone(),
             shared: shared.clone(),
@@ -87,6 +106,18 @@ impl ApiObjects {
         };
         (task, Self { client, shared })
     }
+
+    /// Adds the metrics of certificates.
+    pub fn register(&self, metrics: &Metrics) {
+        if let Some(issuing) = &self.shared.issuing {
+            issuing.register(metrics);
+        }
+    }
+}
+
+/// A feature is off, for which there is no state but this.
+fn gate_is_off(gate: &str) -> ObjectError {
+    ObjectError::Unavailable(format!("the feature gate {gate} is off in the configuration of this node"))
 }
 
 #[async_trait]
@@ -107,6 +138,31 @@ impl ObjectSource for ApiObjects {
     fn watch_claim(&self, claim: &ClaimRef) -> watch::Receiver<ClaimState> {
         let (known, receiver) = watch::channel(ClaimState::Pending);
         self.shared.with(|inner| inner.requested.push_back(Requested::Claim(claim.clone(), Arc::new(known))));
+        self.shared.request_added.notify_one();
+        receiver
+    }
+
+    fn watch_trust_bundles(&self, bundles: &TrustBundleRef) -> watch::Receiver<TrustBundleState> {
+        let Some(all) = &self.shared.trust_bundles else {
+            let error = gate_is_off("ClusterTrustBundleProjection");
+            return watch::channel(TrustBundleState::Failed(error)).1;
+        };
+        let (receiver, is_new) = all.subscribe(bundles);
+        if is_new {
+            self.shared.with(|inner| inner.requested.push_back(Requested::TrustBundles(bundles.clone())));
+            self.shared.request_added.notify_one();
+        }
+        receiver
+    }
+
+    fn watch_certificate(&self, certificate: &CertificateRef) -> watch::Receiver<CertificateState> {
+        if self.shared.issuing.is_none() {
+            let error = CertificateError::Unavailable(gate_is_off("PodCertificateRequest"));
+            return watch::channel(CertificateState::Failed(error)).1;
+        }
+        let (known, receiver) = watch::channel(CertificateState::Pending);
+        let requested = Requested::Certificate(certificate.clone(), Arc::new(known));
+        self.shared.with(|inner| inner.requested.push_back(requested));
         self.shared.request_added.notify_one();
         receiver
     }
@@ -202,6 +258,14 @@ impl ObjectsTask {
                 self.watches.spawn(keep_current(client, self.shared.clone(), object, known))
             }
             Requested::Claim(claim, known) => self.watches.spawn(follow_claim(client, claim, known)),
+            Requested::TrustBundles(bundles) => {
+                let Some(all) = self.shared.trust_bundles.clone() else { return };
+                self.watches.spawn(keep_trust_bundles(client, all, bundles))
+            }
+            Requested::Certificate(certificate, known) => {
+                let Some(issuing) = self.shared.issuing.clone() else { return };
+                self.watches.spawn(follow_certificate(issuing, client, certificate, known))
+            }
         };
         self.watched.insert(started.id(), requested);
     }
@@ -236,7 +300,7 @@ async fn serve_in_silence(
     known: &watch::Sender<ObjectState>,
 ) -> Infallible {
     tokio::time::sleep(SILENCE).await;
-    if !shared.has_answered.load(Ordering::Relaxed) {
+    if !shared.answered.has() {
         serve_stored(shared, object, known);
     }
     std::future::pending().await
@@ -313,7 +377,7 @@ async fn follow_kind<K>(
                 is_listed = true;
                 let is_immutable = found.is_immutable();
                 let found = Arc::new(found.into());
-                shared.has_answered.store(true, Ordering::Relaxed);
+                shared.answered.set();
                 shared.offline.put_object(object, &found);
                 publish(known, ObjectState::Found(found));
                 if is_immutable {
@@ -322,7 +386,7 @@ async fn follow_kind<K>(
             }
             Ok(Event::InitDone) if is_listed => {}
             Ok(Event::InitDone | Event::Delete(_)) => {
-                shared.has_answered.store(true, Ordering::Relaxed);
+                shared.answered.set();
                 shared.offline.remove_object(object);
                 publish(known, ObjectState::Failed(ObjectError::not_found(object)));
             }
@@ -346,8 +410,7 @@ fn publish_error(
     error: FollowError,
 ) {
     // Where nothing is permitted, the node's credentials are wrong, which says nothing about the object.
-    let is_denied =
-        error.error_kind == ApiErrorKind::Forbidden && shared.has_answered.load(Ordering::Relaxed);
+    let is_denied = error.error_kind == ApiErrorKind::Forbidden && shared.answered.has();
     if is_known(known) || (!is_denied && serve_stored(shared, object, known)) {
         return;
     }

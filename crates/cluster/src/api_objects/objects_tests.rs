@@ -23,7 +23,7 @@ struct Room {
 
 fn start() -> Room {
     let api = FakeApi::new(WallClock::of_tokio("2026-11-21T07:00:00Z".parse().unwrap()));
-    let (task, objects) = ApiObjects::new(api.client(), OfflineObjects::default());
+    let (task, objects) = ApiObjects::new(api.client(), OfflineObjects::default(), ProjectionDeps::default());
     let cancel = CancellationToken::new();
     #[expect(clippy::disallowed_methods, reason = "a task of a test")]
     tokio::spawn(task.run(cancel.clone()));

@@ -12,8 +12,8 @@ use hostlet_cluster::api::{
     connect_prioritized,
 };
 use hostlet_cluster::api_objects::{
-    ApiObjects, CacheTask, ObjectsTask, OfflineObjects, OfflineObjectsTask, OfflineUsers, cached_csi_drivers,
-    cached_runtime_classes, cached_services,
+    ApiObjects, CacheTask, CertificateDeps, ObjectsTask, OfflineObjects, OfflineObjectsTask, OfflineUsers,
+    ProjectionDeps, cached_csi_drivers, cached_runtime_classes, cached_services,
 };
 use hostlet_cluster::api_pods;
 use hostlet_cluster::node::{
@@ -219,9 +219,12 @@ impl Cluster {
         &self,
         store: &Store,
         offline: OfflineObjects,
+        projections: ProjectionDeps,
+        metrics: &Metrics,
     ) -> (ObjectTasks, ObjectInputs, DriverObjects) {
         let client = &self.clients.normal;
-        let (objects_task, objects) = ApiObjects::new(client.clone(), offline.clone());
+        let (objects_task, objects) = ApiObjects::new(client.clone(), offline.clone(), projections);
+        objects.register(metrics);
         let (services_task, services) = cached_services(client.clone(), store.clone());
         let (classes_task, runtime_classes) = cached_runtime_classes(client.clone(), store.clone());
         let (drivers_task, csi_drivers) = cached_csi_drivers(client.clone(), store.clone());
@@ -336,6 +339,21 @@ impl Cluster {
     }
 }
 
+/// Which of the newer sources of projected volumes pods get, and with what.
+pub(super) fn projections(config: &Config, latest_node: &LatestNode, events: PodEvents) -> ProjectionDeps {
+    let enabled = config.cluster.as_ref().map(|joined| joined.projections);
+    let certificates = || CertificateDeps {
+        node_name: config.node_name.clone(),
+        node: latest_node.subscribe(),
+        events,
+        clock: WallClock::system(),
+    };
+    ProjectionDeps {
+        trust_bundles: enabled.is_some_and(|enabled| enabled.trust_bundles),
+        certificates: enabled.is_some_and(|enabled| enabled.pod_certificates).then(certificates),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -345,6 +363,7 @@ mod tests {
     use axum::Router;
     use axum::body::Bytes;
     use hostlet_base::{PodEvent, PodRef};
+    use hostlet_config::Projections;
     use http::{Method, Request, Uri};
     use parking_lot::Mutex;
     use tempfile::TempDir;
@@ -398,6 +417,7 @@ mod tests {
             events: Some(limit),
             offline_objects: true,
             publish_resource_slices: false,
+            projections: Projections { trust_bundles: true, pod_certificates: true },
         };
         let cluster = Cluster::new(&joined, "node1").unwrap();
         let (events, cancel) = (cluster.pod_events(), CancellationToken::new());

@@ -41,7 +41,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tokio::sync::watch;
 
-use super::cluster::{Cluster, ClusterInputs, ClusterOutputs};
+use super::cluster::{Cluster, ClusterInputs, ClusterOutputs, projections};
 use super::csi::{CsiPublication, CsiPublicationDeps, CsiSide, RegisteredDrivers, drivers_of_manifests};
 use super::engine::{engine_settings, image_preload};
 use super::images::start_images;
@@ -176,7 +176,9 @@ impl Parts {
         let offline = offline_objects(config, &store);
         let (file_objects, object_tasks, objects, driver_objects) = match &cluster {
             Some(cluster) => {
-                let (object_tasks, objects, drivers) = cluster.objects(&store, offline.clone());
+                let deps = projections(config, &latest_node, events.pods.clone());
+                let (object_tasks, objects, drivers) =
+                    cluster.objects(&store, offline.clone(), deps, &metrics);
                 (None, Some(object_tasks), objects, drivers)
             }
             None => {

@@ -78,13 +78,26 @@ impl CertificateInfo {
 
 /// The certificates of a PEM text without anything else, such as their key.
 pub fn certificates_of(text: &[u8]) -> Result<String, TlsError> {
-    let mut certificates = String::new();
-    for der in CertificateDer::pem_slice_iter(text) {
-        let der = der.map_err(TlsError::Pem)?;
-        let text = encode_string("CERTIFICATE", LineEnding::LF, &der);
-        certificates.push_str(&text.map_err(|_| TlsError::NoCertificate)?);
-    }
+    let ders: Vec<_> =
+        CertificateDer::pem_slice_iter(text).collect::<Result<_, _>>().map_err(TlsError::Pem)?;
+    let certificates = pem_of(ders.iter().map(|der| &**der))?;
     if certificates.is_empty() { Err(TlsError::NoCertificate) } else { Ok(certificates) }
+}
+
+/// The certificates of a PEM text in DER. Like Go's decoder, skips whatever else is in it, broken blocks too.
+pub fn ders_of(text: &str) -> Vec<Vec<u8>> {
+    let blocks = CertificateDer::pem_slice_iter(text.as_bytes());
+    blocks.filter_map(Result::ok).map(|der| der.to_vec()).collect()
+}
+
+/// These certificates as PEM.
+pub fn pem_of<'a>(certificates: impl IntoIterator<Item = &'a [u8]>) -> Result<String, TlsError> {
+    let mut text = String::new();
+    for der in certificates {
+        let block = encode_string("CERTIFICATE", LineEnding::LF, der);
+        text.push_str(&block.map_err(|_| TlsError::NoCertificate)?);
+    }
+    Ok(text)
 }
 
 /// The rest of a PEM text without its certificates: the key.
@@ -131,6 +144,9 @@ mod tests {
         assert_eq!(certificates_of(both.as_bytes()).unwrap(), format!("{long}{short}"));
         assert_eq!(keys_of(both.as_bytes()), key.pem());
         assert!(certificates_of(key.pem().as_bytes()).is_err());
+        let broken = "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n";
+        let ders = ders_of(&format!("noise\n{long}{broken}{}{short}", key.pem()));
+        assert_eq!(pem_of(ders.iter().map(Vec::as_slice)).unwrap(), format!("{long}{short}"));
         assert!(alone.check_key(&key).is_ok());
         assert!(matches!(alone.check_key(&PrivateKey::generate().unwrap()), Err(TlsError::OtherKey)));
         assert!(!alone.is_expired(alone.not_after));

@@ -16,6 +16,9 @@ pub enum TlsError {
     /// The key is not an ECDSA P-256 key in PKCS #8.
     #[error("it is not an ECDSA P-256 private key in PKCS #8")]
     Key,
+    /// A key could not be generated.
+    #[error("a private key cannot be generated")]
+    Generate,
     /// The text has no private key.
     #[error("it has no private key")]
     NoKey(#[source] pem::Error),

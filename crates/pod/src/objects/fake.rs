@@ -11,8 +11,9 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::{
-    ClaimError, ClaimRef, ClaimState, Object, ObjectError, ObjectKind, ObjectRef, ObjectSource, ObjectState,
-    ServiceAccountInfo, Token, TokenRequest,
+    CertificateRef, CertificateState, ClaimError, ClaimRef, ClaimState, Object, ObjectError, ObjectKind,
+    ObjectRef, ObjectSource, ObjectState, ServiceAccountInfo, Token, TokenRequest, TrustBundleRef,
+    TrustBundleState,
 };
 
 /// The source. Clones share its objects.
@@ -26,6 +27,9 @@ pub struct FakeObjects {
 struct Inner {
     objects: HashMap<ObjectRef, watch::Sender<ObjectState>>,
     claims: HashMap<ClaimRef, watch::Sender<ClaimState>>,
+    trust_bundles: HashMap<TrustBundleRef, watch::Sender<TrustBundleState>>,
+    /// By volume.
+    certificates: HashMap<String, watch::Sender<CertificateState>>,
     accounts: HashMap<(String, String), ServiceAccountInfo>,
     tokens: u32,
     token_error: Option<ObjectError>,
@@ -71,6 +75,21 @@ impl FakeObjects {
     pub fn set_claim(&self, namespace: &str, name: &str, known: ClaimState) {
         let claim = ClaimRef { namespace: namespace.to_owned(), name: name.to_owned(), owner: None };
         self.with(|inner| inner.claims.entry(claim).or_default().send_replace(known));
+    }
+
+    /// Sets what is known of trust bundles.
+    pub fn set_trust_bundles(&self, bundles: TrustBundleRef, known: TrustBundleState) {
+        self.with(|inner| inner.trust_bundles.entry(bundles).or_default().send_replace(known));
+    }
+
+    /// Sets the state of the certificates in a volume.
+    pub fn set_certificate(&self, volume: &str, known: CertificateState) {
+        self.with(|inner| inner.certificates.entry(volume.to_owned()).or_default().send_replace(known));
+    }
+
+    /// Number of receivers of the certificates in a volume.
+    pub fn certificate_watchers(&self, volume: &str) -> usize {
+        self.with(|inner| inner.certificates.get(volume).map_or(0, watch::Sender::receiver_count))
     }
 
     /// Sets a service account.
@@ -120,6 +139,15 @@ impl ObjectSource for FakeObjects {
         };
         let claim = ClaimRef { owner: None, ..claim.clone() };
         self.with(|inner| inner.claims.entry(claim).or_insert_with(absent).subscribe())
+    }
+
+    fn watch_trust_bundles(&self, bundles: &TrustBundleRef) -> watch::Receiver<TrustBundleState> {
+        let none = || watch::Sender::new(TrustBundleState::Known(Arc::default()));
+        self.with(|inner| inner.trust_bundles.entry(bundles.clone()).or_insert_with(none).subscribe())
+    }
+
+    fn watch_certificate(&self, certificate: &CertificateRef) -> watch::Receiver<CertificateState> {
+        self.with(|inner| inner.certificates.entry(certificate.volume.clone()).or_default().subscribe())
     }
 
     async fn service_account(&self, namespace: &str, name: &str) -> Result<ServiceAccountInfo, ObjectError> {

@@ -115,6 +115,16 @@ impl ObjectError {
     pub fn not_found(object: &ObjectRef) -> Self {
         Self::NotFound(format!("{} {:?} not found", object.kind, object.name))
     }
+
+    /// The same error of a step that `what` names.
+    #[must_use]
+    pub fn within(self, what: &str) -> Self {
+        match self {
+            Self::NotFound(text) => Self::NotFound(format!("{what}: {text}")),
+            Self::Forbidden(text) => Self::Forbidden(format!("{what}: {text}")),
+            Self::Unavailable(text) => Self::Unavailable(format!("{what}: {text}")),
+        }
+    }
 }
 
 /// What is known of an object at the moment.

@@ -4,12 +4,15 @@ use std::collections::BTreeSet;
 
 use super::object::ObjectRef;
 use super::source::TokenRequest;
+use super::trust_bundles::TrustBundleRef;
 
-/// The objects and tokens that a pod needs to start.
+/// The objects, tokens and trust bundles that a pod needs to start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectReferences {
     /// The ConfigMaps and Secrets of its volumes, its environment and its image pulls.
     pub objects: BTreeSet<ObjectRef>,
     /// The tokens in its volumes.
     pub tokens: BTreeSet<TokenRequest>,
+    /// The trust bundles in its volumes.
+    pub trust_bundles: BTreeSet<TrustBundleRef>,
 }

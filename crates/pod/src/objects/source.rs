@@ -1,4 +1,5 @@
-//! The trait through which volumes and environments get ConfigMaps, Secrets, claims and service account tokens. No logic.
+//! The trait through which volumes and environments get ConfigMaps, Secrets, claims, service account tokens, trust bundles and
+//! certificates. No logic.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,8 +8,10 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use tokio::sync::watch;
 
+use super::certificates::{CertificateRef, CertificateState};
 use super::claims::{ClaimRef, ClaimState};
 use super::object::{ObjectError, ObjectRef, ObjectState};
+use super::trust_bundles::{TrustBundleRef, TrustBundleState};
 
 /// A request for a token that is bound to a pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,7 +59,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// A source of objects, service accounts and tokens.
+/// A source of objects, service accounts, tokens and certificates.
 #[async_trait]
 pub trait ObjectSource: Send + Sync + 'static {
     /// Follows an object for as long as the receiver is kept. The receiver always sees the latest state. Receivers of one
@@ -67,6 +70,12 @@ pub trait ObjectSource: Send + Sync + 'static {
 
     /// Follows a claim until it is bound, for as long as the receiver is kept.
     fn watch_claim(&self, claim: &ClaimRef) -> watch::Receiver<ClaimState>;
+
+    /// Follows the trust anchors of bundles for as long as the receiver is kept, like [`ObjectSource::watch`].
+    fn watch_trust_bundles(&self, bundles: &TrustBundleRef) -> watch::Receiver<TrustBundleState>;
+
+    /// Requests a certificate with a new key, and renews it for as long as the receiver is kept. Each call requests another one.
+    fn watch_certificate(&self, certificate: &CertificateRef) -> watch::Receiver<CertificateState>;
 
     /// Reads a service account. Has its own deadline.
     async fn service_account(&self, namespace: &str, name: &str) -> Result<ServiceAccountInfo, ObjectError>;

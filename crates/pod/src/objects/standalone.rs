@@ -1,5 +1,5 @@
 //! The objects of a host without an API server: those that manifests define. Claims are bound to volumes by `volumeName` or
-//! `claimRef`. Reads no files. There are no tokens.
+//! `claimRef`. Reads no files. There are no tokens, trust bundles and certificates.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -14,8 +14,9 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::{
-    ClaimError, ClaimRef, ClaimState, Object, ObjectError, ObjectRef, ObjectSource, ObjectState,
-    ServiceAccountInfo, Token, TokenRequest, reduced_volume,
+    CertificateError, CertificateRef, CertificateState, ClaimError, ClaimRef, ClaimState, Object,
+    ObjectError, ObjectRef, ObjectSource, ObjectState, ServiceAccountInfo, Token, TokenRequest,
+    TrustBundleRef, TrustBundleState, reduced_volume,
 };
 
 /// An object that a file defines. `Display` identifies it.
@@ -186,6 +187,15 @@ impl ObjectSource for Standalone {
         let inner = &mut *self.0.lock();
         let state = inner.files.as_ref().map(|files| files.claim(claim));
         subscribe(&mut inner.claims, claim, state)
+    }
+
+    fn watch_trust_bundles(&self, _: &TrustBundleRef) -> watch::Receiver<TrustBundleState> {
+        watch::channel(TrustBundleState::Failed(no_api_server())).1
+    }
+
+    fn watch_certificate(&self, _: &CertificateRef) -> watch::Receiver<CertificateState> {
+        let error = CertificateError::Unavailable(no_api_server());
+        watch::channel(CertificateState::Failed(error)).1
     }
 
     async fn service_account(&self, _: &str, _: &str) -> Result<ServiceAccountInfo, ObjectError> {

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::{Errors, FieldError, FieldPath, each_invalid, names, required, text};
 
 /// Maximum total size of annotation keys and values, in bytes.
-const ANNOTATIONS_MOST: usize = 256 * 1024;
+pub(super) const ANNOTATIONS_MOST: usize = 256 * 1024;
 /// Marks the mirror of a static pod. A manifest must not carry it.
 const CONFIG_MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 

@@ -2,9 +2,11 @@
 //! once; changes nothing.
 
 mod affinity;
+mod certificates;
 mod containers;
 mod env;
 mod error;
+mod file_paths;
 mod handlers;
 mod metadata;
 mod network;

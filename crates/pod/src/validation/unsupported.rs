@@ -119,14 +119,6 @@ fn check_volume(volume: &Volume, path: &FieldPath, found: &mut Found) {
         let media = "the media are Memory, HugePages and HugePages-<size>";
         found.add(!is_served, &path.child("medium"), media);
     }
-    let parts = volume.projected.iter().flat_map(|projected| list(&projected.sources));
-    for (index, part) in parts.enumerate() {
-        let path = path.child("projected").child("sources").index(index);
-        let bundle = part.cluster_trust_bundle.is_some();
-        found.add(bundle, &path.child("clusterTrustBundle"), "trust bundles are not read");
-        let certificate = part.pod_certificate.is_some();
-        found.add(certificate, &path.child("podCertificate"), "certificates are not requested");
-    }
 }
 
 fn check_container(container: &Container, path: &FieldPath, found: &mut Found) {

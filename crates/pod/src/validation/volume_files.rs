@@ -7,8 +7,9 @@ use k8s_openapi::api::core::v1::{
     VolumeProjection,
 };
 
+use super::file_paths::check_path;
 use super::security::check_id;
-use super::{Errors, FieldError, FieldPath, env, list, names, required, text};
+use super::{Errors, FieldError, FieldPath, certificates, env, list, required, text};
 
 /// The pod fields that a file may have; unlike the environment, all labels or annotations at once.
 const FIELDS: [&str; 5] =
@@ -78,6 +79,12 @@ fn check_source(source: &VolumeProjection, path: &FieldPath, errors: &mut Errors
     if let Some(token) = &source.service_account_token {
         check_token(token, &path.child("serviceAccountToken"), errors);
     }
+    if let Some(bundles) = &source.cluster_trust_bundle {
+        certificates::check_bundles(bundles, &path.child("clusterTrustBundle"), errors);
+    }
+    if let Some(certificate) = &source.pod_certificate {
+        certificates::check_certificate(certificate, &path.child("podCertificate"), errors);
+    }
     let named = [
         source.secret.is_some(),
         source.config_map.is_some(),
@@ -97,7 +104,9 @@ fn paths(source: &VolumeProjection) -> Vec<&str> {
     let config_map = source.config_map.iter().flat_map(|config_map| list(&config_map.items));
     let keys = secret.chain(config_map).map(|item| item.path.as_str());
     let fields = source.downward_api.iter().flat_map(|downward| list(&downward.items));
-    keys.chain(fields.map(|item| item.path.as_str())).collect()
+    let bundles = source.cluster_trust_bundle.iter().map(|bundles| bundles.path.as_str());
+    let certificate = source.pod_certificate.iter().flat_map(certificates::files).map(|(_, file)| file);
+    keys.chain(fields.map(|item| item.path.as_str())).chain(bundles).chain(certificate).collect()
 }
 
 fn check_token(token: &ServiceAccountTokenProjection, path: &FieldPath, errors: &mut Errors) {
@@ -149,20 +158,6 @@ fn check_fields(items: &[DownwardAPIVolumeFile], path: &FieldPath, errors: &mut 
         }
         check_mode(item.mode, &path.child("mode"), errors);
         check_id(item.user, &path.child("user"), errors);
-    }
-}
-
-/// Checks that the path of a file is set, and stays in the volume and out of the names that its updates use.
-fn check_path(file: &str, path: &FieldPath, errors: &mut Errors) {
-    required(errors, path, file);
-    if file.starts_with('/') {
-        errors.push(FieldError::invalid(path, file, "must be a relative path"));
-    }
-    if names::has_backsteps(file) {
-        errors.push(FieldError::invalid(path, file, "must not contain '..'"));
-    }
-    if file.starts_with("..") && !file.starts_with("../") {
-        errors.push(FieldError::invalid(path, file, "must not start with '..'"));
     }
 }
 

@@ -14,12 +14,15 @@ mod kind;
 pub(super) mod local_volume;
 mod migrated;
 pub(super) mod nfs;
+mod owned;
+pub(super) mod pod_certificate;
 pub(super) mod projected;
 pub(super) mod registry;
 mod resource_field;
 pub(super) mod secret;
 #[cfg(test)]
 mod testing;
+pub(super) mod trust_bundle;
 mod written;
 
 pub use registry::cause_rules;

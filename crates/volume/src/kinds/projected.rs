@@ -1,24 +1,22 @@
-//! Projected volumes: several sources in one volume, tokens of the pod's service account among them; kept in memory. Pure.
+//! Projected volumes: several sources in one volume, tokens of the pod's service account, trust anchors and certificates among them;
+//! kept in memory. Pure.
 
 use std::collections::BTreeMap;
 
 use hostlet_base::causes::{Group, Rule, rule};
 use hostlet_pod::objects::{ObjectRef, TokenRequest};
-use k8s_openapi::api::core::v1::{
-    Container, Pod, ProjectedVolumeSource, ServiceAccountTokenProjection, Volume,
-};
+use k8s_openapi::api::core::v1::{Pod, ProjectedVolumeSource, ServiceAccountTokenProjection, Volume};
 
 use super::empty_dir::memory;
 use super::keys::Defaults;
 use super::kind::Kind;
+use super::owned::{owned_file, service_account};
 use super::written::written;
-use super::{config_map, downward_api, secret};
+use super::{config_map, downward_api, pod_certificate, secret, trust_bundle};
 use crate::error::ContentError;
-use crate::files::{File, Files, clean_path};
+use crate::files::{Files, clean_path};
 use crate::model::{Context, DesiredVolume, KindDirectory, Provider, TokenKey};
 
-/// Mode of a token that belongs to a user or a group: no one else may read it.
-const OWNED_TOKEN_MODE: u32 = 0o600;
 /// Default lifetime of a token, in seconds.
 const TOKEN_SECONDS: i64 = 3600;
 
@@ -59,7 +57,7 @@ impl Kind for Projected {
     }
 
     fn rules(&self) -> Group {
-        &[RULES]
+        &[RULES, trust_bundle::RULES, pod_certificate::RULES]
     }
 }
 
@@ -76,7 +74,7 @@ pub(crate) fn token_requests(pod: &Pod) -> BTreeMap<TokenKey, TokenRequest> {
 fn files(volume: &str, source: &ProjectedVolumeSource, context: &Context<'_>) -> Result<Files, ContentError> {
     let defaults = Defaults { mode: source.default_mode, user: source.default_user };
     let (mut files, mut errors) = (Files::new(), Vec::new());
-    for source in source.sources.iter().flatten() {
+    for (index, source) in source.sources.iter().flatten().enumerate() {
         let part = if let Some(source) = &source.secret {
             secret::projected(source, defaults, context)
         } else if let Some(source) = &source.config_map {
@@ -85,6 +83,10 @@ fn files(volume: &str, source: &ProjectedVolumeSource, context: &Context<'_>) ->
             downward_api::from_items(source.items.as_deref().unwrap_or_default(), defaults, context)
         } else if let Some(source) = &source.service_account_token {
             token(volume, source, defaults, context)
+        } else if let Some(source) = &source.cluster_trust_bundle {
+            trust_bundle::projected(source, defaults, context)
+        } else if let Some(source) = &source.pod_certificate {
+            pod_certificate::projected((volume, index), source, defaults, context)
         } else {
             Err(ContentError::Unsupported("this source of a projected volume".to_owned()))
         };
@@ -108,27 +110,7 @@ fn token(
         || ContentError::Pending { kind: "token of".to_owned(), name: service_account(context.pod) };
     let value = context.snapshot.tokens.get(&key).ok_or_else(pending)?;
     let data = value.clone().map_err(ContentError::Token)?.value.into_bytes();
-    let uid = defaults.uid(source.user).or_else(|| common_user(context.pod));
-    let mode =
-        if uid.is_some() || context.group().is_some() { OWNED_TOKEN_MODE } else { defaults.mode(None) };
-    Ok(Files::from([(path, File { data, mode, uid })]))
-}
-
-/// The user that all containers run as, if it is the same: it owns the tokens.
-fn common_user(pod: &Pod) -> Option<u32> {
-    let spec = pod.spec.as_ref()?;
-    let of_pod = spec.security_context.as_ref().and_then(|context| context.run_as_user);
-    let of = |container: &Container| {
-        container.security_context.as_ref().and_then(|context| context.run_as_user).or(of_pod)
-    };
-    let mut users = spec.init_containers.iter().flatten().chain(&spec.containers).map(of);
-    let first = users.next()??;
-    users.all(|user| user == Some(first)).then(|| u32::try_from(first).ok()).flatten()
-}
-
-fn service_account(pod: &Pod) -> String {
-    let name = pod.spec.as_ref().and_then(|spec| spec.service_account_name.clone());
-    name.unwrap_or_default()
+    Ok(Files::from([(path, owned_file(data, source.user, defaults, context))]))
 }
 
 fn references(source: &ProjectedVolumeSource, namespace: &str) -> Vec<ObjectRef> {
@@ -261,8 +243,7 @@ mod tests {
         let expected =
             "[failed to fetch token: not yours, timed out waiting for the configmap \"kube-root-ca.crt\"]";
         assert_eq!(error.to_string(), expected);
-        let bundle = json!({"projected": {"sources": [{"clusterTrustBundle": {"name": "b", "path": "b"}}]}});
-        let error = pod.files(bundle).unwrap_err();
+        let error = pod.files(json!({"projected": {"sources": [{}]}})).unwrap_err();
         assert_eq!(error.to_string(), "this source of a projected volume is not supported");
     }
 }

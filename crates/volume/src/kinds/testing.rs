@@ -13,7 +13,10 @@ use crate::error::ContentError;
 use crate::files::Files;
 use crate::model::{Content, Context, DesiredVolume, Snapshot};
 pub(super) use crate::testing::NODE;
-use hostlet_pod::objects::{ClaimState, Object, ObjectError, ObjectKind, ObjectRef, ObjectState, Token};
+use hostlet_pod::objects::{
+    CertificateRef, CertificateState, ClaimState, Object, ObjectError, ObjectKind, ObjectRef, ObjectState,
+    Token, TrustBundleRef, TrustBundleState,
+};
 
 /// Pod `ns/web`.
 pub(super) struct Pod {
@@ -60,6 +63,16 @@ impl Pod {
 
     pub(super) fn claims(mut self, name: &str, state: ClaimState) -> Self {
         self.snapshot.claims.insert(name.to_owned(), state);
+        self
+    }
+
+    pub(super) fn trusts(mut self, bundles: TrustBundleRef, state: TrustBundleState) -> Self {
+        self.snapshot.trust_bundles.insert(bundles, state);
+        self
+    }
+
+    pub(super) fn certified(mut self, certificate: CertificateRef, state: CertificateState) -> Self {
+        self.snapshot.certificates.insert(certificate, state);
         self
     }
 

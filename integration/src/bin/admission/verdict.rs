@@ -32,9 +32,8 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// What these fields ask for is not a matter of the pod alone: a driver, a device, an issuer.
-const APART: [&str; 7] =
-    ["csi", "ephemeral", "resourceClaims", "claims", "volumeDevices", "clusterTrustBundle", "podCertificate"];
+/// What these fields ask for is not a matter of the pod alone: a driver, a device.
+const APART: [&str; 5] = ["csi", "ephemeral", "resourceClaims", "claims", "volumeDevices"];
 
 /// Options for another operating system, which hostlet ignores as the stock kubelet does.
 const WINDOWS_OPTIONS: &str = "windowsOptions";

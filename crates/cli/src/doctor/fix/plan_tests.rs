@@ -60,6 +60,7 @@ fn a_network_is_written_only_where_there_is_none_and_nobody_else_writes_it() {
                 events: None,
                 offline_objects: true,
                 publish_resource_slices: false,
+                projections: hostlet_config::Projections { trust_bundles: true, pod_certificates: true },
             });
         },
     ] {

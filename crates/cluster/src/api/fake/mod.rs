@@ -2,6 +2,7 @@
 //! graceful deletion and tokens, with scripted faults. For tests; never in the daemon.
 
 mod certificates;
+mod discovery;
 mod faults;
 mod objects;
 mod path;

@@ -246,6 +246,8 @@ pub(super) fn kind_of(resource: &Resource) -> (String, String) {
         "serviceaccounts" => "ServiceAccount",
         "namespaces" => "Namespace",
         "certificatesigningrequests" => "CertificateSigningRequest",
+        "clustertrustbundles" => "ClusterTrustBundle",
+        "podcertificaterequests" => "PodCertificateRequest",
         "resourceslices" => "ResourceSlice",
         "runtimeclasses" => "RuntimeClass",
         "csidrivers" => "CSIDriver",

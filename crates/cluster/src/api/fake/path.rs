@@ -51,10 +51,13 @@ pub(super) fn parameters(query: Option<&str>) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// A field selector, for the fields that a kubelet uses: `metadata.name`, `metadata.namespace`, `spec.nodeName`,
-/// `spec.clusterIP`.
+/// A field selector, for the fields that a kubelet uses: `metadata.name`, `metadata.namespace`, `spec.nodeName`, `spec.signerName`,
+/// `spec.clusterIP`; and a selector of equal or different labels.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Selector(Vec<Term>);
+pub(super) struct Selector {
+    fields: Vec<Term>,
+    labels: Vec<Term>,
+}
 
 #[derive(Clone, Debug)]
 struct Term {
@@ -65,19 +68,25 @@ struct Term {
 }
 
 impl Selector {
-    pub(super) fn of(text: Option<&String>) -> Self {
+    pub(super) fn of(fields: Option<&String>, labels: Option<&String>) -> Self {
         let term = |term: &str| {
             let (field, value) = term.split_once('=')?;
             let (field, equal) = field.strip_suffix('!').map_or((field, true), |field| (field, false));
             Some(Term { field: field.to_owned(), value: value.trim_start_matches('=').to_owned(), equal })
         };
-        Self(text.map(|text| text.split(',').filter_map(term).collect()).unwrap_or_default())
+        let terms = |text: Option<&String>| {
+            text.map(|text| text.split(',').filter_map(term).collect()).unwrap_or_default()
+        };
+        Self { fields: terms(fields), labels: terms(labels) }
     }
 
     pub(super) fn selects(&self, object: &serde_json::Value) -> bool {
-        self.0.iter().all(|term| {
-            let found = term.field.split('.').fold(object, |object, part| &object[part]);
+        let is_met = |term: &Term, found: &serde_json::Value| {
             (found.as_str().unwrap_or_default() == term.value) == term.equal
-        })
+        };
+        self.fields
+            .iter()
+            .all(|term| is_met(term, term.field.split('.').fold(object, |object, part| &object[part])))
+            && self.labels.iter().all(|term| is_met(term, &object["metadata"]["labels"][&term.field]))
     }
 }

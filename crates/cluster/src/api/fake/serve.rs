@@ -76,10 +76,16 @@ impl FakeApi {
         }
         // Yields, because on a network a response is never immediate.
         tokio::time::sleep(Duration::from_micros(100)).await;
+        let discovered = super::discovery::answer(&self.lock(), &path);
+        if let Some(discovered) = discovered {
+            let answer = discovered.map_or_else(|rejected| reject(rejected, 0), |found| respond(200, &found));
+            self.lock().requests[number].code = answer.status().as_u16();
+            return Ok(answer);
+        }
         let Some(target) = Target::of(&path) else {
             return Ok(reject((404, "NotFound", format!("no such path: {path}")), 0));
         };
-        let selector = Selector::of(query.get("fieldSelector"));
+        let selector = Selector::of(query.get("fieldSelector"), query.get("labelSelector"));
         if is_watch {
             let begin = match query.contains_key("sendInitialEvents") {
                 true if self.lock().lists_only => {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::expect_used, reason = "a test with an invalid request to the fake must fail at once")]
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,6 +52,8 @@ pub(super) struct State {
     /// The lifetime of certificates that are issued at once.
     pub(super) issues: Option<Duration>,
     pub(super) authority: FakeAuthority,
+    /// The versions in which there are no trust bundles and no requests for certificates of pods.
+    pub(super) lacks_certificates: BTreeSet<&'static str>,
 }
 
 impl State {
@@ -80,7 +83,9 @@ pub struct FakeApi {
 impl FakeApi {
     /// An empty server with this clock.
     pub fn new(clock: WallClock) -> Self {
-        Self { state: Arc::default(), changed: watch::Sender::new(0), clock }
+        let api = Self { state: Arc::default(), changed: watch::Sender::new(0), clock };
+        api.serve_certificates(&["v1"]);
+        api
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {

@@ -140,14 +140,14 @@ impl Copies {
     pub(super) fn problems(&self) -> Vec<String> {
         let unreadable = self.unreadable.iter().next().map(|((_, key), reason)| {
             format!(
-                "{} stored copies of ConfigMaps, Secrets or tokens cannot be opened (the first is {key}: {reason}); pods that use \
+                "{} stored copies of ConfigMaps, Secrets, tokens or trust bundles cannot be opened (the first is {key}: {reason}); pods that use \
                  them do not start while the API server is away, until it has sent them again",
                 self.unreadable.len()
             )
         });
         let omitted = self.omitted.first().map(|first| {
             format!(
-                "{} ConfigMaps or Secrets are not stored, because all of them would take more than {} MiB (the first is {first}); pods \
+                "{} ConfigMaps, Secrets or trust bundles are not stored, because all of them would take more than {} MiB (the first is {first}); pods \
                  that use them do not start after a reboot while the API server is away",
                 self.omitted.len(),
                 MOST_BYTES / 1024 / 1024
@@ -217,7 +217,7 @@ mod tests {
         assert!(put(&mut copies, "a", &"x".repeat(MOST_BYTES - 10)));
         assert!(!put(&mut copies, "b", &"x".repeat(10)));
         assert!(
-            copies.problems()[0].starts_with("1 ConfigMaps or Secrets are not stored"),
+            copies.problems()[0].starts_with("1 ConfigMaps, Secrets or trust bundles are not stored"),
             "{:?}",
             copies.problems()
         );

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use hostlet_pod::objects::{Object, ObjectRef, ObjectReferences, Token, TokenRequest};
+use hostlet_pod::objects::{
+    Object, ObjectRef, ObjectReferences, Token, TokenRequest, TrustAnchors, TrustBundleRef,
+};
 use hostlet_store::Table;
 use jiff::Timestamp;
 
@@ -14,6 +16,8 @@ pub enum CopySubject {
     Object(ObjectRef),
     /// The token that was issued for a request.
     Token(TokenRequest),
+    /// The trust anchors of ClusterTrustBundles.
+    TrustBundles(TrustBundleRef),
 }
 
 impl fmt::Display for CopySubject {
@@ -27,6 +31,7 @@ impl fmt::Display for CopySubject {
                     audiences => write!(f, " for {}", audiences.join(", ")),
                 }
             }
+            Self::TrustBundles(bundles) => bundles.fmt(f),
         }
     }
 }
@@ -35,7 +40,8 @@ impl CopySubject {
     /// Everything that a pod needs.
     pub(super) fn of_references(needed: ObjectReferences) -> impl Iterator<Item = Self> {
         let objects = needed.objects.into_iter().map(Self::Object);
-        objects.chain(needed.tokens.into_iter().map(Self::Token))
+        let tokens = needed.tokens.into_iter().map(Self::Token);
+        objects.chain(tokens).chain(needed.trust_bundles.into_iter().map(Self::TrustBundles))
     }
 
     /// The table of its row.
@@ -43,6 +49,7 @@ impl CopySubject {
         match self {
             Self::Object(_) => Table::OfflineObjects,
             Self::Token(_) => Table::OfflineTokens,
+            Self::TrustBundles(_) => Table::OfflineTrustBundles,
         }
     }
 
@@ -64,6 +71,11 @@ impl CopySubject {
                     audiences.collect::<String>(),
                 )
             }
+            Self::TrustBundles(TrustBundleRef::Named(name)) => format!("name/{name}"),
+            // None selects nothing, so that there is no copy of it.
+            Self::TrustBundles(TrustBundleRef::OfSigner { signer, selector }) => {
+                format!("signer/{signer}/{}", selector.as_deref().unwrap_or_default())
+            }
         }
     }
 }
@@ -75,6 +87,8 @@ pub(super) enum CopyValue {
     Object(Arc<Object>),
     /// A token, with the times of this host's clock.
     Token(Token),
+    /// Trust anchors.
+    TrustBundles(Arc<TrustAnchors>),
 }
 
 impl CopyValue {
@@ -83,6 +97,7 @@ impl CopyValue {
         match self {
             Self::Object(object) => object.entries().map(|(key, value)| key.len() + value.len()).sum(),
             Self::Token(token) => token.value.len(),
+            Self::TrustBundles(anchors) => anchors.pem.len(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Copies of the ConfigMaps, Secrets and tokens that admitted pods use, encrypted on this host's disk: pods start with them after a
+//! Copies of the ConfigMaps, Secrets, tokens and trust bundles that admitted pods use, encrypted on this host's disk: pods start with them after a
 //! reboot while the API server is away. A copy is made when the API server has sent something new, and removed with its last user.
 //! Never in the clear on the disk, and never logged. Copies are no second source: what the API server says always replaces them.
 

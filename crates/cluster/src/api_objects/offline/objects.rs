@@ -6,7 +6,9 @@ use std::io;
 use std::sync::Arc;
 
 use hostlet_base::{WallClock, error_chain};
-use hostlet_pod::objects::{Object, ObjectRef, ObjectReferences, Token, TokenRequest};
+use hostlet_pod::objects::{
+    Object, ObjectRef, ObjectReferences, Token, TokenRequest, TrustAnchors, TrustBundleRef,
+};
 use hostlet_pod::{AdmittedPod, DesiredPods};
 use hostlet_store::{KeyPlace, SealedRows, Store, Table, UnreadableRow};
 use hostlet_telemetry::Metrics;
@@ -16,10 +18,10 @@ use tokio::sync::watch;
 
 use super::copies::Copies;
 use super::copy::{CopySubject, CopyValue, StoredCopy};
-use super::row::{ObjectRow, Row, TokenRow};
+use super::row::{ObjectRow, Row, TokenRow, TrustBundlesRow};
 
 /// The tables of copies.
-const TABLES: [Table; 2] = [Table::OfflineObjects, Table::OfflineTokens];
+const TABLES: [Table; 3] = [Table::OfflineObjects, Table::OfflineTokens, Table::OfflineTrustBundles];
 
 /// The pods that use copies.
 pub struct OfflineUsers {
@@ -98,6 +100,11 @@ impl OfflineObjects {
         self.put(CopySubject::Token(request.clone()), CopyValue::Token(token));
     }
 
+    /// The API server has sent bundles with these trust anchors.
+    pub(crate) fn put_trust_bundles(&self, bundles: &TrustBundleRef, anchors: &Arc<TrustAnchors>) {
+        self.put(CopySubject::TrustBundles(bundles.clone()), CopyValue::TrustBundles(anchors.clone()));
+    }
+
     fn put(&self, subject: CopySubject, value: CopyValue) {
         let Some(shared) = &self.0 else { return };
         let now = shared.clock.now();
@@ -112,8 +119,16 @@ impl OfflineObjects {
 
     /// The API server does not have this object.
     pub(crate) fn remove_object(&self, object: &ObjectRef) {
+        self.remove(CopySubject::Object(object.clone()));
+    }
+
+    /// The API server has none of these bundles.
+    pub(crate) fn remove_trust_bundles(&self, bundles: &TrustBundleRef) {
+        self.remove(CopySubject::TrustBundles(bundles.clone()));
+    }
+
+    fn remove(&self, subject: CopySubject) {
         let Some(shared) = &self.0 else { return };
-        let subject = CopySubject::Object(object.clone());
         shared.with(|state| state.copies.remove(&subject));
         shared.store.remove(subject.table(), &subject.row_key());
     }
@@ -122,7 +137,7 @@ impl OfflineObjects {
     pub(crate) fn serve_object(&self, object: &ObjectRef) -> Option<Arc<Object>> {
         let (copy, sent_at) = match self.serve(&CopySubject::Object(object.clone()))? {
             StoredCopy { value: CopyValue::Object(copy), sent_at } => (copy, sent_at),
-            StoredCopy { value: CopyValue::Token(_), .. } => return None,
+            StoredCopy { value: CopyValue::Token(_) | CopyValue::TrustBundles(_), .. } => return None,
         };
         let ObjectRef { kind, namespace, name } = object;
         tracing::info!(%kind, namespace, name, %sent_at, "no answer of the API server: using the stored copy");
@@ -133,7 +148,19 @@ impl OfflineObjects {
     pub(crate) fn serve_token(&self, request: &TokenRequest) -> Option<Token> {
         match self.serve(&CopySubject::Token(request.clone()))?.value {
             CopyValue::Token(token) => Some(token),
-            CopyValue::Object(_) => None,
+            CopyValue::Object(_) | CopyValue::TrustBundles(_) => None,
+        }
+    }
+
+    /// The copy of trust anchors, for a pod that gets no answer about their bundles.
+    pub(crate) fn serve_trust_bundles(&self, bundles: &TrustBundleRef) -> Option<Arc<TrustAnchors>> {
+        let StoredCopy { value, sent_at } = self.serve(&CopySubject::TrustBundles(bundles.clone()))?;
+        match value {
+            CopyValue::TrustBundles(anchors) => {
+                tracing::info!(%bundles, %sent_at, "no answer of the API server: using the stored copy");
+                Some(anchors)
+            }
+            CopyValue::Object(_) | CopyValue::Token(_) => None,
         }
     }
 
@@ -150,7 +177,7 @@ impl OfflineObjects {
             subject,
             sent_at: copy.sent_at,
             expires: match &copy.value {
-                CopyValue::Object(_) => None,
+                CopyValue::Object(_) | CopyValue::TrustBundles(_) => None,
                 CopyValue::Token(token) => Some(token.expires),
             },
         };
@@ -245,7 +272,7 @@ impl Shared {
         match opened {
             Err(error) => {
                 let error = error_chain(&error);
-                let text = "copies of ConfigMaps, Secrets and tokens for starts without the API server are not stored";
+                let text = "copies of ConfigMaps, Secrets, tokens and trust bundles for starts without the API server are not stored";
                 let problem = format!("{text}: {error}");
                 if state.key_problem.as_ref() != Some(&problem) {
                     tracing::error!(error, "{text}; trying again");
@@ -289,9 +316,12 @@ impl State {
         self.add_unreadable(Table::OfflineObjects, unreadable);
         let (tokens, unreadable) = rows.all::<TokenRow>(Table::OfflineTokens);
         self.add_unreadable(Table::OfflineTokens, unreadable);
+        let (bundles, unreadable) = rows.all::<TrustBundlesRow>(Table::OfflineTrustBundles);
+        self.add_unreadable(Table::OfflineTrustBundles, unreadable);
         let objects = objects.into_iter().map(|row| (row.is_outdated, row.content.into()));
         let tokens = tokens.into_iter().map(|row| (row.is_outdated, row.content.into()));
-        for (is_outdated, (subject, copy)) in objects.chain(tokens) {
+        let bundles = bundles.into_iter().map(|row| (row.is_outdated, row.content.into()));
+        for (is_outdated, (subject, copy)) in objects.chain(tokens).chain(bundles) {
             if is_outdated {
                 outdated.push(CopySubject::clone(&subject));
             }
@@ -312,6 +342,7 @@ fn write(rows: &SealedRows, subject: &CopySubject, copy: &StoredCopy) {
     match Row::new(subject, copy) {
         Some(Row::Object(row)) => rows.put(subject.table(), &subject.row_key(), &row),
         Some(Row::Token(row)) => rows.put(subject.table(), &subject.row_key(), &row),
+        Some(Row::TrustBundles(row)) => rows.put(subject.table(), &subject.row_key(), &row),
         None => {}
     }
 }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hostlet_pod::objects::{Object, ObjectKind, ObjectRef, Token, TokenRequest};
+use hostlet_pod::objects::{
+    Object, ObjectKind, ObjectRef, Token, TokenRequest, TrustAnchors, TrustBundleRef,
+};
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use serde::{Deserialize, Serialize};
@@ -47,10 +49,28 @@ pub(super) struct TokenRow {
     expires: Timestamp,
 }
 
+/// Trust anchors.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct TrustBundlesRow {
+    bundles: Bundles,
+    sent_at: Timestamp,
+    number: usize,
+    pem: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Bundles {
+    Named { name: String },
+    OfSigner { signer: String, selector: Option<String> },
+}
+
 /// The row of a copy.
 pub(super) enum Row {
     Object(ObjectRow),
     Token(TokenRow),
+    TrustBundles(TrustBundlesRow),
 }
 
 impl Row {
@@ -63,9 +83,12 @@ impl Row {
             (CopySubject::Token(request), CopyValue::Token(token)) => {
                 Some(Self::Token(TokenRow::new(request, token)))
             }
-            (CopySubject::Object(_), CopyValue::Token(_)) | (CopySubject::Token(_), CopyValue::Object(_)) => {
-                None
+            (CopySubject::TrustBundles(bundles), CopyValue::TrustBundles(anchors)) => {
+                Some(Self::TrustBundles(TrustBundlesRow::new(bundles, anchors, copy.sent_at)))
             }
+            (CopySubject::Object(_), CopyValue::Token(_) | CopyValue::TrustBundles(_))
+            | (CopySubject::Token(_), CopyValue::Object(_) | CopyValue::TrustBundles(_))
+            | (CopySubject::TrustBundles(_), CopyValue::Object(_) | CopyValue::Token(_)) => None,
         }
     }
 }
@@ -135,5 +158,27 @@ impl From<TokenRow> for (CopySubject, StoredCopy) {
         };
         let token = Token { value: row.value, issued: row.issued, expires: row.expires };
         (CopySubject::Token(request), StoredCopy { sent_at: token.issued, value: CopyValue::Token(token) })
+    }
+}
+
+impl TrustBundlesRow {
+    fn new(bundles: &TrustBundleRef, anchors: &TrustAnchors, sent_at: Timestamp) -> Self {
+        let bundles = match bundles.clone() {
+            TrustBundleRef::Named(name) => Bundles::Named { name },
+            TrustBundleRef::OfSigner { signer, selector } => Bundles::OfSigner { signer, selector },
+        };
+        Self { bundles, sent_at, number: anchors.bundles, pem: anchors.pem.clone() }
+    }
+}
+
+impl From<TrustBundlesRow> for (CopySubject, StoredCopy) {
+    fn from(row: TrustBundlesRow) -> Self {
+        let TrustBundlesRow { bundles, sent_at, number, pem } = row;
+        let bundles = match bundles {
+            Bundles::Named { name } => TrustBundleRef::Named(name),
+            Bundles::OfSigner { signer, selector } => TrustBundleRef::OfSigner { signer, selector },
+        };
+        let anchors = Arc::new(TrustAnchors { bundles: number, pem });
+        (CopySubject::TrustBundles(bundles), StoredCopy { sent_at, value: CopyValue::TrustBundles(anchors) })
     }
 }

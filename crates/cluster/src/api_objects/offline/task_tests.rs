@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hostlet_base::WallClock;
+use hostlet_net::tls::fake::FakeAuthority;
 use hostlet_pod::objects::{
-    ObjectError, ObjectRef, ObjectReferences, ObjectSource, ObjectState, Token, TokenRequest,
+    ObjectError, ObjectRef, ObjectReferences, ObjectSource, ObjectState, Token, TokenRequest, TrustAnchors,
+    TrustBundleRef, TrustBundleState,
 };
 use hostlet_pod::{AdmittedPod, DesiredPods};
 use hostlet_store::{KEY_CREDENTIAL, KeyPlace, Store, StoreWriter, Table};
@@ -23,7 +25,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{CopySubject, OfflineObjects, OfflineObjectsTask, OfflineUsers};
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
-use crate::api_objects::ApiObjects;
+use crate::api_objects::{ApiObjects, ProjectionDeps};
 
 const PLAIN: &str = "correct horse battery staple";
 const SOON: Duration = Duration::from_millis(20);
@@ -47,6 +49,10 @@ struct Daemon {
     _running: DropGuard,
 }
 
+fn projections() -> ProjectionDeps {
+    ProjectionDeps { trust_bundles: true, ..ProjectionDeps::default() }
+}
+
 fn place(dir: &Path) -> KeyPlace {
     KeyPlace { credentials: Some(dir.join("credentials")), file: dir.join("hostlet/objects.key") }
 }
@@ -65,7 +71,7 @@ impl Host {
     async fn start(&self, pods: &[Arc<AdmittedPod>]) -> Daemon {
         let (store, writer) = Store::open(self.store_path()).await;
         let offline = OfflineObjects::new(store.clone(), place(self.dir.path()), self.clock.clone());
-        let (objects_task, objects) = ApiObjects::new(self.api.client(), offline.clone());
+        let (objects_task, objects) = ApiObjects::new(self.api.client(), offline.clone(), projections());
         let desired_pods = watch::Sender::new(DesiredPods { pods: pods.to_vec(), ..DesiredPods::default() });
         let users = OfflineUsers { desired_pods: desired_pods.subscribe(), references };
         let task = OfflineObjectsTask::new(offline.clone(), users);
@@ -107,7 +113,12 @@ fn references(pod: &AdmittedPod) -> ObjectReferences {
     let volumes = pod.spec().volumes.iter().flatten().filter_map(|volume| volume.secret.as_ref());
     let names = volumes.filter_map(|secret| secret.secret_name.as_deref());
     let objects = names.map(|name| ObjectRef::secret(name, &pod.reference.namespace)).collect();
-    ObjectReferences { objects, tokens: BTreeSet::from([request(pod.reference.uid.as_str())]) }
+    let tokens = BTreeSet::from([request(pod.reference.uid.as_str())]);
+    ObjectReferences { objects, tokens, trust_bundles: BTreeSet::from([bundles()]) }
+}
+
+fn bundles() -> TrustBundleRef {
+    TrustBundleRef::OfSigner { signer: "example.com/s".to_owned(), selector: Some("tier=live".to_owned()) }
 }
 
 fn request(uid: &str) -> TokenRequest {
@@ -299,7 +310,7 @@ async fn a_host_that_opted_out_has_nothing_on_its_disk() {
     let (store, mut writer) = Store::open(host.store_path()).await;
     OfflineObjects::discard(&store, &place).unwrap();
     let offline = OfflineObjects::default();
-    let (_task, objects) = ApiObjects::new(host.api.client(), offline.clone());
+    let (_task, objects) = ApiObjects::new(host.api.client(), offline.clone(), projections());
     objects.request_token(&request("u1")).await.unwrap();
     assert!(writer.write());
     assert!(!place.file.exists() && store.keys(Table::OfflineObjects).is_empty());
@@ -424,4 +435,48 @@ async fn what_does_not_change_is_not_written_and_what_changes_often_is_written_s
 fn copies_are_named_for_people() {
     let map = CopySubject::Object(ObjectRef::config_map("web", "ns"));
     assert_eq!(map.to_string(), "configmap ns/web");
+}
+
+/// Waits until the trust anchors are known, with this number of bundles.
+async fn anchors(daemon: &Daemon, bundles: usize) -> Arc<TrustAnchors> {
+    let mut known = daemon.objects.watch_trust_bundles(&self::bundles());
+    let is_known = |state: &TrustBundleState| matches!(state, TrustBundleState::Known(anchors) if anchors.bundles == bundles);
+    let state = timeout(PATIENCE, known.wait_for(is_known)).await.expect("trust anchors").unwrap().clone();
+    match state {
+        TrustBundleState::Known(anchors) => anchors,
+        TrustBundleState::Pending | TrustBundleState::Failed(_) => panic!("they are known"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn trust_anchors_survive_a_reboot_without_the_api_server_but_not_their_bundles() {
+    let host = Host::new();
+    let path = "/apis/certificates.k8s.io/v1/clustertrustbundles/example.com:s:one";
+    let certificate = FakeAuthority::new().certificate().unwrap();
+    let spec = json!({"signerName": "example.com/s", "trustBundle": certificate});
+    let metadata = json!({"name": "example.com:s:one", "labels": {"tier": "live"}});
+    host.api.put(path, &json!({"metadata": metadata, "spec": spec}));
+    let pods = [pod("u1", &[])];
+    let daemon = host.start(&pods).await;
+    assert_eq!(anchors(&daemon, 1).await.pem, certificate);
+    daemon.stop();
+
+    host.disconnect();
+    let daemon = host.start(&pods).await;
+    assert_eq!(anchors(&daemon, 1).await.pem, certificate);
+    let needed =
+        || ObjectReferences { trust_bundles: BTreeSet::from([bundles()]), ..ObjectReferences::default() };
+    let served = daemon.offline.served(needed());
+    assert_eq!(served[0].subject.to_string(), "clustertrustbundles of example.com/s");
+    host.api.heal();
+    host.api.delete(path, None);
+    anchors(&daemon, 0).await;
+    assert_eq!(daemon.offline.served(needed()), []);
+    daemon.stop();
+
+    host.disconnect();
+    let daemon = host.start(&pods).await;
+    let mut known = daemon.objects.watch_trust_bundles(&bundles());
+    let is_failed = |state: &TrustBundleState| matches!(state, TrustBundleState::Failed(_));
+    timeout(PATIENCE, known.wait_for(is_failed)).await.expect("an error").unwrap();
 }
