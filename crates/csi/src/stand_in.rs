@@ -37,7 +37,7 @@ impl StandIn {
         while let Some(request) = inbox.recv().await {
             let inner = &mut *self.inner.lock();
             match request {
-                Request::Publish(wanted) => inner.wanted.push(wanted),
+                Request::Publish(wanted) => inner.wanted.push(*wanted),
                 Request::Release { pod, reply } => {
                     inner.released.push(pod);
                     let _ = reply.send(inner.refusal.clone().map_or(Ok(()), Err));

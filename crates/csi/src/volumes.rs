@@ -69,7 +69,7 @@ pub enum ReleaseError {
 
 /// A request to the task.
 pub(crate) enum Request {
-    Publish(Publish),
+    Publish(Box<Publish>),
     Release { pod: PodUid, reply: oneshot::Sender<Result<(), ReleaseError>> },
 }
 
@@ -192,7 +192,9 @@ impl CsiVolumes {
     /// again is cheap: with other tokens, options or secrets than before these are used from the next call on.
     pub async fn publish(&self, wanted: Publish) {
         self.states.begin(&wanted);
-        if let Err(SendError(Request::Publish(wanted))) = self.requests.send(Request::Publish(wanted)).await {
+        if let Err(SendError(Request::Publish(wanted))) =
+            self.requests.send(Request::Publish(Box::new(wanted))).await
+        {
             let text = ReleaseError::Ended.to_string();
             self.states.set(&wanted.pod, &wanted.spec_name, PublishState::Failed(text));
         }

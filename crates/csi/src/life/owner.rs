@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hostlet_base::{Backoff, BackoffPolicy, PodUid, sleep_until, watching};
+use hostlet_base::{Backoff, BackoffPolicy, PodUid, error_chain, sleep_until, watching};
 use hostlet_host::{PathWork, PodDirs, file_work};
 use hostlet_store::Table;
 use jiff::Timestamp;
@@ -40,7 +40,7 @@ pub(crate) struct Shared {
 /// A job for an owner.
 pub(crate) enum Job {
     /// A pod wants the volume.
-    Publish(Publish),
+    Publish(Box<Publish>),
     /// Nothing of a pod runs any more: its publications go.
     Release { id: VolumeId, pod: PodUid, reply: oneshot::Sender<Result<(), ReleaseError>> },
 }
@@ -158,7 +158,7 @@ impl Owner {
     }
 
     /// Notes what a pod wants. What is published stays as it is, unless it is published again from time to time.
-    fn want(&mut self, wanted: Publish) {
+    fn want(&mut self, wanted: Box<Publish>) {
         let key = (wanted.pod.clone(), wanted.spec_name.clone());
         self.lost.remove(&key);
         if self.record.is_attached != wanted.is_attached {
@@ -168,14 +168,14 @@ impl Owner {
         let is_published = self.record.published(&key.0, &key.1) == Done::Yes;
         match self.wants.get_mut(&key) {
             Some(want) => {
-                let is_new = *want.wanted != wanted;
-                want.wanted = Arc::new(wanted);
+                let is_new = want.wanted.as_ref() != wanted.as_ref();
+                want.wanted = Arc::from(wanted);
                 if is_new && (!is_published || want.wanted.is_republished) {
                     want.due = Due::Now;
                 }
             }
             None => {
-                let wanted = Arc::new(wanted);
+                let wanted = Arc::from(wanted);
                 self.wants.insert(key, Want { wanted, due: Due::Now, backoff: None });
             }
         }
@@ -346,7 +346,7 @@ impl Owner {
 
     async fn unpublish_lost(&mut self, key: Key) {
         let unpublished = self.unpublish(&key).await;
-        self.last_error = unpublished.as_ref().err().map(ToString::to_string);
+        self.last_error = unpublished.as_ref().err().map(|error| error_chain(error));
         let due = match unpublished {
             Ok(()) => {
                 self.lost.remove(&key);
@@ -354,7 +354,7 @@ impl Owner {
             }
             Err(error) => {
                 let (volume, pod) = (&self.record.id, &key.0);
-                tracing::warn!(%volume, %pod, %error, "cannot take back the volume of a pod that is gone");
+                tracing::warn!(%volume, %pod, error = error_chain(&error), "cannot take back the volume of a pod that is gone");
                 self.later(self.lost_backoff)
             }
         };
@@ -364,10 +364,10 @@ impl Owner {
 
     async fn try_unstage(&mut self) {
         let unstaged = self.unstage().await;
-        self.last_error = unstaged.as_ref().err().map(ToString::to_string);
+        self.last_error = unstaged.as_ref().err().map(|error| error_chain(error));
         if let Err(error) = unstaged {
             let volume = &self.record.id;
-            tracing::warn!(%volume, %error, "cannot unstage a volume; it is tried again");
+            tracing::warn!(%volume, error = error_chain(&error), "cannot unstage a volume; it is tried again");
             let next = self.later(self.unstage_backoff);
             self.unstage_backoff = Some(next);
             self.unstage = match self.service() {

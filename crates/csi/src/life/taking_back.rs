@@ -5,8 +5,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use hostlet_base::PodUid;
+use hostlet_base::{PodUid, error_chain};
 use hostlet_host::{SysError, file_work, remove_mount_point};
+use tokio::task::JoinError;
 
 use super::layout::DEVICES;
 use super::owner::{NoDriver, Owner};
@@ -37,13 +38,27 @@ pub(super) enum TakeBackError {
         path: PathBuf,
     },
     /// The remaining directories cannot be removed.
-    #[error("cannot remove {}: {cause}", path.display())]
+    #[error("cannot remove {}", path.display())]
     Remove {
         /// Which.
         path: PathBuf,
         /// Why.
-        cause: String,
+        source: RemoveError,
     },
+}
+
+/// Why a directory stays.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RemoveError {
+    /// The host's mounts cannot be read, or a mount point is not empty.
+    #[error(transparent)]
+    Sys(#[from] SysError),
+    /// The file system says no.
+    #[error(transparent)]
+    File(#[from] io::Error),
+    /// The work ended early.
+    #[error(transparent)]
+    Ended(#[from] JoinError),
 }
 
 impl Owner {
@@ -55,9 +70,10 @@ impl Owner {
         let mut result = Ok(());
         for key in keys {
             let done = self.unpublish(&key).await;
-            self.last_error = done.as_ref().err().map(ToString::to_string);
-            result = result
-                .and(done.map_err(|error| ReleaseError::Volume { volume: key.1, cause: error.to_string() }));
+            self.last_error = done.as_ref().err().map(|error| error_chain(error));
+            result = result.and(
+                done.map_err(|error| ReleaseError::Volume { volume: key.1, cause: error_chain(&error) }),
+            );
         }
         result
     }
@@ -109,36 +125,35 @@ impl Owner {
         let is_block = self.record.is_block;
         let path = mount.clone();
         let removed = file_work(move || {
-            let failed = |cause: String| TakeBackError::Remove { path: mount.clone(), cause };
-            let table = mounts.table().map_err(|error| failed(error.to_string()))?;
+            let failed = |source| TakeBackError::Remove { path: mount.clone(), source };
+            let table = mounts.table().map_err(|error| failed(error.into()))?;
             if is_mounted(&table, &mount) {
                 return Err(TakeBackError::Mounted { path: mount.clone() });
             }
             if is_block { remove_device(&mount) } else { remove_beside(&mount) }.map_err(failed)
         });
-        let lost =
-            |error: tokio::task::JoinError| Err(TakeBackError::Remove { path, cause: error.to_string() });
-        removed.await.unwrap_or_else(lost)
+        removed.await.unwrap_or_else(|error| Err(TakeBackError::Remove { path, source: error.into() }))
     }
 
     /// The same after a call that changed nothing. What remains does no harm.
     pub(super) async fn discard(&self, mount: &Path) {
         if let Err(error) = self.remove(mount).await {
-            tracing::debug!(%error, "a directory of a volume stays");
+            let error = error_chain(&error);
+            tracing::debug!(error, "a directory of a volume stays");
         }
     }
 }
 
 /// Removes an empty mount point, upstream's file beside it, and their directory.
-fn remove_beside(mount: &Path) -> Result<(), String> {
-    remove_mount_point(mount).map_err(|error: SysError| hostlet_base::error_chain(&error))?;
+fn remove_beside(mount: &Path) -> Result<(), RemoveError> {
+    remove_mount_point(mount)?;
     let Some(dir) = mount.parent() else { return Ok(()) };
     unless_missing(fs::remove_file(dir.join(vol_data::FILE)))?;
-    unless_missing(fs::remove_dir(dir))
+    Ok(unless_missing(fs::remove_dir(dir))?)
 }
 
 /// Removes the node of a block device, its staging directory or upstream's file, and the directories above that are empty.
-fn remove_device(path: &Path) -> Result<(), String> {
+fn remove_device(path: &Path) -> Result<(), RemoveError> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.is_dir() => unless_missing(fs::remove_dir(path))?,
         Ok(_) => unless_missing(fs::remove_file(path))?,
@@ -148,15 +163,15 @@ fn remove_device(path: &Path) -> Result<(), String> {
         match fs::remove_dir(dir) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => break,
-            Err(error) => return unless_missing(Err(error)),
+            Err(error) => unless_missing(Err(error))?,
         }
     }
     Ok(())
 }
 
-fn unless_missing(done: io::Result<()>) -> Result<(), String> {
+fn unless_missing(done: io::Result<()>) -> io::Result<()> {
     match done {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.to_string()),
-        Ok(()) | Err(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
     }
 }

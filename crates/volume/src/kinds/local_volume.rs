@@ -31,7 +31,7 @@ const RULES: &[Rule] = &[
         "attach it, or correct local.path of the PersistentVolume; hostlet retries automatically",
     ),
     rule(
-        &["is not a block device"],
+        &["mapvolume", "is not a block device"],
         "the path of a local PersistentVolume with volumeMode: Block is no block device",
         "correct local.path or volumeMode of the PersistentVolume; hostlet retries automatically",
     ),

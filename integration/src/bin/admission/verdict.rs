@@ -32,8 +32,8 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// What these fields ask for is not a matter of the pod alone: a driver, a device.
-const APART: [&str; 5] = ["csi", "ephemeral", "resourceClaims", "claims", "volumeDevices"];
+/// What these fields ask for is not a matter of the pod alone: a device.
+const APART: [&str; 2] = ["resourceClaims", "claims"];
 
 /// Options for another operating system, which hostlet ignores as the stock kubelet does.
 const WINDOWS_OPTIONS: &str = "windowsOptions";
@@ -124,7 +124,15 @@ mod tests {
     #[test]
     fn a_pod_is_admitted_counted_apart_rejected_or_invalid() {
         assert_eq!(with(json!({"name": "v", "emptyDir": {}})), Verdict::Admitted);
-        assert!(matches!(with(json!({"name": "v", "csi": {"driver": "d"}})), Verdict::Apart(_)));
+        assert_eq!(with(json!({"name": "v", "csi": {"driver": "d"}})), Verdict::Admitted);
+        let claims = judge(&json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"},
+            "spec": {
+                "containers": [{"name": "c", "image": "i"}],
+                "resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}],
+            },
+        }));
+        assert!(matches!(claims, Verdict::Apart(_)), "{claims:?}");
         let iscsi = json!({"targetPortal": "a", "iqn": "iqn.2001-04.com.example:a", "lun": 0});
         assert!(matches!(with(json!({"name": "v", "iscsi": iscsi})), Verdict::Rejected(_)));
         assert!(matches!(with(json!({"name": "V", "emptyDir": {}})), Verdict::Invalid(_)));
