@@ -13,7 +13,7 @@ use hostlet_host::{Origin, PodDirs, pods_dir};
 use hostlet_store::Store;
 use tempfile::TempDir;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -57,7 +57,7 @@ impl Attachments for FakeCluster {
 /// A daemon that runs.
 struct Daemon {
     volumes: CsiVolumes,
-    task: JoinHandle<()>,
+    task: JoinSet<()>,
 }
 
 /// The host.
@@ -120,16 +120,15 @@ impl Host {
             clock: WallClock::system(),
         };
         let (task, volumes) = CsiVolumes::new(settings, found_on_disk(&self.root()));
-        let task = tokio::spawn(task.run(Arc::new(self.cluster.clone()), CancellationToken::new()));
-        self.daemon = Some(Daemon { volumes, task });
+        let mut running = JoinSet::new();
+        running.spawn(task.run(Arc::new(self.cluster.clone()), CancellationToken::new()));
+        self.daemon = Some(Daemon { volumes, task: running });
     }
 
     /// Kills the daemon, wherever it is.
     pub(super) async fn kill(&mut self) {
-        if let Some(daemon) = self.daemon.take() {
-            daemon.task.abort();
-            // It was killed.
-            let _ = daemon.task.await;
+        if let Some(mut daemon) = self.daemon.take() {
+            daemon.task.shutdown().await;
         }
     }
 

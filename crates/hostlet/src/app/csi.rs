@@ -60,10 +60,10 @@ impl CsiSide {
 
     /// Starts to stage and publish.
     pub(super) fn spawn(self, attachments: Option<Arc<ApiAttachments>>, tasks: &mut Tasks) {
-        let attachments = attachments.map_or_else(
-            || -> Arc<dyn Attachments> { Arc::new(NoAttachments) },
-            |attachments| -> Arc<dyn Attachments> { attachments },
-        );
+        let attachments: Arc<dyn Attachments> = match attachments {
+            Some(attachments) => attachments,
+            None => Arc::new(NoAttachments),
+        };
         // Those that act wait until this host is known to be hostlet's.
         tasks.spawn(Stage::Pods, "CSI volumes", |cancel| self.task.run(attachments, cancel));
     }
