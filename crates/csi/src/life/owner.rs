@@ -148,7 +148,9 @@ impl Owner {
 
     async fn take(&mut self, job: Job) {
         match job {
-            Job::Publish(wanted) => self.want(wanted),
+            Job::Publish(wanted) => {
+                self.want(wanted);
+            }
             Job::Release { id: _, pod, reply } => {
                 let released = self.release(&pod).await;
                 // The requester may have given up; the next request finds what is left.
@@ -158,10 +160,12 @@ impl Owner {
     }
 
     /// Notes what a pod wants. What is published stays as it is, unless it is published again from time to time.
-    fn want(&mut self, wanted: Box<Publish>) {
+    /// Returns whether it is known otherwise now whether a controller attaches the volume.
+    fn want(&mut self, wanted: Box<Publish>) -> bool {
         let key = (wanted.pod.clone(), wanted.spec_name.clone());
         self.lost.remove(&key);
-        if self.record.is_attached != wanted.is_attached {
+        let is_otherwise = self.record.is_attached != wanted.is_attached;
+        if is_otherwise {
             self.record.is_attached = wanted.is_attached;
             self.report_use();
         }
@@ -179,6 +183,7 @@ impl Owner {
                 self.wants.insert(key, Want { wanted, due: Due::Now, backoff: None });
             }
         }
+        is_otherwise
     }
 
     /// A driver came or went, or a pod is no longer in the way.
@@ -197,8 +202,8 @@ impl Owner {
         services.get(&self.record.id.driver).cloned().ok_or_else(|| NoDriver(self.record.id.driver.clone()))
     }
 
-    /// Waits for what may take long, unless a pod is released meanwhile: that never waits for what another pod wants. `work` must be
-    /// cancel-safe.
+    /// Waits for what may take long, unless a pod is released meanwhile, which never waits for what another pod wants, or the volume need
+    /// not be attached after all. `work` must be cancel-safe.
     pub(super) async fn unless_released<T>(
         &mut self,
         work: impl Future<Output = T>,
@@ -209,7 +214,11 @@ impl Owner {
                 biased;
                 // Cancel-safe: a job is received only when it is returned.
                 Some(job) = self.inbox.recv() => match job {
-                    Job::Publish(wanted) => self.want(wanted),
+                    Job::Publish(wanted) => {
+                        if self.want(wanted) {
+                            return Err(Interrupted);
+                        }
+                    }
                     release @ Job::Release { .. } => {
                         self.waiting = Some(release);
                         return Err(Interrupted);

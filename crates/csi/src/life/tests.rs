@@ -114,6 +114,19 @@ async fn a_pod_that_goes_does_not_wait_for_an_attachment() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_volume_that_need_not_be_attached_after_all_waits_no_longer() {
+    let host = Host::new();
+    // The CSIDriver object is not known yet.
+    host.want(Publish { is_attached: true, ..wanted("a", 1) }).await;
+    sleep(Duration::from_secs(1)).await;
+    let began = tokio::time::Instant::now();
+    host.want(wanted("a", 1)).await;
+    host.published("a", "pv-1").await;
+    assert!(began.elapsed() < Duration::from_secs(1));
+    assert!(host.volumes().in_use().borrow().as_ref().unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_driver_that_is_not_there_delays_only_its_volumes() {
     let host = Host::new();
     host.deregister();
