@@ -238,12 +238,12 @@ async fn pods_that_hostlet_cannot_run_are_not_taken_over() {
     let host = FakeHost::start().unwrap();
     foreign_pod(&host, "theirs").await.unwrap();
     let mount = host.directory().join("kubelet/pods").join(crate::support::uid("theirs"));
-    fs::create_dir_all(mount.join("volumes/kubernetes.io~csi/pvc-1/mount")).unwrap();
+    fs::create_dir_all(mount.join("volumes/kubernetes.io~iscsi/pvc-1/mount")).unwrap();
     for _ in 0..2 {
         let ended = host.run_with_until_it_ends(&["--adopt-foreign-pods".to_owned()]).await.unwrap();
         assert_eq!(ended.code(), Some(REFUSED), "{}", host.log());
     }
     let said = host.log();
-    assert!(said.contains("kube-system/theirs (it has volumes of kubernetes.io~csi"), "{said}");
+    assert!(said.contains("kube-system/theirs (it has volumes of kubernetes.io~iscsi"), "{said}");
     assert_eq!((changes(&host), sandboxes_of(&host, "theirs")), (0, vec![0]), "{said}");
 }
