@@ -17,10 +17,13 @@ use flate2::write::GzEncoder;
 use hostlet_cluster::api::fake::{ApiFault, ApiRule};
 use hostlet_integration::fake_cri::FakeHost;
 use hostlet_integration::{FakeApiServer, FakeLogind, Look, program, wait_for};
+use hostlet_net::tls::fake::FakeAuthority;
 use hostlet_runtime::cri::fake::{OnTerm, Pull, Script};
 use hostlet_store::{KEY_CREDENTIAL, Store, Table};
-use k8s_openapi::api::core::v1::{Node, Pod, Secret, Service};
+use k8s_openapi::api::certificates::v1::ClusterTrustBundle;
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod, Secret, Service};
 use k8s_openapi::api::node::v1::RuntimeClass;
+use k8s_openapi::api::storage::v1::CSIDriver;
 use serde_json::{Value, json};
 
 use crate::support::{LATER, PODS, SOON, complaints, home, is_ready, manifest_with, store_file};
@@ -31,6 +34,9 @@ const NODE_PATH: &str = "/api/v1/nodes/upgraded";
 
 /// A priority whose pods are left for later by a shutdown.
 const CRITICAL: i32 = 2_000_000_000;
+
+/// A CSI driver.
+const DRIVER: &str = "csi.example.com";
 
 /// Longer than a test takes, for what is under way when the daemon is killed.
 const FOREVER: Duration = Duration::from_secs(2 * 3600);
@@ -87,6 +93,49 @@ fn secretive() -> Value {
     spec
 }
 
+/// A volume of a driver that has it attached, which nobody does here, and its claim.
+fn put_volume(server: &FakeApiServer) -> Result<()> {
+    let driver = json!({"metadata": {"name": DRIVER}, "spec": {"attachRequired": true}});
+    let drivers = "/apis/storage.k8s.io/v1/csidrivers";
+    server.api().put(&format!("{drivers}/{DRIVER}"), &serde_json::from_value::<CSIDriver>(driver)?);
+    let claim = json!({
+        "metadata": {"name": "disk", "namespace": "default"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "volumeName": "pv-disk"}, "status": {"phase": "Bound"},
+    });
+    let (path, claim) =
+        ("/api/v1/namespaces/default/persistentvolumeclaims/disk", serde_json::from_value(claim)?);
+    server.api().put::<PersistentVolumeClaim>(path, &claim);
+    let uid = server.api().get::<PersistentVolumeClaim>(path).and_then(|claim| claim.metadata.uid);
+    let volume = json!({
+        "metadata": {"name": "pv-disk"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
+            "claimRef": {"namespace": "default", "name": "disk", "uid": uid},
+            "csi": {"driver": DRIVER, "volumeHandle": "disk-1"},
+        },
+    });
+    let volume: PersistentVolume = serde_json::from_value(volume)?;
+    server.api().put("/api/v1/persistentvolumes/pv-disk", &volume);
+    Ok(())
+}
+
+/// A pod that waits for that volume.
+fn attached() -> Value {
+    let mounts = json!({"volumeMounts": [{"name": "disk", "mountPath": "/disk"}]});
+    let mut spec = container("main", "busybox:1", mounts);
+    spec["volumes"] = json!([{"name": "disk", "persistentVolumeClaim": {"claimName": "disk"}}]);
+    spec
+}
+
+/// A pod with trust anchors.
+fn trusting() -> Value {
+    let mounts = json!({"volumeMounts": [{"name": "anchors", "mountPath": "/anchors"}]});
+    let mut spec = container("main", "busybox:1", mounts);
+    let source = json!({"clusterTrustBundle": {"name": "anchors", "path": "anchors.pem"}});
+    spec["volumes"] = json!([{"name": "anchors", "projected": {"sources": [source]}}]);
+    spec
+}
+
 /// Lets a daemon of the tested program write rows into all tables, and kills it. Returns the file.
 async fn write_store() -> Result<Vec<u8>> {
     let logind = FakeLogind::start(2 * FOREVER).await?;
@@ -109,6 +158,12 @@ async fn write_store() -> Result<Vec<u8>> {
     let classes = "/apis/node.k8s.io/v1/runtimeclasses";
     server.api().put(&format!("{classes}/fast"), &serde_json::from_value::<RuntimeClass>(class)?);
 
+    put_volume(&server)?;
+    let anchor = FakeAuthority::new().certificate()?;
+    let anchors = json!({"metadata": {"name": "anchors"}, "spec": {"trustBundle": anchor}});
+    let bundles = "/apis/certificates.k8s.io/v1/clustertrustbundles";
+    server.api().put(&format!("{bundles}/anchors"), &serde_json::from_value::<ClusterTrustBundle>(anchors)?);
+
     let runtime = host.runtime();
     runtime.add_image("busybox:1");
     runtime.script("crash", Script::exits(Duration::ZERO, 1));
@@ -127,6 +182,8 @@ async fn write_store() -> Result<Vec<u8>> {
     critical("web", web)?;
     critical("classy", json!({"runtimeClassName": "fast"}))?;
     critical("secretive", secretive())?;
+    critical("attached", attached())?;
+    critical("trusting", trusting())?;
     critical("crashing", container("crash", "busybox:1", json!({})))?;
     let twice = ["done", "main"]
         .map(|name| json!({"name": name, "image": "busybox:1", "imagePullPolicy": "IfNotPresent"}));
@@ -139,7 +196,7 @@ async fn write_store() -> Result<Vec<u8>> {
     give(&server, "ended", 0, &ended)?;
     let agent = json!({"priority": CRITICAL, "containers": [{"name": "main", "image": "busybox:1"}]});
     host.write_manifest("agent.json", &manifest_with("agent", agent))?;
-    for name in ["web", "classy", "secretive", "pulled", "restarting", "ended"] {
+    for name in ["web", "classy", "secretive", "trusting", "pulled", "restarting", "ended"] {
         daemon.wait_for_api_pod(name, SOON, is_ready).await?;
     }
     daemon.wait_for_pod("agent", SOON, is_ready).await?;
@@ -181,6 +238,7 @@ async fn is_continued(store: &[u8]) -> Result<()> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(store_file(&host))?.write_all(store)?;
     set_key(&mut host)?;
     // Those of earlier versions have none.
+    let has_anchors = !Store::read(&store_file(&host))?.keys(Table::OfflineTrustBundles).is_empty();
     let has_secrets = !Store::read(&store_file(&host))?.keys(Table::OfflineObjects).is_empty();
     host.runtime().add_image("busybox:1");
     let mut server = cluster()?;
@@ -193,6 +251,9 @@ async fn is_continued(store: &[u8]) -> Result<()> {
         daemon.wait_for_api_pod("secretive", SOON, is_ready).await?;
         let environment = environment(&host, "secretive");
         assert!(environment.contains(&("PASSWORD".to_owned(), "secret".to_owned())), "{environment:?}");
+    }
+    if has_anchors {
+        daemon.wait_for_api_pod("trusting", SOON, is_ready).await?;
     }
     // All of them are worked on, whatever they waited for.
     for name in ["crashing", "once", "broken", "pulling", "restarting"] {
@@ -218,7 +279,8 @@ async fn is_continued(store: &[u8]) -> Result<()> {
         Ok(if is_zero { Look::Done(()) } else { Look::NotYet(format!("{capacity:?}")) })
     })
     .await?;
-    for name in ["web", "classy", "crashing", "once", "pulled", "broken", "pulling", "restarting"] {
+    for name in ["web", "classy", "trusting", "crashing", "once", "pulled", "broken", "pulling", "restarting"]
+    {
         wait_for(&format!("the end of {name}"), SOON, async || {
             let left = sandboxes(&host, name);
             Ok(if left.is_empty() { Look::Done(()) } else { Look::NotYet(format!("{left:?}")) })

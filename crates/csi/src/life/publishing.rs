@@ -117,6 +117,9 @@ impl Owner {
                 return Ok(target);
             }
         }
+        if wanted.is_attached && self.context.is_none() {
+            self.context = Some(self.attachment(wanted).await?);
+        }
         let service = self.service().map_err(|error| {
             let (at, whose) = match wanted.is_ephemeral {
                 true => (At::Publish, "mounter.SetUpAt failed to get CSI client"),
@@ -126,9 +129,6 @@ impl Owner {
         })?;
         let able = service.capabilities().await;
         let able = able.map_err(|error| Failure::Failed(At::Stage.message(wanted, error)))?;
-        if wanted.is_attached && self.context.is_none() {
-            self.context = Some(self.attachment(wanted).await?);
-        }
         if able.stage && !wanted.is_ephemeral && self.record.staged != Done::Yes {
             self.stage(wanted, &*service, able).await?;
         }
@@ -158,6 +158,8 @@ impl Owner {
     ) -> Result<std::collections::BTreeMap<String, String>, Failure> {
         let (attachments, id) = (self.shared.attachments.clone(), self.record.id.clone());
         self.enter(VolumePhase::Attaching);
+        // From now on a controller is told not to detach it.
+        self.save();
         let attached = async move {
             attachments.reported_in_use(&id).await;
             attachments.attached(&id).await
