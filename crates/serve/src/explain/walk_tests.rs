@@ -717,11 +717,6 @@ fn steps_that_only_an_event_reports() {
             "local.path",
         ),
         (
-            "the block device /dev/vdb of a local volume is not mounted by hostlet yet: mount it on a directory",
-            "does not mount the device of a local PersistentVolume",
-            "mount it on a directory",
-        ),
-        (
             "volume uses the ReadWriteOncePod access mode and is already in use by another pod",
             "another pod on this node uses a volume for one pod only",
             "remove the other pod",
