@@ -164,7 +164,10 @@ impl Owner {
     fn want(&mut self, wanted: Box<Publish>) -> bool {
         let key = (wanted.pod.clone(), wanted.spec_name.clone());
         self.lost.remove(&key);
-        let is_otherwise = self.record.is_attached != wanted.is_attached;
+        // What is used here does not become attached because its CSIDriver object is deleted.
+        let is_unused = self.record.staged == Done::No && self.record.publications.is_empty();
+        let is_otherwise =
+            self.record.is_attached != wanted.is_attached && (self.record.is_attached || is_unused);
         if is_otherwise {
             self.record.is_attached = wanted.is_attached;
             self.report_use();

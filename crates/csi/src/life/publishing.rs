@@ -117,7 +117,7 @@ impl Owner {
                 return Ok(target);
             }
         }
-        if wanted.is_attached && self.context.is_none() {
+        if self.record.is_attached && self.context.is_none() {
             self.context = Some(self.attachment(wanted).await?);
         }
         let service = self.service().map_err(|error| {

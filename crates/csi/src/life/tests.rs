@@ -127,6 +127,17 @@ async fn a_volume_that_need_not_be_attached_after_all_waits_no_longer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_volume_that_is_used_is_not_attached_because_an_object_is_deleted() {
+    let host = Host::new();
+    host.want(wanted("a", 1)).await;
+    host.published("a", "pv-1").await;
+    host.want(Publish { is_attached: true, ..wanted("a", 1) }).await;
+    host.want(Publish { is_attached: true, ..wanted("b", 1) }).await;
+    host.published("b", "pv-1").await;
+    assert!(host.volumes().in_use().borrow().as_ref().unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_driver_that_is_not_there_delays_only_its_volumes() {
     let host = Host::new();
     host.deregister();
