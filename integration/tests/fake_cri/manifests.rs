@@ -91,7 +91,8 @@ async fn a_broken_manifest_keeps_its_pod_and_a_fixed_one_changes_it() {
 async fn a_pod_that_requests_too_much_is_shown_with_the_reason() {
     let host = FakeHost::start().unwrap();
     let daemon = host.start_hostlet("maxPods: 2").await.unwrap();
-    let share = json!({"name": "data", "csi": {"driver": "share.example.com"}});
+    let disk = json!({"targetPortal": "192.0.2.1", "iqn": "iqn.2001-04.com.example:a", "lun": 0});
+    let share = json!({"name": "data", "iscsi": disk});
     let container = json!({"name": "main", "image": "busybox:1"});
     let spec = json!({"containers": [container], "volumes": [share]});
     host.write_manifest("share.json", &manifest_with("share", spec)).unwrap();
