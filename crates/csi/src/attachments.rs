@@ -9,7 +9,7 @@ use crate::VolumeId;
 /// Why a volume cannot be used here yet. The wording is upstream's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AttachError {
-    /// The attach-detach controller has not attached it.
+    /// The API server does not have the Node's status yet that says that the volume is in use.
     #[error("Volume has not been added to the list of VolumesInUse in the node's volume status")]
     NotReportedInUse,
     /// The node's status does not say that it is attached.

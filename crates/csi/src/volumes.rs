@@ -212,6 +212,7 @@ impl CsiVolumes {
     /// A volume could not be unpublished: its driver is not there, or says no. Then retry.
     pub async fn release(&self, pod: &PodUid) -> Result<(), ReleaseError> {
         if self.states.volumes(pod).is_empty() {
+            self.states.forget(pod);
             return Ok(());
         }
         let (reply, answer) = oneshot::channel();
@@ -339,5 +340,19 @@ impl Running {
             let _ = reply.send(result);
             Vec::new()
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn nothing_is_remembered_of_a_pod_that_is_released() {
+        let volumes = CsiVolumes::none();
+        // A pod whose volumes never became complete requests.
+        let states = volumes.follow(&"a".into());
+        volumes.release(&"a".into()).await.unwrap();
+        assert!(volumes.states.pods.lock().is_empty() && states.borrow().is_empty());
     }
 }

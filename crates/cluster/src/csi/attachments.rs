@@ -122,10 +122,7 @@ impl ApiAttachments {
         };
         // As upstream: a driver whose limit is not refreshed is not trusted to be full.
         if is_exhausted(&attachment) && period(&self.drivers.now(), &volume.driver).is_some() {
-            if let Err(error) = (self.refresh)(volume.driver.clone()).await {
-                let driver = &volume.driver;
-                tracing::warn!(driver, %error, "cannot ask the CSI driver how many volumes it has room for");
-            }
+            (self.refresh)(&volume.driver);
             return AttachError::Exhausted(volume.unique_name());
         }
         match failure(&attachment) {

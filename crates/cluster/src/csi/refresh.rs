@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
-use hostlet_csi::{CallError, KnownDrivers};
+use hostlet_csi::KnownDrivers;
 
-/// Asks a driver (CSI `NodeGetInfo`), by its name, and publishes the answer among those of all registered drivers.
-pub type RefreshNodeInfo = Arc<dyn Fn(String) -> BoxFuture<'static, Result<(), CallError>> + Send + Sync>;
+/// Requests that a driver, by its name, is asked again (CSI `NodeGetInfo`). Returns at once; the answer is among those of all registered
+/// drivers later.
+pub type RefreshNodeInfo = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// Shortest interval at which a driver is asked; the API server accepts no shorter one.
 const MIN_PERIOD: Duration = Duration::from_secs(10);

@@ -1,9 +1,8 @@
 //! Asks drivers from time to time how many volumes they have room for, as their CSIDriver objects want (upstream's `csiNodeUpdater`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use futures::stream::{FuturesUnordered, StreamExt};
 use hostlet_base::{sleep_until, watching};
 use hostlet_csi::{DriverObjects, NodeInfos};
 use tokio::sync::watch;
@@ -42,8 +41,7 @@ impl NodeInfoUpdates {
 
     async fn work(mut self) {
         let mut objects = self.objects.subscribe();
-        let (mut schedules, mut asked) = (BTreeMap::new(), BTreeSet::new());
-        let mut answers = FuturesUnordered::new();
+        let mut schedules = BTreeMap::new();
         loop {
             let now = Instant::now();
             let periods = {
@@ -52,23 +50,13 @@ impl NodeInfoUpdates {
             };
             reschedule(&mut schedules, &periods, now);
             for driver in due(&mut schedules, now) {
-                // One that has not answered yet is not asked again.
-                if asked.insert(driver.clone()) {
-                    let answer = (self.refresh)(driver.clone());
-                    answers.push(async move { (driver, answer.await) });
-                }
+                // It is not asked twice at the same time: the drivers' room sees to that.
+                (self.refresh)(&driver);
             }
             tokio::select! {
                 // Cancel-safe, both: a watch marks its value seen only when it returns.
                 () = watching::changed(&mut objects) => {}
                 () = watching::changed(&mut self.drivers) => {}
-                // Cancel-safe: an answer leaves the set only when it is returned.
-                Some((driver, answer)) = answers.next() => {
-                    if let Err(error) = answer {
-                        tracing::warn!(driver, %error, "cannot ask the CSI driver how many volumes it has room for");
-                    }
-                    asked.remove(&driver);
-                }
                 // Cancel-safe: a sleep.
                 () = sleep_until(schedules.values().map(|schedule| schedule.next).min()) => {}
             }
@@ -101,7 +89,6 @@ fn due(schedules: &mut BTreeMap<String, Schedule>, now: Instant) -> Vec<String> 
 mod tests {
     use std::sync::Arc;
 
-    use futures::FutureExt;
     use hostlet_csi::{KnownDrivers, NodeInfo};
     use k8s_openapi::api::storage::v1::CSIDriverSpec;
     use parking_lot::Mutex;
@@ -124,19 +111,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn registered_drivers_are_asked_at_their_own_period() {
-        let objects = watch::Sender::new(known(&[("a", 60), ("short", 1), ("hangs", 10), ("absent", 10)]));
-        let drivers = watch::Sender::new(registered(&["a", "short", "hangs", "without-object"]));
+        let objects = watch::Sender::new(known(&[("a", 60), ("short", 1), ("often", 10), ("absent", 10)]));
+        let drivers = watch::Sender::new(registered(&["a", "short", "often", "without-object"]));
         let asked = Arc::new(Mutex::new(BTreeMap::<String, u32>::new()));
         let log = asked.clone();
-        let refresh: RefreshNodeInfo = Arc::new(move |driver| {
-            *log.lock().entry(driver.clone()).or_default() += 1;
-            let answer = async move {
-                if driver == "hangs" {
-                    sleep(Duration::from_secs(120)).await;
-                }
-                Ok(())
-            };
-            answer.boxed()
+        let refresh: RefreshNodeInfo = Arc::new(move |driver: &str| {
+            *log.lock().entry(driver.to_owned()).or_default() += 1;
         });
         let task = NodeInfoUpdates {
             objects: DriverObjects::new(objects.subscribe()),
@@ -148,8 +128,7 @@ mod tests {
         let count = |name: &str, count| (name.to_owned(), count);
         let story = async {
             sleep(Duration::from_millis(600_500)).await;
-            // Asked again ten seconds after its first answer, at the next tick of its period.
-            assert_eq!(counts(), [count("a", 10), count("hangs", 5), count("short", 60)]);
+            assert_eq!(counts(), [count("a", 10), count("often", 60), count("short", 60)]);
             objects.send_replace(known(&[("a", 300)]));
             sleep(Duration::from_secs(301)).await;
             assert_eq!(counts(), [count("a", 1)], "from the change on");

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use hostlet_host::pods_dir;
+use hostlet_host::{is_missing, pods_dir};
 use hostlet_store::{Store, Table};
 
 use super::layout::{self, DEVICES, POD_DIRECTORY};
 use super::record::{Done, Publication, Record};
-use super::vol_data::{self, SPEC_NAME, VolData};
+use super::vol_data::{self, EPHEMERAL, LIFECYCLE, SPEC_NAME, VolData};
 use crate::VolumeId;
 
 /// Volumes that the disk tells of.
@@ -23,6 +23,8 @@ struct Found {
     spec_name: String,
     is_block: bool,
     is_staged: bool,
+    /// Whether a controller attaches it, as far as that is known: until a pod asks for it nobody shall detach it.
+    is_attached: bool,
     /// The pod for which it is published.
     pod: Option<String>,
 }
@@ -39,13 +41,12 @@ pub(crate) fn merged(
     found: FoundVolumes,
     boot: &str,
 ) -> BTreeMap<VolumeId, Record> {
-    for Found { id, spec_name, is_block, is_staged, pod } in found.0 {
+    for Found { id, spec_name, is_block, is_staged, is_attached, pod } in found.0 {
         let record = records.entry(id.clone()).or_insert_with(|| Record {
             id,
             spec_name: spec_name.clone(),
             is_block,
-            // Whether it is attached shows when a pod asks for it. Until then nobody shall detach it.
-            is_attached: true,
+            is_attached,
             staged: Done::No,
             boot: boot.to_owned(),
             publications: Vec::new(),
@@ -91,7 +92,9 @@ pub fn found_on_disk(root: &Path) -> FoundVolumes {
 
 fn of(data: &VolData, is_block: bool, is_staged: bool, pod: Option<String>) -> Option<Found> {
     let id = vol_data::id(data)?;
-    Some(Found { id, spec_name: data.get(SPEC_NAME).cloned().unwrap_or_default(), is_block, is_staged, pod })
+    let spec_name = data.get(SPEC_NAME).cloned().unwrap_or_default();
+    let is_attached = data.get(LIFECYCLE).is_none_or(|lifecycle| lifecycle != EPHEMERAL);
+    Some(Found { id, spec_name, is_block, is_staged, is_attached, pod })
 }
 
 /// The names of the directories in a directory.
@@ -99,7 +102,7 @@ fn names(dir: &Path) -> Vec<String> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(error) => {
-            if error.kind() != std::io::ErrorKind::NotFound {
+            if !is_missing(&error) {
                 tracing::warn!(dir = %dir.display(), %error, "cannot look for volumes");
             }
             return Vec::new();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hostlet_base::{Backoff, BackoffPolicy, PodUid, error_chain, sleep_until, watching};
-use hostlet_host::{PathWork, PodDirs, file_work};
+use hostlet_host::{PathWork, PodDirs, file_work, is_missing};
 use hostlet_store::Table;
 use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -131,15 +131,15 @@ impl Owner {
                 Step::Wait(due) => {
                     self.rest(due);
                     tokio::select! {
-                    // Cancel-safe: a job is received only when it is returned.
-                    job = self.inbox.recv() => match job {
-                        Some(job) => self.waiting = Some(job),
-                        None => return Vec::new(),
-                    },
-                    // Cancel-safe as documented there.
-                    () = watching::changed(&mut self.services) => self.changed(),
-                    // Cancel-safe as documented there.
-                    () = sleep_until(due) => {}
+                        // Cancel-safe: a job is received only when it is returned.
+                        job = self.inbox.recv() => match job {
+                            Some(job) => self.waiting = Some(job),
+                            None => return Vec::new(),
+                        },
+                        // Cancel-safe as documented there.
+                        () = watching::changed(&mut self.services) => self.changed(),
+                        // Cancel-safe as documented there.
+                        () = sleep_until(due) => {}
                     }
                 }
             }
@@ -171,6 +171,9 @@ impl Owner {
         if is_otherwise {
             self.record.is_attached = wanted.is_attached;
             self.report_use();
+            if !is_unused {
+                self.save();
+            }
         }
         let is_published = self.record.published(&key.0, &key.1) == Done::Yes;
         match self.wants.get_mut(&key) {
@@ -310,10 +313,11 @@ impl Owner {
         if self.record.is_block {
             self.discard(&self.device_data().join(vol_data::FILE)).await;
         }
-        self.inbox.close();
         self.shared.settings.store.remove(Table::CsiVolumes, &self.record.id.unique_name());
         self.shared.states.set_in_use(&self.record.id, false);
         self.shared.states.show(&self.record.id, None);
+        // Last: once it is closed, another owner may begin, whose state must not be removed.
+        self.inbox.close();
         std::iter::from_fn(|| self.inbox.try_recv().ok()).collect()
     }
 
@@ -402,5 +406,5 @@ impl Owner {
 pub(super) struct NoDriver(pub(super) String);
 
 fn is_gone(dir: &Path) -> bool {
-    matches!(std::fs::symlink_metadata(dir), Err(error) if error.kind() == std::io::ErrorKind::NotFound)
+    std::fs::symlink_metadata(dir).is_err_and(|error| is_missing(&error))
 }

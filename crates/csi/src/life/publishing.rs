@@ -1,13 +1,14 @@
 //! The owner's way from a wanted volume to a published one: driver, attachment, stage, publish, group. Each attempt begins anew, and does
 //! only what is not known to be done.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use hostlet_base::error_chain;
 use hostlet_host::{GroupChange, MountTable, PathError, file_work, real_path, set_group_of_tree};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::owner::{Interrupted, Owner};
 use super::plan::{Due, Key};
@@ -20,6 +21,9 @@ use crate::{
 
 /// How often a volume is published again whose driver wants that (upstream: with each sync of its pod).
 const REPUBLISH: Duration = Duration::from_secs(60);
+
+/// How long the API server may take to learn that a volume is in use, before the pod's events say what it waits for.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Why an attempt did not succeed.
 enum Failure {
@@ -38,6 +42,7 @@ impl From<Interrupted> for Failure {
 }
 
 /// The step that failed, in upstream's words.
+#[derive(Clone, Copy)]
 enum At {
     Attach,
     Stage,
@@ -120,15 +125,15 @@ impl Owner {
         if self.record.is_attached && self.context.is_none() {
             self.context = Some(self.attachment(wanted).await?);
         }
+        let (first, whose) = match wanted.is_ephemeral {
+            true => (At::Publish, "mounter.SetUpAt failed to get CSI client"),
+            false => (At::Stage, "attacher.MountDevice failed to create newCsiDriverClient"),
+        };
         let service = self.service().map_err(|error| {
-            let (at, whose) = match wanted.is_ephemeral {
-                true => (At::Publish, "mounter.SetUpAt failed to get CSI client"),
-                false => (At::Stage, "attacher.MountDevice failed to create newCsiDriverClient"),
-            };
-            Failure::Waits(at.message(wanted, format_args!("kubernetes.io/csi: {whose}: {error}")))
+            Failure::Waits(first.message(wanted, format_args!("kubernetes.io/csi: {whose}: {error}")))
         })?;
         let able = service.capabilities().await;
-        let able = able.map_err(|error| Failure::Failed(At::Stage.message(wanted, error)))?;
+        let able = able.map_err(|error| Failure::Failed(first.message(wanted, error)))?;
         if able.stage && !wanted.is_ephemeral && self.record.staged != Done::Yes {
             self.stage(wanted, &*service, able).await?;
         }
@@ -152,16 +157,14 @@ impl Owner {
     }
 
     /// Waits for the attachment. Returns what the attacher said.
-    async fn attachment(
-        &mut self,
-        wanted: &Publish,
-    ) -> Result<std::collections::BTreeMap<String, String>, Failure> {
+    async fn attachment(&mut self, wanted: &Publish) -> Result<BTreeMap<String, String>, Failure> {
         let (attachments, id) = (self.shared.attachments.clone(), self.record.id.clone());
         self.enter(VolumePhase::Attaching);
         // From now on a controller is told not to detach it.
         self.save();
         let attached = async move {
-            attachments.reported_in_use(&id).await;
+            let reported = timeout(REPORT_TIMEOUT, attachments.reported_in_use(&id)).await;
+            reported.map_err(|_| AttachError::NotReportedInUse)?;
             attachments.attached(&id).await
         };
         let attached = self.unless_released(attached).await?;
@@ -329,7 +332,7 @@ impl Owner {
         put(vol_data::NODE, node);
         put(vol_data::ATTACHMENT, &id.attachment_name(node));
         if !self.record.is_block {
-            put(vol_data::LIFECYCLE, if wanted.is_ephemeral { "Ephemeral" } else { "Persistent" });
+            put(vol_data::LIFECYCLE, if wanted.is_ephemeral { vol_data::EPHEMERAL } else { "Persistent" });
         }
         data
     }

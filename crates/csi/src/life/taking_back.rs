@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use hostlet_base::{PodUid, error_chain};
-use hostlet_host::{SysError, file_work, remove_mount_point};
+use hostlet_host::{SysError, file_work, is_missing, remove_mount_point};
 use tokio::task::JoinError;
 
 use super::layout::DEVICES;
@@ -21,8 +21,13 @@ use crate::{CallError, ReleaseError, VolumePhase};
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TakeBackError {
     /// There is nobody to ask.
-    #[error("kubernetes.io/csi: Unmounter.TearDownAt failed to get CSI client: {0}")]
-    NoDriver(#[from] NoDriver),
+    #[error("kubernetes.io/csi: {what}: {error}")]
+    NoDriver {
+        /// Upstream's beginning of the text.
+        what: &'static str,
+        /// Which driver.
+        error: NoDriver,
+    },
     /// The driver refused, or did not answer.
     #[error("kubernetes.io/csi: {what} failed: {error}")]
     Call {
@@ -80,7 +85,8 @@ impl Owner {
 
     /// Takes back a publication.
     pub(super) async fn unpublish(&mut self, key: &Key) -> Result<(), TakeBackError> {
-        let service = self.service()?;
+        let what = "Unmounter.TearDownAt failed to get CSI client";
+        let service = self.service().map_err(|error| TakeBackError::NoDriver { what, error })?;
         // A publication without a place was never made.
         if let Some(target) = self.target(key) {
             // From now on it may be gone.
@@ -101,7 +107,8 @@ impl Owner {
 
     /// Takes the volume from the node.
     pub(super) async fn unstage(&mut self) -> Result<(), TakeBackError> {
-        let service = self.service()?;
+        let what = "attacher.UnmountDevice failed to create newCsiDriverClient";
+        let service = self.service().map_err(|error| TakeBackError::NoDriver { what, error })?;
         let staging = self.staging();
         let able = service.capabilities().await;
         let able = able.map_err(|error| TakeBackError::Call { what: "attacher.UnmountDevice", error })?;
@@ -171,7 +178,7 @@ fn remove_device(path: &Path) -> Result<(), RemoveError> {
 
 fn unless_missing(done: io::Result<()>) -> io::Result<()> {
     match done {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) if is_missing(&error) => Ok(()),
         done => done,
     }
 }

@@ -10,7 +10,7 @@ use tonic::Code;
 
 use super::testing::{DRIVER, Host, id, wanted};
 use crate::fake::{Call, Method, Outcome};
-use crate::{AccessMode, Form, NodeCapabilities, Publish, PublishState};
+use crate::{AccessMode, Form, NodeCapabilities, Publish, PublishState, ephemeral_handle};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -75,15 +75,17 @@ async fn nothing_is_asked_before_the_volume_is_reported_in_use_and_attached() {
     host.want(Publish { is_attached: true, ..wanted("a", 1) }).await;
     let mut in_use = host.volumes().in_use();
     in_use.wait_for(|names| names.as_ref().unwrap().contains(&name)).await.unwrap();
-    sleep(MINUTE).await;
+    let text = host.failed("a", "pv-1").await;
+    let expected = "MountVolume.WaitForAttach failed for volume \"pv-1\" : Volume has not been added to the list of \
+                    VolumesInUse in the node's volume status";
+    assert_eq!(text, expected);
     assert_eq!(host.driver.lines(), [""; 0]);
     host.cluster.reported.send_modify(|names| {
         names.insert(name.clone());
     });
-    let text = host.failed("a", "pv-1").await;
     let expected =
         "MountVolume.WaitForAttach failed for volume \"pv-1\" : Volume not attached according to node status";
-    assert_eq!(text, expected);
+    host.becomes("a", "pv-1", |state| *state == PublishState::Failed(expected.to_owned())).await;
     assert_eq!(host.driver.lines(), [""; 0]);
     host.cluster.attached.send_modify(|names| {
         names.insert(name.clone());
@@ -244,6 +246,20 @@ async fn a_restarted_daemon_asks_for_nothing_again() {
         ]
     );
     assert_eq!((host.remains(), host.rows()), (BTreeSet::new(), Vec::new()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_only_lives_in_a_pod_is_not_in_use_whoever_published_it() {
+    let mut host = Host::new();
+    let id = id(&ephemeral_handle(&"a".into(), "pv-1"));
+    host.want(Publish { id, is_ephemeral: true, ..wanted("a", 1) }).await;
+    host.published("a", "pv-1").await;
+    host.kill().await;
+    host.store.retain(hostlet_store::Table::CsiVolumes, |_| false);
+    host.start();
+    assert!(host.volumes().in_use().borrow().as_ref().unwrap().is_empty());
+    host.release("a").await.unwrap();
+    assert!(host.driver.published().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

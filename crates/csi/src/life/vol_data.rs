@@ -7,6 +7,8 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
+use hostlet_host::is_missing;
+
 use crate::VolumeId;
 
 /// Its name.
@@ -19,6 +21,8 @@ pub(super) const DRIVER: &str = "driverName";
 pub(super) const NODE: &str = "nodeName";
 pub(super) const ATTACHMENT: &str = "attachmentID";
 pub(super) const LIFECYCLE: &str = "volumeLifecycleMode";
+/// The lifecycle of a volume that only lives in a pod.
+pub(super) const EPHEMERAL: &str = "Ephemeral";
 pub(super) const SE_LINUX: &str = "seLinuxMountContext";
 
 /// The mode of directories, as upstream's.
@@ -54,7 +58,7 @@ pub(super) fn read(dir: &Path) -> Option<VolData> {
     let path = dir.join(FILE);
     let text = match fs::read(&path) {
         Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        Err(error) if is_missing(&error) => return None,
         Err(error) => {
             tracing::warn!(path = %path.display(), %error, "cannot read which volume this is");
             return None;

@@ -80,10 +80,7 @@ pub(super) struct RegisteredDrivers {
 impl RegisteredDrivers {
     pub(super) fn of(handler: &CsiHandler) -> Self {
         let asked = handler.clone();
-        let refresh: RefreshNodeInfo = Arc::new(move |driver| {
-            asked.refresh(&driver);
-            Box::pin(std::future::ready(Ok(())))
-        });
+        let refresh: RefreshNodeInfo = Arc::new(move |driver: &str| asked.refresh(driver));
         Self { infos: handler.infos(), refresh }
     }
 }
