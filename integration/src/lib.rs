@@ -14,6 +14,7 @@ mod daemon;
 mod fake_api;
 mod fake_logind;
 mod manifests;
+mod plugin_process;
 mod shell;
 mod wait;
 

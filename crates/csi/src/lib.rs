@@ -1,12 +1,12 @@
 //! Volumes of CSI drivers on this node: which drivers there are, calls to them, and what is staged and published. Knows volumes, not
 //! pods: does not read a pod's spec, and does not decide whether a pod runs.
 //!
-//! [`CsiVolumes`] is the one door: whoever sets up a pod's volumes says what should be published ([`CsiVolumes::publish`]) and follows
-//! what became of it ([`CsiVolumes::follow`]); whoever tears them down asks for a release ([`CsiVolumes::release`]). Behind it each volume
-//! has an owner (`life`), which does one thing at a time: waits for the driver and for the attachment, stages once, publishes for each
-//! pod, and takes all back. What it began is recorded before it begins, in the store and in upstream's files (`layout`).
+//! [`CsiVolumes`] is the entry point: whoever sets up a pod's volumes requests them ([`CsiVolumes::publish`]) and follows their states
+//! ([`CsiVolumes::follow`]); whoever tears them down releases them ([`CsiVolumes::release`]). Behind it each volume has a worker
+//! (`lifecycle`), which performs one step at a time: waits for the attachment and the driver, stages once, publishes for each pod,
+//! unpublishes and unstages. Each call is recorded before it begins, in the store and in upstream's files (`lifecycle::layout`).
 //!
-//! Others fill two seams: [`Attachments`], what the cluster says of attached volumes, and [`NodeService`], the calls to a driver.
+//! Two traits are implemented elsewhere: [`Attachments`], the cluster's view of attached volumes, and [`NodeService`], the calls to a driver.
 
 mod attachments;
 mod call;
@@ -18,7 +18,7 @@ pub mod fake;
 #[cfg(test)]
 mod fake_tests;
 mod id;
-mod life;
+mod lifecycle;
 mod request;
 #[cfg(feature = "fakes")]
 mod stand_in;
@@ -33,7 +33,7 @@ pub use call::{
 pub use driver_objects::{DriverObjects, KnownDrivers, used_of_spec};
 pub use drivers::{CsiHandler, NodeInfoTask, NodeInfos};
 pub use id::{VolumeId, ephemeral_handle};
-pub use life::{FoundVolumes, found_on_disk};
+pub use lifecycle::{VolumesOnDisk, found_on_disk};
 pub use request::{Publish, PublishState, Published};
 #[cfg(feature = "fakes")]
 pub use stand_in::StandIn;

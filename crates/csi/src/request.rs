@@ -1,4 +1,4 @@
-//! What a pod wants published, and what became of it. Pure.
+//! A pod's request for a volume, and its state. Pure.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use hostlet_host::GroupChange;
 
 use crate::{AccessMode, Form, Secrets, VolumeId};
 
-/// A volume that a pod wants. All about the pod is already in it.
+/// A request for a volume. Contains everything about the pod that the driver needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Publish {
     /// The volume.
@@ -35,9 +35,9 @@ pub struct Publish {
     pub stage_secrets: Secrets,
     /// For the driver when it publishes.
     pub publish_secrets: Secrets,
-    /// The pod's group (`fsGroup`), for a driver that gives the files to it itself.
+    /// The pod's group (`fsGroup`), for a driver with `VOLUME_MOUNT_GROUP`.
     pub group: Option<i64>,
-    /// The group that hostlet gives the files to if the driver does not; `None` also if the driver's policy forbids it.
+    /// The group that hostlet sets on the files if the driver does not; `None` also if `fsGroupPolicy` forbids it.
     pub own_group: Option<(u32, GroupChange)>,
     /// Whether it is published again from time to time, with new attributes (`requiresRepublish`).
     pub is_republished: bool,
@@ -52,10 +52,10 @@ pub struct Published {
     pub path: PathBuf,
 }
 
-/// What became of a wanted volume.
+/// The state of a requested volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PublishState {
-    /// Work is under way, and nothing failed yet.
+    /// In progress, and nothing has failed yet.
     Working,
     /// The last attempt failed; it is tried again. The text is that of upstream's event `FailedMount` or `FailedAttachVolume`.
     Failed(String),

@@ -19,7 +19,7 @@ pub struct StandIn {
 
 #[derive(Default)]
 struct Inner {
-    wanted: Vec<Publish>,
+    desired: Vec<Publish>,
     released: Vec<PodUid>,
     refusal: Option<ReleaseError>,
 }
@@ -37,7 +37,7 @@ impl StandIn {
         while let Some(request) = inbox.recv().await {
             let inner = &mut *self.inner.lock();
             match request {
-                Request::Publish(wanted) => inner.wanted.push(*wanted),
+                Request::Publish(desired) => inner.desired.push(*desired),
                 Request::Release { pod, reply } => {
                     inner.released.push(pod);
                     let _ = reply.send(inner.refusal.clone().map_or(Ok(()), Err));
@@ -56,9 +56,9 @@ impl StandIn {
         self.set(pod, volume, PublishState::Published(Published { path: path.to_owned() }));
     }
 
-    /// All that was wanted, in order.
-    pub fn wanted(&self) -> Vec<Publish> {
-        self.inner.lock().wanted.clone()
+    /// All that was desired, in order.
+    pub fn desired(&self) -> Vec<Publish> {
+        self.inner.lock().desired.clone()
     }
 
     /// The pods whose volumes were to be released, in order.

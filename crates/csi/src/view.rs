@@ -10,21 +10,21 @@ use serde::{Deserialize, Serialize};
 pub enum VolumePhase {
     /// The driver is not registered.
     WaitingForDriver,
-    /// It waits until a controller has attached it.
+    /// Waiting for the attach-detach controller.
     Attaching,
-    /// The driver prepares it on the node.
+    /// `NodeStageVolume` is in progress.
     Staging,
-    /// The driver puts it where a pod uses it.
+    /// `NodePublishVolume` is in progress.
     Publishing,
-    /// The driver takes it away from a pod.
+    /// `NodeUnpublishVolume` is in progress.
     Unpublishing,
-    /// The driver takes it from the node.
+    /// `NodeUnstageVolume` is in progress.
     Unstaging,
-    /// Something failed, and is tried again.
+    /// The last attempt failed; it is retried.
     Failing,
-    /// It is published wherever it is wanted.
+    /// Published for all pods that requested it.
     Published,
-    /// It is on the node, and no pod wants it.
+    /// On the node, and no pod requests it.
     Idle,
 }
 
@@ -59,11 +59,11 @@ pub struct VolumeView {
     /// When it is tried again; absent if that waits for a change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_retry: Option<Timestamp>,
-    /// The pods that have it, or want it.
+    /// The pods that have or request it.
     pub pods: Vec<VolumePod>,
 }
 
-/// A pod that has a volume, or wants it.
+/// A pod that has or requests a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VolumePod {

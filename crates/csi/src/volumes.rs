@@ -1,5 +1,5 @@
-//! The door to the volumes of CSI drivers: takes what pods want, tells what became of it. Starts an owner for each volume (`life`), and
-//! decides nothing about it.
+//! The entry point to volumes of CSI drivers: accepts pods' requests and publishes their states. Starts a worker for each volume
+//! (`lifecycle`), and decides nothing about it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -15,19 +15,19 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use crate::life::{self, FoundVolumes, Job, Owner, Record, Shared};
+use crate::lifecycle::{self, Job, Record, Shared, VolumeWorker, VolumesOnDisk};
 use crate::{Attachments, NodeService, Publish, PublishState, VolumeId, VolumeView};
 
 /// Bound of pending requests to the task, which only forwards them; senders wait for capacity.
 const REQUESTS: usize = 16;
 
-/// Bound of pending jobs per owner: of a few pods that use one volume.
+/// Bound of pending jobs per worker: of a few pods that use one volume.
 const JOBS: usize = 16;
 
 /// The node services of the registered drivers, by the driver's name.
 pub type Services = BTreeMap<String, Arc<dyn NodeService>>;
 
-/// The volumes of a pod by the name that they have in the spec ([`Publish::spec_name`]), and what became of them.
+/// The volumes of a pod by the name that they have in the spec ([`Publish::spec_name`]), and their states.
 pub type PodStates = BTreeMap<String, PublishState>;
 
 /// Dependencies of the volumes.
@@ -36,7 +36,7 @@ pub struct CsiSettings {
     pub root: PathBuf,
     /// The node's name, of which upstream's files and the names of VolumeAttachments are made.
     pub node: String,
-    /// This boot of the host, by which it is known that mounts are gone (`/proc/sys/kernel/random/boot_id`).
+    /// This boot of the host, which tells whether mounts survived (`/proc/sys/kernel/random/boot_id`).
     pub boot: String,
     /// The host's mounts.
     pub mounts: Arc<dyn Mounts>,
@@ -48,13 +48,13 @@ pub struct CsiSettings {
     pub clock: WallClock,
 }
 
-/// Why a pod's volumes are not all taken back.
+/// Why a pod's volumes are not all released.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReleaseError {
     /// The daemon is shutting down.
     #[error("the volumes of CSI drivers are shut down")]
     Ended,
-    /// The owner of a volume has too much to do, or has panicked.
+    /// The worker of a volume has too much to do, or has panicked.
     #[error("earlier work on the pod's volumes has not ended")]
     Busy,
     /// A volume could not be unpublished. The text is upstream's.
@@ -92,12 +92,12 @@ pub(crate) struct States {
 #[derive(Debug, Default)]
 struct Pod {
     states: watch::Sender<PodStates>,
-    /// The volumes that it wants, or that are published for it.
+    /// The volumes that it requested, or that are published for it.
     volumes: BTreeSet<VolumeId>,
 }
 
 impl States {
-    /// Notes what became of a pod's volume.
+    /// Publishes the state of a pod's volume.
     pub(crate) fn set(&self, pod: &PodUid, spec_name: &str, state: PublishState) {
         self.pods.lock().entry(pod.clone()).or_default().states.send_if_modified(|known| {
             let is_news = known.get(spec_name) != Some(&state);
@@ -108,36 +108,36 @@ impl States {
         });
     }
 
-    /// Notes that a pod has a volume, or wants it.
+    /// Records that a pod has or requests a volume.
     fn holds(&self, pod: &PodUid, id: &VolumeId) {
         self.pods.lock().entry(pod.clone()).or_default().volumes.insert(id.clone());
     }
 
-    /// The volumes that a pod has, or wants.
+    /// The volumes that a pod has or requests.
     fn volumes(&self, pod: &PodUid) -> BTreeSet<VolumeId> {
         self.pods.lock().get(pod).map(|pod| pod.volumes.clone()).unwrap_or_default()
     }
 
-    /// Notes that work on a pod's volume begins, unless something is known of it.
-    fn begin(&self, wanted: &Publish) {
-        self.holds(&wanted.pod, &wanted.id);
+    /// Records a request, as `Working` unless the volume has a state.
+    fn begin(&self, desired: &Publish) {
+        self.holds(&desired.pod, &desired.id);
         let pods = self.pods.lock();
-        let Some(pod) = pods.get(&wanted.pod) else { return };
+        let Some(pod) = pods.get(&desired.pod) else { return };
         pod.states.send_if_modified(|known| {
-            let is_new = !known.contains_key(&wanted.spec_name);
+            let is_new = !known.contains_key(&desired.spec_name);
             if is_new {
-                known.insert(wanted.spec_name.clone(), PublishState::Working);
+                known.insert(desired.spec_name.clone(), PublishState::Working);
             }
             is_new
         });
     }
 
-    /// Notes that a pod has no volumes any more.
+    /// Removes a pod whose volumes are all released.
     fn forget(&self, pod: &PodUid) {
         self.pods.lock().remove(pod);
     }
 
-    /// Notes how a volume stands; `None` if it is gone.
+    /// Publishes the view of a volume; `None` removes it.
     pub(crate) fn show(&self, id: &VolumeId, view: Option<VolumeView>) {
         let mut views = self.views.lock();
         match view {
@@ -146,7 +146,7 @@ impl States {
         }
     }
 
-    /// Notes whether a controller must not detach a volume.
+    /// Records whether a controller must not detach a volume.
     pub(crate) fn set_in_use(&self, id: &VolumeId, is_used: bool) {
         self.in_use.send_if_modified(|names| {
             let names = names.get_or_insert_default();
@@ -156,13 +156,13 @@ impl States {
 }
 
 impl CsiVolumes {
-    /// The task and its handle. `found` are the volumes that the disk tells of, from [`crate::found_on_disk`]. From now on
+    /// The task and its handle. `found` are the volumes on disk, from [`crate::found_on_disk`]. From now on
     /// [`CsiVolumes::in_use`] has the volumes of earlier daemons.
-    pub fn new(settings: CsiSettings, found: FoundVolumes) -> (CsiTask, Self) {
+    pub fn new(settings: CsiSettings, found: VolumesOnDisk) -> (CsiTask, Self) {
         let (requests, inbox) = mpsc::channel(REQUESTS);
         let states = States::default();
-        let records = life::stored(&settings.store, &settings.boot);
-        let records = life::merged(records, found, &settings.boot);
+        let records = lifecycle::stored(&settings.store, &settings.boot);
+        let records = lifecycle::merged(records, found, &settings.boot);
         states.in_use.send_replace(Some(BTreeSet::new()));
         for record in records.values() {
             states.set_in_use(&record.id, record.is_attached);
@@ -174,7 +174,7 @@ impl CsiVolumes {
         (task, Self { requests, states })
     }
 
-    /// Of a host on which no driver can be registered: every volume fails, and there is nothing to take back.
+    /// Of a host on which no driver can be registered: every volume fails, and there is nothing to release.
     pub fn none() -> Self {
         // Without a receiver.
         Self { requests: mpsc::channel(1).0, states: States::default() }
@@ -188,25 +188,25 @@ impl CsiVolumes {
         (Self { requests, states: states.clone() }, inbox, states)
     }
 
-    /// Says that a pod wants a volume, until it is released. Returns at once; [`CsiVolumes::follow`] tells what becomes of it. Saying it
-    /// again is cheap: with other tokens, options or secrets than before these are used from the next call on.
-    pub async fn publish(&self, wanted: Publish) {
-        self.states.begin(&wanted);
-        if let Err(SendError(Request::Publish(wanted))) =
-            self.requests.send(Request::Publish(Box::new(wanted))).await
+    /// Requests a volume for a pod until it is released. Returns at once; [`CsiVolumes::follow`] has the state. Repeating a request is
+    /// cheap: changed tokens, options or secrets are used from the next call on.
+    pub async fn publish(&self, desired: Publish) {
+        self.states.begin(&desired);
+        if let Err(SendError(Request::Publish(desired))) =
+            self.requests.send(Request::Publish(Box::new(desired))).await
         {
             let text = ReleaseError::Ended.to_string();
-            self.states.set(&wanted.pod, &wanted.spec_name, PublishState::Failed(text));
+            self.states.set(&desired.pod, &desired.spec_name, PublishState::Failed(text));
         }
     }
 
-    /// What became of the volumes of a pod. A volume that was never wanted is not in it.
+    /// The states of a pod's volumes. A volume that was never requested is not in it.
     pub fn follow(&self, pod: &PodUid) -> watch::Receiver<PodStates> {
         self.states.pods.lock().entry(pod.clone()).or_default().states.subscribe()
     }
 
-    /// Takes back all volumes that are published for a pod of which nothing runs any more, whichever daemon published them. Succeeds for
-    /// pods without such volumes. Dropping the future stops waiting, not the work.
+    /// Unpublishes all volumes of a pod whose containers have all terminated, whichever daemon published them. Succeeds for pods without
+    /// such volumes. Dropping the future stops waiting, not the work.
     ///
     /// # Errors
     /// A volume could not be unpublished: its driver is not there, or says no. Then retry.
@@ -221,7 +221,7 @@ impl CsiVolumes {
         answer.await.unwrap_or(Err(ReleaseError::Ended))
     }
 
-    /// The volumes on this node, and those that are wanted here, by driver and handle.
+    /// The volumes on this node, and those that pods requested, by driver and handle.
     pub fn views(&self) -> Vec<VolumeView> {
         self.states.views.lock().values().cloned().collect()
     }
@@ -233,14 +233,14 @@ impl CsiVolumes {
     }
 }
 
-/// The inboxes of the owners.
-type Owners = BTreeMap<VolumeId, mpsc::Sender<Job>>;
+/// The inboxes of the workers.
+type Workers = BTreeMap<VolumeId, mpsc::Sender<Job>>;
 
 /// The task, which the app runs.
 pub struct CsiTask {
     settings: CsiSettings,
     states: States,
-    /// What earlier daemons left.
+    /// Volumes of earlier daemons.
     records: BTreeMap<VolumeId, Record>,
     inbox: mpsc::Receiver<Request>,
 }
@@ -252,7 +252,7 @@ impl CsiTask {
         let Self { settings, states, .. } = self;
         let shared = Shared { settings, attachments, states, paths: PathWork::default() };
         let mut running =
-            Running { shared: Arc::new(shared), owners: Owners::default(), tasks: JoinSet::new() };
+            Running { shared: Arc::new(shared), workers: Workers::default(), tasks: JoinSet::new() };
         for (_, record) in self.records {
             running.start(record);
         }
@@ -262,38 +262,38 @@ impl CsiTask {
                 () = cancel.cancelled() => return,
                 // Cancel-safe: a request is received only when it is returned.
                 Some(request) = self.inbox.recv() => match request {
-                    Request::Publish(wanted) => running.forward(wanted.id.clone(), Job::Publish(wanted)),
+                    Request::Publish(desired) => running.forward(desired.id.clone(), Job::Publish(desired)),
                     Request::Release { pod, reply } => running.release(pod, reply),
                 },
-                // Cancel-safe: a finished owner leaves the set only when it is returned.
+                // Cancel-safe: a finished worker leaves the set only when it is returned.
                 Some(ended) = running.tasks.join_next() => running.ended(ended),
             }
         }
     }
 }
 
-/// The owners at work.
+/// The workers at work.
 struct Running {
     shared: Arc<Shared>,
-    owners: Owners,
-    /// The owners, which end with the task. The next daemon finds what they recorded. They return jobs that came too late.
+    workers: Workers,
+    /// The workers, which end with the task. The next daemon finds their records. They return jobs that arrived too late.
     tasks: JoinSet<Vec<Job>>,
 }
 
 impl Running {
     fn ended(&mut self, ended: Result<Vec<Job>, JoinError>) {
-        self.owners.retain(|_, inbox| !inbox.is_closed());
+        self.workers.retain(|_, inbox| !inbox.is_closed());
         match ended {
             Ok(late) => late.into_iter().for_each(|job| self.forward(job.volume().clone(), job)),
             Err(error) => {
-                tracing::error!(%error, "the owner of a volume panicked; the next request starts another");
+                tracing::error!(%error, "the worker of a volume panicked; the next request starts another");
             }
         }
     }
 
-    /// Gives a job to the owner of a volume. If it is dropped, the requester receives an error, or says it again with its next sync.
+    /// Sends a job to the worker of a volume. If it is dropped, the requester receives an error, or repeats the request with its next sync.
     fn forward(&mut self, id: VolumeId, job: Job) {
-        let job = match self.owners.get(&id) {
+        let job = match self.workers.get(&id) {
             None => job,
             Some(inbox) => match inbox.try_send(job) {
                 Ok(()) | Err(TrySendError::Full(_)) => return,
@@ -304,7 +304,7 @@ impl Running {
         let row = settings.store.get::<Record>(Table::CsiVolumes, &id.unique_name());
         let record = match (row, &job) {
             (Some(row), _) => row.in_boot(&settings.boot),
-            (None, Job::Publish(wanted)) => Record::new(wanted, &settings.boot),
+            (None, Job::Publish(desired)) => Record::new(desired, &settings.boot),
             // Nothing of it is left.
             (None, Job::Release { .. }) => return job.done(),
         };
@@ -315,12 +315,12 @@ impl Running {
     fn start(&mut self, record: Record) -> mpsc::Sender<Job> {
         let (inbox, jobs) = mpsc::channel(JOBS);
         let id = record.id.clone();
-        self.tasks.spawn(Owner::new(self.shared.clone(), record, jobs).run());
-        self.owners.insert(id, inbox.clone());
+        self.tasks.spawn(VolumeWorker::new(self.shared.clone(), record, jobs).run());
+        self.workers.insert(id, inbox.clone());
         inbox
     }
 
-    /// Asks the owners of the pod's volumes. A driver that hangs delays only pods with its volumes.
+    /// Releases the pod's volumes through their workers. A driver that hangs delays only pods with its volumes.
     fn release(&mut self, pod: PodUid, reply: oneshot::Sender<Result<(), ReleaseError>>) {
         let mut answers = Vec::new();
         for id in self.shared.states.volumes(&pod) {

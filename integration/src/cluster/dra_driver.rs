@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Child, Command};
+use std::process::Command;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::node::Node;
-use crate::shell::{lib, spawn_logged, tail};
+use crate::plugin_process::PluginProcess;
+use crate::shell::lib;
 
 /// A driver process. Dropping it kills the process; its sockets remain.
 #[derive(Debug)]
@@ -19,7 +20,7 @@ pub struct DraDriver {
     endpoint: PathBuf,
     devices: PathBuf,
     log: PathBuf,
-    child: Option<Child>,
+    process: PluginProcess,
 }
 
 impl DraDriver {
@@ -27,14 +28,15 @@ impl DraDriver {
     /// `k8s.io/api/resource/v1alpha2`.
     pub fn new(node: &Node, name: &str, devices: &Value) -> Result<Self> {
         let root = node.root_dir();
+        let log = root.with_file_name(format!("{name}.log"));
         let driver = Self {
             name: name.to_owned(),
             program: PathBuf::from(lib("dra_driver", [""; 0])?.trim()),
             registration: root.join("plugins_registry").join(format!("{name}-reg.sock")),
             endpoint: root.join("plugins").join(name).join("dra.sock"),
             devices: root.with_file_name(format!("{name}.json")),
-            log: root.with_file_name(format!("{name}.log")),
-            child: None,
+            process: PluginProcess::new(name, log.clone()),
+            log,
         };
         driver.say(devices)?;
         Ok(driver)
@@ -53,17 +55,12 @@ impl DraDriver {
         let mut command = Command::new(&self.program);
         command.arg("--name").arg(&self.name).arg("--registration").arg(&self.registration);
         command.arg("--endpoint").arg(&self.endpoint).arg("--devices").arg(&self.devices);
-        self.child = Some(spawn_logged(&mut command, &self.log)?);
-        Ok(())
+        self.process.start(&mut command)
     }
 
     /// Kills it with SIGKILL. Its sockets remain, as after a crash.
     pub fn kill(&mut self) -> Result<()> {
-        if let Some(mut child) = self.child.take() {
-            child.kill().context("killing a driver")?;
-            child.wait().context("waiting for a driver's end")?;
-        }
-        Ok(())
+        self.process.kill()
     }
 
     /// Removes its registration socket, as when its pod is deleted.
@@ -79,18 +76,6 @@ impl DraDriver {
 
     /// The end of its log.
     pub fn log(&self) -> String {
-        tail(&self.log)
-    }
-}
-
-impl Drop for DraDriver {
-    #[allow(clippy::print_stderr, reason = "a failed test shows the driver's log")]
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("the driver {} logged last:\n{}", self.name, self.log());
-        }
-        if let Err(error) = self.kill() {
-            eprintln!("the driver {} is not ended: {error:#}", self.name);
-        }
+        self.process.log()
     }
 }

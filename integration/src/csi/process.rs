@@ -2,15 +2,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::Command;
 
 use anyhow::{Context, Result};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use serde_json::Value;
 
 use super::faults::Faults;
-use crate::shell::{spawn_logged, tail};
+use crate::plugin_process::PluginProcess;
 
 /// How a driver is started.
 #[derive(Clone, Debug)]
@@ -35,13 +33,14 @@ pub struct CsiDriverOptions {
 #[derive(Debug)]
 pub struct CsiDriver {
     options: CsiDriverOptions,
-    child: Option<Child>,
+    process: PluginProcess,
 }
 
 impl CsiDriver {
     /// A driver that does not run yet.
     pub fn new(options: CsiDriverOptions) -> Self {
-        Self { options, child: None }
+        let log = options.work.join(format!("{}.log", options.name));
+        Self { process: PluginProcess::new(&options.name, log), options }
     }
 
     fn registration(&self) -> PathBuf {
@@ -71,26 +70,17 @@ impl CsiDriver {
         command.arg("--endpoint").arg(self.endpoint()).arg("--registration").arg(self.registration());
         command.arg("--volumes").arg(&options.volumes).arg("--faults").arg(self.file("faults"));
         command.arg("--journal").arg(self.file("calls")).args(&options.arguments);
-        self.child = Some(spawn_logged(&mut command, &self.file("log"))?);
-        Ok(())
+        self.process.start(&mut command)
     }
 
     /// Kills it with SIGKILL. Its sockets remain, as after a crash.
     pub fn kill(&mut self) -> Result<()> {
-        if let Some(mut child) = self.child.take() {
-            child.kill().context("killing a driver")?;
-            child.wait().context("waiting for a driver's end")?;
-        }
-        Ok(())
+        self.process.kill()
     }
 
     /// Ends it as it ends when its pod is deleted: its sockets are removed.
     pub fn stop(&mut self) -> Result<()> {
-        if let Some(mut child) = self.child.take() {
-            kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).context("ending a driver")?;
-            child.wait().context("waiting for a driver's end")?;
-        }
-        Ok(())
+        self.process.terminate()
     }
 
     /// Its calls, oldest first: `{"call": "NodeStageVolume", "volume": …}` when one begins, and the same with `code` when it ends.
@@ -117,18 +107,6 @@ impl CsiDriver {
 
     /// The end of its log.
     pub fn log(&self) -> String {
-        tail(&self.file("log"))
-    }
-}
-
-impl Drop for CsiDriver {
-    #[allow(clippy::print_stderr, reason = "a failed test shows the driver's log")]
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("the driver {} logged last:\n{}", self.options.name, self.log());
-        }
-        if let Err(error) = self.kill() {
-            eprintln!("the driver {} is not ended: {error:#}", self.options.name);
-        }
+        self.process.log()
     }
 }

@@ -71,8 +71,8 @@ async fn one_pod_at_a_time_is_evicted_until_the_node_is_relieved() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_pod_that_does_not_end_is_waited_for_only_half_a_minute() {
+/// A node without memory on which the first of two pods is evicted and terminates.
+async fn first_of_two_ends() -> (Bench, [Arc<AdmittedPod>; 2]) {
     let pods = ["one", "two"].map(pod);
     let mut bench = Bench::new(&[hard(Signal::MemoryAvailable)], &pods);
     bench.node.set_consumption("one", memory(200));
@@ -80,6 +80,12 @@ async fn a_pod_that_does_not_end_is_waited_for_only_half_a_minute() {
     bench.node.leave(Signal::MemoryAvailable, 0);
     bench.killed("one").await;
     bench.status_cache.report(entry(&pods[0], LifecycleSummary::Terminating));
+    (bench, pods)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_does_not_end_is_waited_for_only_half_a_minute() {
+    let (mut bench, _pods) = first_of_two_ends().await;
     sleep(Duration::from_secs(29)).await;
     assert_eq!(bench.kills.borrow().len(), 1);
     bench.killed("two").await;
@@ -88,13 +94,7 @@ async fn a_pod_that_does_not_end_is_waited_for_only_half_a_minute() {
 /// As of a virtual machine that is paused or migrated.
 #[tokio::test(start_paused = true)]
 async fn minutes_in_which_the_host_was_frozen_do_not_count_as_waiting() {
-    let pods = ["one", "two"].map(pod);
-    let mut bench = Bench::new(&[hard(Signal::MemoryAvailable)], &pods);
-    bench.node.set_consumption("one", memory(200));
-    bench.node.set_consumption("two", memory(100));
-    bench.node.leave(Signal::MemoryAvailable, 0);
-    bench.killed("one").await;
-    bench.status_cache.report(entry(&pods[0], LifecycleSummary::Terminating));
+    let (mut bench, pods) = first_of_two_ends().await;
     advance(Duration::from_secs(150)).await;
     sleep(Duration::from_secs(20)).await;
     assert_eq!(bench.kills.borrow().len(), 1);
@@ -107,13 +107,7 @@ async fn minutes_in_which_the_host_was_frozen_do_not_count_as_waiting() {
 /// As who deletes evicted pods at once, or by force.
 #[tokio::test(start_paused = true)]
 async fn an_evicted_pod_that_is_removed_while_it_ends_is_still_waited_for() {
-    let pods = ["one", "two"].map(pod);
-    let mut bench = Bench::new(&[hard(Signal::MemoryAvailable)], &pods);
-    bench.node.set_consumption("one", memory(200));
-    bench.node.set_consumption("two", memory(100));
-    bench.node.leave(Signal::MemoryAvailable, 0);
-    bench.killed("one").await;
-    bench.status_cache.report(entry(&pods[0], LifecycleSummary::Terminating));
+    let (mut bench, pods) = first_of_two_ends().await;
     bench.removed(&pods[0]);
     let is_forgotten = bench.kills.wait_for(|kills| kills.is_empty());
     drop(timeout(PATIENCE, is_forgotten).await.unwrap().unwrap());

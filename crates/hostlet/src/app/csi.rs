@@ -11,8 +11,8 @@ use hostlet_cluster::csi::{
 use hostlet_cluster::node::{LatestNode, NodeSettings, VolumesInUse};
 use hostlet_config::Config;
 use hostlet_csi::{
-    Attachments, CsiHandler, CsiSettings, CsiTask, CsiVolumes, DriverObjects, FoundVolumes, KnownDrivers,
-    NoAttachments, NodeInfos, used_of_spec,
+    Attachments, CsiHandler, CsiSettings, CsiTask, CsiVolumes, DriverObjects, KnownDrivers, NoAttachments,
+    NodeInfos, VolumesOnDisk, used_of_spec,
 };
 use hostlet_host::Mounts;
 use hostlet_pod::objects::{CsiDriverSpecs, Standalone};
@@ -38,7 +38,7 @@ impl CsiSide {
         boot: &str,
         store: Store,
         mounts: Arc<dyn Mounts>,
-        found: FoundVolumes,
+        found: VolumesOnDisk,
         metrics: &Metrics,
         tasks: &mut Tasks,
     ) -> Self {

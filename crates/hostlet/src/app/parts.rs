@@ -13,7 +13,7 @@ use hostlet_cluster::node::{
 };
 use hostlet_cluster::resource_slices::Dra;
 use hostlet_config::Config;
-use hostlet_csi::{CsiVolumes, FoundVolumes};
+use hostlet_csi::{CsiVolumes, VolumesOnDisk};
 use hostlet_engine::admission::AdoptedPod;
 use hostlet_engine::engine::{
     self, CsiDeps, Engine, EngineDeps, EngineHandles, EventSinks, HostDeps, Interception, ObjectInputs,
@@ -58,7 +58,7 @@ pub(super) struct Records {
     pub(super) store: Store,
     pub(super) own: OwnPods,
     /// Volumes of CSI drivers that the disk tells of.
-    pub(super) volumes: FoundVolumes,
+    pub(super) volumes: VolumesOnDisk,
 }
 
 /// Shared handles.

@@ -13,9 +13,9 @@ use super::record::{Done, Publication, Record};
 use super::vol_data::{self, EPHEMERAL, LIFECYCLE, SPEC_NAME, VolData};
 use crate::VolumeId;
 
-/// Volumes that the disk tells of.
+/// Volumes found in upstream's files.
 #[derive(Debug, Default)]
-pub struct FoundVolumes(Vec<Found>);
+pub struct VolumesOnDisk(Vec<Found>);
 
 #[derive(Debug)]
 struct Found {
@@ -23,22 +23,22 @@ struct Found {
     spec_name: String,
     is_block: bool,
     is_staged: bool,
-    /// Whether a controller attaches it, as far as that is known: until a pod asks for it nobody shall detach it.
+    /// Whether a controller attaches it. Assumed until a pod requests the volume, so that nobody detaches it.
     is_attached: bool,
     /// The pod for which it is published.
     pod: Option<String>,
 }
 
-/// The volumes that the store tells of, as they are in this boot.
+/// The volumes in the store, as of this boot.
 pub(crate) fn stored(store: &Store, boot: &str) -> BTreeMap<VolumeId, Record> {
     let rows = store.all::<Record>(Table::CsiVolumes).into_iter();
     rows.map(|(_, record)| (record.id.clone(), record.in_boot(boot))).collect()
 }
 
-/// Adds what the disk tells of and the store does not.
+/// Adds the volumes on disk that the store does not have.
 pub(crate) fn merged(
     mut records: BTreeMap<VolumeId, Record>,
-    found: FoundVolumes,
+    found: VolumesOnDisk,
     boot: &str,
 ) -> BTreeMap<VolumeId, Record> {
     for Found { id, spec_name, is_block, is_staged, is_attached, pod } in found.0 {
@@ -64,7 +64,7 @@ pub(crate) fn merged(
 }
 
 /// Reads the volumes from upstream's files below the daemon's directory. Blocking.
-pub fn found_on_disk(root: &Path) -> FoundVolumes {
+pub fn found_on_disk(root: &Path) -> VolumesOnDisk {
     let mut found = Vec::new();
     let csi = layout::plugin_dir(root);
     for driver in names(&csi).into_iter().filter(|name| name != DEVICES) {
@@ -87,7 +87,7 @@ pub fn found_on_disk(root: &Path) -> FoundVolumes {
         found.extend(pods.into_iter().filter_map(|pod| of(&data, true, true, Some(pod))));
         found.extend(of(&data, true, true, None));
     }
-    FoundVolumes(found)
+    VolumesOnDisk(found)
 }
 
 fn of(data: &VolData, is_block: bool, is_staged: bool, pod: Option<String>) -> Option<Found> {

@@ -1,5 +1,5 @@
-//! The owner's way from a wanted volume to a published one: driver, attachment, stage, publish, group. Each attempt begins anew, and does
-//! only what is not known to be done.
+//! Publishes a volume: waits for its attachment and driver, stages, publishes, sets the group. Each attempt starts over, and skips what is
+//! known to be done.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,28 +10,28 @@ use hostlet_base::error_chain;
 use hostlet_host::{GroupChange, MountTable, PathError, file_work, real_path, set_group_of_tree};
 use tokio::time::{Instant, timeout};
 
-use super::owner::{Interrupted, Owner};
 use super::plan::{Due, Key};
 use super::record::Done;
 use super::vol_data::{self, VolData};
+use super::worker::{Interrupted, VolumeWorker};
 use crate::{
     AccessMode, AttachError, Capability, Form, NodeCapabilities, NodeService, Publish, PublishCall,
     PublishState, Published, StageCall, VolumePhase,
 };
 
-/// How often a volume is published again whose driver wants that (upstream: with each sync of its pod).
+/// How often a volume with `requiresRepublish` is published again (upstream: with each sync of its pod).
 const REPUBLISH: Duration = Duration::from_secs(60);
 
-/// How long the API server may take to learn that a volume is in use, before the pod's events say what it waits for.
+/// How long the API server may take to learn that a volume is in use, before the pod's events report the wait.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Why an attempt did not succeed.
 enum Failure {
-    /// A pod is released first.
+    /// A job is processed first.
     Interrupted,
-    /// It is tried again after a pause.
+    /// Retried after a back-off.
     Failed(String),
-    /// It is tried again when something changes.
+    /// Retried after a change.
     Waits(String),
 }
 
@@ -51,8 +51,8 @@ enum At {
 
 impl At {
     /// Upstream's message about a volume.
-    fn message(self, wanted: &Publish, cause: impl std::fmt::Display) -> String {
-        let step = match (self, &wanted.form) {
+    fn message(self, desired: &Publish, cause: impl std::fmt::Display) -> String {
+        let step = match (self, &desired.form) {
             (Self::Attach, Form::Filesystem { .. }) => "MountVolume.WaitForAttach",
             (Self::Attach, Form::Block) => "MapVolume.WaitForAttach",
             (Self::Stage, Form::Filesystem { .. }) => "MountVolume.MountDevice",
@@ -60,22 +60,22 @@ impl At {
             (Self::Publish, Form::Filesystem { .. }) => "MountVolume.SetUp",
             (Self::Publish, Form::Block) => "MapVolume.MapPodDevice",
         };
-        format!("{step} failed for volume {:?} : {cause}", wanted.spec_name)
+        format!("{step} failed for volume {:?} : {cause}", desired.spec_name)
     }
 }
 
-impl Owner {
+impl VolumeWorker {
     /// Publishes the volume for a pod, as far as that is possible now.
     pub(super) async fn publish(&mut self, key: Key) {
-        let Some(wanted) = self.wants.get(&key).map(|want| want.wanted.clone()) else { return };
+        let Some(desired) = self.desired.get(&key).map(|desired| desired.publish.clone()) else { return };
         let was = self.record.published(&key.0, &key.1);
-        let attempt = self.attempt(&key, &wanted).await;
-        let backoff = self.wants.get(&key).and_then(|want| want.backoff);
+        let attempt = self.attempt(&key, &desired).await;
+        let backoff = self.desired.get(&key).and_then(|desired| desired.backoff);
         let (due, backoff) = match attempt {
             Ok(path) => {
                 self.last_error = None;
-                self.tell(&key, PublishState::Published(Published { path }));
-                let again = wanted.is_republished.then(|| Due::At(Instant::now() + REPUBLISH));
+                self.report(&key, PublishState::Published(Published { path }));
+                let again = desired.is_republished.then(|| Due::At(Instant::now() + REPUBLISH));
                 (again.unwrap_or(Due::Never), None)
             }
             Err(Failure::Interrupted) => return,
@@ -89,9 +89,11 @@ impl Owner {
                 (Due::OnChange, backoff)
             }
         };
-        // What was said meanwhile is wanted otherwise, and due.
-        if let Some(want) = self.wants.get_mut(&key).filter(|want| Arc::ptr_eq(&want.wanted, &wanted)) {
-            (want.due, want.backoff) = (due, backoff);
+        // A request that arrived during the attempt stays due.
+        if let Some(desired) =
+            self.desired.get_mut(&key).filter(|known| Arc::ptr_eq(&known.publish, &desired))
+        {
+            (desired.due, desired.backoff) = (due, backoff);
         }
     }
 
@@ -102,42 +104,42 @@ impl Owner {
         self.last_error = Some(text.clone());
         match was {
             Done::Yes => {}
-            Done::No | Done::Maybe => self.tell(key, PublishState::Failed(text)),
+            Done::No | Done::Maybe => self.report(key, PublishState::Failed(text)),
         }
     }
 
-    async fn attempt(&mut self, key: &Key, wanted: &Arc<Publish>) -> Result<PathBuf, Failure> {
+    async fn attempt(&mut self, key: &Key, desired: &Arc<Publish>) -> Result<PathBuf, Failure> {
         let Some(target) = self.target(key) else {
             let cause = "the pod's UID is no name of a directory";
-            return Err(Failure::Waits(At::Publish.message(wanted, cause)));
+            return Err(Failure::Waits(At::Publish.message(desired, cause)));
         };
-        if wanted.access_mode == AccessMode::ReadWriteOncePod && self.is_used_by_others(key) {
+        if desired.access_mode == AccessMode::ReadWriteOncePod && self.is_used_by_others(key) {
             let cause = "volume uses the ReadWriteOncePod access mode and is already in use by another pod";
-            return Err(Failure::Waits(At::Publish.message(wanted, cause)));
+            return Err(Failure::Waits(At::Publish.message(desired, cause)));
         }
         if self.record.published(&key.0, &key.1) == Done::Yes {
             if !self.is_there(&target).await {
                 self.record.set_published(&key.0, &key.1, Done::Maybe);
-            } else if !wanted.is_republished {
+            } else if !desired.is_republished {
                 return Ok(target);
             }
         }
         if self.record.is_attached && self.context.is_none() {
-            self.context = Some(self.attachment(wanted).await?);
+            self.context = Some(self.attachment(desired).await?);
         }
-        let (first, whose) = match wanted.is_ephemeral {
+        let (first, whose) = match desired.is_ephemeral {
             true => (At::Publish, "mounter.SetUpAt failed to get CSI client"),
             false => (At::Stage, "attacher.MountDevice failed to create newCsiDriverClient"),
         };
         let service = self.service().map_err(|error| {
-            Failure::Waits(first.message(wanted, format_args!("kubernetes.io/csi: {whose}: {error}")))
+            Failure::Waits(first.message(desired, format_args!("kubernetes.io/csi: {whose}: {error}")))
         })?;
-        let able = service.capabilities().await;
-        let able = able.map_err(|error| Failure::Failed(first.message(wanted, error)))?;
-        if able.stage && !wanted.is_ephemeral && self.record.staged != Done::Yes {
-            self.stage(wanted, &*service, able).await?;
+        let capabilities = service.capabilities().await;
+        let capabilities = capabilities.map_err(|error| Failure::Failed(first.message(desired, error)))?;
+        if capabilities.stage && !desired.is_ephemeral && self.record.staged != Done::Yes {
+            self.stage(desired, &*service, capabilities).await?;
         }
-        self.call_publish(key, wanted, &*service, able, &target).await?;
+        self.call_publish(key, desired, &*service, capabilities, &target).await?;
         Ok(target)
     }
 
@@ -156,11 +158,11 @@ impl Owner {
         file_work(look).await.unwrap_or(true)
     }
 
-    /// Waits for the attachment. Returns what the attacher said.
-    async fn attachment(&mut self, wanted: &Publish) -> Result<BTreeMap<String, String>, Failure> {
+    /// Waits for the attachment. Returns the publish context.
+    async fn attachment(&mut self, desired: &Publish) -> Result<BTreeMap<String, String>, Failure> {
         let (attachments, id) = (self.shared.attachments.clone(), self.record.id.clone());
         self.enter(VolumePhase::Attaching);
-        // From now on a controller is told not to detach it.
+        // The Node reports the volume as in use from now on.
         self.save();
         let attached = async move {
             let reported = timeout(REPORT_TIMEOUT, attachments.reported_in_use(&id)).await;
@@ -169,7 +171,7 @@ impl Owner {
         };
         let attached = self.unless_released(attached).await?;
         attached.map_err(|error| {
-            let text = At::Attach.message(wanted, &error);
+            let text = At::Attach.message(desired, &error);
             match error {
                 AttachError::NoCluster(_) => Failure::Waits(text),
                 AttachError::NotReportedInUse
@@ -182,16 +184,16 @@ impl Owner {
 
     async fn stage(
         &mut self,
-        wanted: &Publish,
+        desired: &Publish,
         service: &dyn NodeService,
-        able: NodeCapabilities,
+        capabilities: NodeCapabilities,
     ) -> Result<(), Failure> {
         let staging = self.staging();
-        let label = wanted.se_linux_label.as_deref();
+        let label = desired.se_linux_label.as_deref();
         // That of a block device is written when it is published.
         let beside = staging.parent().filter(|_| !self.record.is_block);
         let file = beside.map(|dir| (dir.to_owned(), vol_data::of_staged(&self.record.id, label)));
-        self.prepare(&staging, file, |error| At::Stage.message(wanted, error)).await?;
+        self.prepare(&staging, file, |error| At::Stage.message(desired, error)).await?;
         let before = self.record.staged;
         self.record.staged = Done::Maybe;
         self.save();
@@ -199,9 +201,9 @@ impl Owner {
             handle: self.record.id.handle.clone(),
             publish_context: self.context.clone().unwrap_or_default(),
             staging: staging.clone(),
-            capability: capability(wanted, able),
-            secrets: wanted.stage_secrets.clone(),
-            context: wanted.attributes.clone(),
+            capability: capability(desired, capabilities),
+            secrets: desired.stage_secrets.clone(),
+            context: desired.attributes.clone(),
         };
         self.enter(VolumePhase::Staging);
         let Err(error) = service.stage(&call).await else {
@@ -214,36 +216,36 @@ impl Owner {
             self.discard(&staging).await;
         }
         self.save();
-        Err(Failure::Failed(At::Stage.message(wanted, error)))
+        Err(Failure::Failed(At::Stage.message(desired, error)))
     }
 
     async fn call_publish(
         &mut self,
         key: &Key,
-        wanted: &Publish,
+        desired: &Publish,
         service: &dyn NodeService,
-        able: NodeCapabilities,
+        capabilities: NodeCapabilities,
         target: &Path,
     ) -> Result<(), Failure> {
         let parent = target.parent().unwrap_or(target);
         let place = if self.record.is_block { self.device_data() } else { parent.to_owned() };
-        let file = Some((place, self.data(wanted)));
-        self.prepare(parent, file, |error| At::Publish.message(wanted, error)).await?;
+        let file = Some((place, self.data(desired)));
+        self.prepare(parent, file, |error| At::Publish.message(desired, error)).await?;
         let before = self.record.published(&key.0, &key.1);
         if before != Done::Yes {
             self.record.set_published(&key.0, &key.1, Done::Maybe);
             self.save();
         }
-        let mut context = wanted.attributes.clone();
-        context.extend(wanted.pod_attributes.clone());
+        let mut context = desired.attributes.clone();
+        context.extend(desired.pod_attributes.clone());
         let call = PublishCall {
             handle: self.record.id.handle.clone(),
             publish_context: self.context.clone().unwrap_or_default(),
-            staging: (able.stage && !wanted.is_ephemeral).then(|| self.staging()),
+            staging: (capabilities.stage && !desired.is_ephemeral).then(|| self.staging()),
             target: target.to_owned(),
-            capability: capability(wanted, able),
-            read_only: wanted.read_only,
-            secrets: wanted.publish_secrets.clone(),
+            capability: capability(desired, capabilities),
+            read_only: desired.read_only,
+            secrets: desired.publish_secrets.clone(),
             context,
         };
         self.enter(VolumePhase::Publishing);
@@ -253,11 +255,13 @@ impl Owner {
                 self.discard(target).await;
                 self.save();
             }
-            return Err(Failure::Failed(At::Publish.message(wanted, error)));
+            return Err(Failure::Failed(At::Publish.message(desired, error)));
         }
         if before != Done::Yes {
-            if let (Some(group), false, false) = (wanted.own_group, able.mount_group, self.record.is_block) {
-                self.give(key, wanted, group, target).await?;
+            if let (Some(group), false, false) =
+                (desired.own_group, capabilities.mount_group, self.record.is_block)
+            {
+                self.set_group(key, desired, group, target).await?;
             }
             self.record.set_published(&key.0, &key.1, Done::Yes);
             self.save();
@@ -265,11 +269,11 @@ impl Owner {
         Ok(())
     }
 
-    /// Gives the files to the pod's group. That takes long if there are many.
-    async fn give(
+    /// Sets the group of all files (`fsGroup`), which takes long if there are many.
+    async fn set_group(
         &mut self,
         key: &Key,
-        wanted: &Publish,
+        desired: &Publish,
         (group, change): (u32, GroupChange),
         target: &Path,
     ) -> Result<(), Failure> {
@@ -284,14 +288,14 @@ impl Owner {
                 .await
         };
         let failed = |cause: String| {
-            let cause = format!("applyFSGroup failed for vol {}: {cause}", wanted.id.handle);
-            Failure::Failed(At::Publish.message(wanted, cause))
+            let cause = format!("applyFSGroup failed for vol {}: {cause}", desired.id.handle);
+            Failure::Failed(At::Publish.message(desired, cause))
         };
         match self.unless_released(work).await? {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(failed(error_chain(&error))),
             Err(PathError::Stuck { path }) => Err(Failure::Failed(At::Publish.message(
-                wanted,
+                desired,
                 format_args!(
                     "Setting volume ownership for {} is taking longer than expected, consider using OnRootMismatch - \
                      https://kubernetes.io/docs/tasks/configure-pod-container/security-context/\
@@ -324,15 +328,15 @@ impl Owner {
     }
 
     /// What upstream's file says of a publication.
-    fn data(&self, wanted: &Publish) -> VolData {
+    fn data(&self, desired: &Publish) -> VolData {
         let (id, node) = (&self.record.id, &self.shared.settings.node);
-        let mut data = vol_data::of_staged(id, wanted.se_linux_label.as_deref());
+        let mut data = vol_data::of_staged(id, desired.se_linux_label.as_deref());
         let mut put = |key: &str, value: &str| data.insert(key.to_owned(), value.to_owned());
-        put(vol_data::SPEC_NAME, &wanted.spec_name);
+        put(vol_data::SPEC_NAME, &desired.spec_name);
         put(vol_data::NODE, node);
         put(vol_data::ATTACHMENT, &id.attachment_name(node));
         if !self.record.is_block {
-            put(vol_data::LIFECYCLE, if wanted.is_ephemeral { vol_data::EPHEMERAL } else { "Persistent" });
+            put(vol_data::LIFECYCLE, if desired.is_ephemeral { vol_data::EPHEMERAL } else { "Persistent" });
         }
         data
     }
@@ -344,8 +348,8 @@ pub(super) fn is_mounted(table: &MountTable, path: &Path) -> bool {
     table.at(&real).next().is_some()
 }
 
-fn capability(wanted: &Publish, able: NodeCapabilities) -> Capability {
-    let form = match (&wanted.form, &wanted.se_linux_label) {
+fn capability(desired: &Publish, capabilities: NodeCapabilities) -> Capability {
+    let form = match (&desired.form, &desired.se_linux_label) {
         (Form::Filesystem { fs_type, options }, Some(label)) => {
             let mut options = options.clone();
             options.push(format!("context={label:?}"));
@@ -353,6 +357,6 @@ fn capability(wanted: &Publish, able: NodeCapabilities) -> Capability {
         }
         (form, _) => form.clone(),
     };
-    let group = wanted.group.filter(|_| able.mount_group);
-    Capability { form, access_mode: wanted.access_mode, group }
+    let group = desired.group.filter(|_| capabilities.mount_group);
+    Capability { form, access_mode: desired.access_mode, group }
 }

@@ -1,4 +1,4 @@
-//! What the owner of a volume does next. Pure.
+//! What the worker of a volume does next. Pure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(super) enum Due {
     Now,
     /// At this time.
     At(Instant),
-    /// When something changes: a driver comes, a pod that is in the way goes.
+    /// After a change: a driver is registered, or another pod releases the volume.
     OnChange,
     /// Not any more: it is done.
     Never,
@@ -42,11 +42,10 @@ impl Due {
     }
 }
 
-/// A wanted publication.
+/// A desired publication.
 #[derive(Clone, Debug)]
-pub(super) struct Want {
-    /// What is wanted.
-    pub(super) wanted: Arc<Publish>,
+pub(super) struct DesiredPublication {
+    pub(super) publish: Arc<Publish>,
     /// When it is published, or published again.
     pub(super) due: Due,
     /// After failures.
@@ -56,31 +55,32 @@ pub(super) struct Want {
 /// A step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Publish for a pod, after everything that it takes.
+    /// Publish for a pod, after everything that it requires.
     Publish(Key),
-    /// Take back a publication of a pod that is gone, and that nobody releases.
+    /// Unpublish for a removed pod that nobody releases.
     Unpublish(Key),
-    /// Take the volume from the node.
+    /// Unstage the volume.
     Unstage,
-    /// Nothing of it is left, and nobody wants it.
+    /// Nothing is staged, published or desired.
     Forget,
     /// Nothing to do before this time, without a change.
     Wait(Option<Instant>),
 }
 
-/// What is next. `lost` has the publications of pods that are gone. Those without a want otherwise are kept: their pods run, and nobody
-/// has asked for them since the daemon started.
+/// The next step. `orphaned` are the publications of removed pods. Other publications without a request stay: their pods run, and have not
+/// been synced since the daemon started.
 pub(super) fn next(
     record: &Record,
-    wants: &BTreeMap<Key, Want>,
-    lost: &BTreeMap<Key, Due>,
+    desired: &BTreeMap<Key, DesiredPublication>,
+    orphaned: &BTreeMap<Key, Due>,
     unstage: Due,
     now: Instant,
 ) -> Step {
-    if let Some((key, _)) = lost.iter().find(|(key, due)| due.is_due(now) && !wants.contains_key(*key)) {
+    if let Some((key, _)) = orphaned.iter().find(|(key, due)| due.is_due(now) && !desired.contains_key(*key))
+    {
         return Step::Unpublish(key.clone());
     }
-    if wants.is_empty() && record.publications.is_empty() {
+    if desired.is_empty() && record.publications.is_empty() {
         return match record.staged {
             Done::No => Step::Forget,
             Done::Maybe | Done::Yes if unstage.is_due(now) => Step::Unstage,
@@ -88,10 +88,11 @@ pub(super) fn next(
         };
     }
     // The one that has waited longest, so that one that always fails does not keep others waiting.
-    let first = wants.iter().filter(|(_, want)| want.due.is_due(now)).min_by_key(|(_, want)| want.due);
+    let first =
+        desired.iter().filter(|(_, desired)| desired.due.is_due(now)).min_by_key(|(_, desired)| desired.due);
     if let Some((key, _)) = first {
         return Step::Publish(key.clone());
     }
-    let dues = wants.values().map(|want| want.due).chain(lost.values().copied());
+    let dues = desired.values().map(|desired| desired.due).chain(orphaned.values().copied());
     Step::Wait(dues.filter_map(Due::at).min())
 }

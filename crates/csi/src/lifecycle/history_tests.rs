@@ -1,4 +1,4 @@
-//! Random histories of pods, drivers, daemons and hosts: whatever happened, in the end what is published is what is wanted, and nothing
+//! Random histories of pods, drivers, daemons and hosts: whatever happened, in the end what is published is what is desired, and nothing
 //! else is left. The driver in memory says what broke its specification on the way.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,14 +11,14 @@ use proptest::prelude::*;
 use tokio::time::{sleep, timeout};
 use tonic::Code;
 
-use super::testing::{Host, wanted};
+use super::testing::{Host, desired};
 use crate::fake::{Method, Outcome};
 use crate::{AccessMode, Form, NodeCapabilities, Publish};
 
 /// Something that happens.
 #[derive(Clone, Debug)]
-enum Happening {
-    Want {
+enum HostEvent {
+    Desire {
         pod: u8,
         volume: u32,
     },
@@ -36,7 +36,7 @@ enum Happening {
     Attach,
 }
 
-fn happening() -> impl Strategy<Value = Happening> {
+fn event() -> impl Strategy<Value = HostEvent> {
     let method = prop_oneof![
         Just(Method::Stage),
         Just(Method::Publish),
@@ -53,22 +53,22 @@ fn happening() -> impl Strategy<Value = Happening> {
         Just(Outcome::HangsDone),
     ];
     prop_oneof![
-        6 => (0..4u8, 0..4u32).prop_map(|(pod, volume)| Happening::Want { pod, volume }),
-        5 => (0..4u8).prop_map(|pod| Happening::Release { pod }),
-        6 => (method, outcome).prop_map(|(method, outcome)| Happening::Next(method, outcome)),
-        5 => (0..200_000u64).prop_map(Happening::Pass),
-        2 => Just(Happening::Restart),
-        1 => Just(Happening::Reboot),
-        1 => Just(Happening::DriverGoes),
-        2 => Just(Happening::DriverComes),
-        1 => Just(Happening::FilesGo),
-        2 => Just(Happening::Attach),
+        6 => (0..4u8, 0..4u32).prop_map(|(pod, volume)| HostEvent::Desire { pod, volume }),
+        5 => (0..4u8).prop_map(|pod| HostEvent::Release { pod }),
+        6 => (method, outcome).prop_map(|(method, outcome)| HostEvent::Next(method, outcome)),
+        5 => (0..200_000u64).prop_map(HostEvent::Pass),
+        2 => Just(HostEvent::Restart),
+        1 => Just(HostEvent::Reboot),
+        1 => Just(HostEvent::DriverGoes),
+        2 => Just(HostEvent::DriverComes),
+        1 => Just(HostEvent::FilesGo),
+        2 => Just(HostEvent::Attach),
     ]
 }
 
 /// Volume 0 is for one pod at a time, 1 is attached, 2 is a block device, 3 is nothing special.
 fn request(pod: u8, volume: u32) -> Publish {
-    let plain = wanted(&format!("pod-{pod}"), volume);
+    let plain = desired(&format!("pod-{pod}"), volume);
     match volume {
         0 => Publish { access_mode: AccessMode::ReadWriteOncePod, ..plain },
         1 => Publish { is_attached: true, ..plain },
@@ -79,7 +79,7 @@ fn request(pod: u8, volume: u32) -> Publish {
 
 #[derive(Default)]
 struct Pods {
-    wants: BTreeMap<u8, BTreeSet<u32>>,
+    desired: BTreeMap<u8, BTreeSet<u32>>,
     /// Pods that are to be released, and are not yet.
     leaving: BTreeSet<u8>,
 }
@@ -97,7 +97,7 @@ impl Pods {
     }
 
     async fn want_again(&self, host: &Host) {
-        for (pod, volumes) in &self.wants {
+        for (pod, volumes) in &self.desired {
             for volume in volumes {
                 host.want(request(*pod, *volume)).await;
             }
@@ -105,40 +105,40 @@ impl Pods {
     }
 }
 
-async fn run(stages: bool, history: Vec<Happening>) {
+async fn run(stages: bool, history: Vec<HostEvent>) {
     let mut host = Host::with(NodeCapabilities { stage: stages, ..NodeCapabilities::default() });
     let mut pods = Pods::default();
-    for happening in history {
-        match happening {
-            Happening::Want { pod, volume } if !pods.leaving.contains(&pod) => {
-                pods.wants.entry(pod).or_default().insert(volume);
+    for event in history {
+        match event {
+            HostEvent::Desire { pod, volume } if !pods.leaving.contains(&pod) => {
+                pods.desired.entry(pod).or_default().insert(volume);
                 host.want(request(pod, volume)).await;
             }
-            Happening::Want { .. } => {}
-            Happening::Release { pod } => {
-                if pods.wants.remove(&pod).is_some() || pods.leaving.contains(&pod) {
+            HostEvent::Desire { .. } => {}
+            HostEvent::Release { pod } => {
+                if pods.desired.remove(&pod).is_some() || pods.leaving.contains(&pod) {
                     pods.leaving.insert(pod);
                     pods.release(&host, pod).await;
                 }
             }
-            Happening::Next(method, outcome) => host.driver.next(method, [outcome]),
-            Happening::Pass(milliseconds) => sleep(Duration::from_millis(milliseconds)).await,
-            Happening::Restart => {
+            HostEvent::Next(method, outcome) => host.driver.next(method, [outcome]),
+            HostEvent::Pass(milliseconds) => sleep(Duration::from_millis(milliseconds)).await,
+            HostEvent::Restart => {
                 host.restart().await;
                 pods.want_again(&host).await;
             }
-            Happening::Reboot => {
+            HostEvent::Reboot => {
                 host.reboot().await;
                 pods.want_again(&host).await;
             }
-            Happening::DriverGoes => host.deregister(),
-            Happening::DriverComes => host.register(),
-            Happening::FilesGo => {
+            HostEvent::DriverGoes => host.deregister(),
+            HostEvent::DriverComes => host.register(),
+            HostEvent::FilesGo => {
                 for path in host.remains().into_iter().filter(|path| path.ends_with("vol_data.json")) {
                     fs::remove_file(host.root().join(path)).unwrap();
                 }
             }
-            Happening::Attach => {
+            HostEvent::Attach => {
                 let name = request(0, 1).id.unique_name();
                 host.cluster.reported.send_modify(|names| {
                     names.insert(name.clone());
@@ -174,14 +174,14 @@ async fn settle(host: Host, mut pods: Pods) {
     pods.want_again(&host).await;
     sleep(Duration::from_secs(600)).await;
 
-    let expected = |volume: u32| pods.wants.iter().filter(|(_, volumes)| volumes.contains(&volume)).count();
+    let expected = |volume: u32| pods.desired.iter().filter(|(_, volumes)| volumes.contains(&volume)).count();
     let published = host.driver.published();
     for volume in 0..4 {
         let handle = request(0, volume).id.handle;
         let at = published.values().filter(|target| target.handle == handle).count();
         // One of the pods that want the first has it.
         let expected = if volume == 0 { expected(0).min(1) } else { expected(volume) };
-        assert_eq!(at, expected, "{handle} of {:?}", pods.wants);
+        assert_eq!(at, expected, "{handle} of {:?}", pods.desired);
         if host.driver.capabilities_now().stage {
             assert_eq!(host.driver.staged().contains_key(&handle), expected > 0, "{handle}");
         }
@@ -192,10 +192,10 @@ async fn settle(host: Host, mut pods: Pods) {
     assert_eq!(host.driver.violations(), [""; 0]);
     let stray = |path: &String| {
         let is_wanted = |pod: &u8| path.contains(&format!("pod-{pod}/"));
-        path.starts_with("pods/") && !pods.wants.keys().any(is_wanted)
+        path.starts_with("pods/") && !pods.desired.keys().any(is_wanted)
     };
     assert_eq!(host.remains().into_iter().filter(stray).collect::<Vec<_>>(), [""; 0]);
-    if pods.wants.is_empty() {
+    if pods.desired.is_empty() {
         assert_eq!(host.remains(), BTreeSet::new());
     }
 }
@@ -206,7 +206,7 @@ proptest! {
     #[test]
     fn what_is_published_becomes_what_is_wanted(
         stages in any::<bool>(),
-        history in proptest::collection::vec(happening(), 0..60),
+        history in proptest::collection::vec(event(), 0..60),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
         runtime.block_on(run(stages, history));

@@ -1,5 +1,5 @@
-//! What is known of a volume on this node, which survives the daemon: a row of the store, written before a call that it speaks of. The
-//! driver may have done what a lost answer was about, so each fact is `No`, `Maybe` or `Yes`. Pure.
+//! The state of a volume on this node that survives the daemon: a row of the store, written before the call that it describes. A call
+//! without a response may have taken effect, so each fact is `No`, `Maybe` or `Yes`. Pure.
 
 use hostlet_base::PodUid;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use crate::{Form, Publish, VolumeId};
 pub(crate) enum Done {
     /// Certainly not.
     No,
-    /// It was asked for, and the outcome is unknown; or it was done in another boot of the host.
+    /// The call's outcome is unknown, or it succeeded in an earlier boot of the host.
     Maybe,
     /// Yes, in this boot.
     Yes,
@@ -51,12 +51,12 @@ pub(crate) struct Record {
 
 impl Record {
     /// That of a volume of which nothing was done yet.
-    pub(crate) fn new(wanted: &Publish, boot: &str) -> Self {
+    pub(crate) fn new(desired: &Publish, boot: &str) -> Self {
         Self {
-            id: wanted.id.clone(),
-            spec_name: wanted.spec_name.clone(),
-            is_block: wanted.form == Form::Block,
-            is_attached: wanted.is_attached,
+            id: desired.id.clone(),
+            spec_name: desired.spec_name.clone(),
+            is_block: desired.form == Form::Block,
+            is_attached: desired.is_attached,
             staged: Done::No,
             boot: boot.to_owned(),
             publications: Vec::new(),

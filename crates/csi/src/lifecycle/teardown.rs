@@ -1,5 +1,5 @@
-//! The owner's way back: unpublish, unstage. A directory goes only once nothing is mounted on it, and only if it is empty. Nothing is
-//! unmounted here that a driver should unmount.
+//! Unpublishes and unstages a volume. A directory is removed only once nothing is mounted on it, and only if it is empty. Never unmounts:
+//! that is the driver's task.
 
 use std::fs;
 use std::io;
@@ -10,17 +10,17 @@ use hostlet_host::{SysError, file_work, is_missing, remove_mount_point};
 use tokio::task::JoinError;
 
 use super::layout::DEVICES;
-use super::owner::{NoDriver, Owner};
 use super::plan::{Due, Key};
 use super::publishing::is_mounted;
 use super::record::Done;
 use super::vol_data;
+use super::worker::{NoDriver, VolumeWorker};
 use crate::{CallError, ReleaseError, VolumePhase};
 
-/// Why something was not taken back.
+/// Why a volume was not unpublished or unstaged.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum TakeBackError {
-    /// There is nobody to ask.
+pub(super) enum TeardownError {
+    /// The driver is not registered.
     #[error("kubernetes.io/csi: {what}: {error}")]
     NoDriver {
         /// Upstream's beginning of the text.
@@ -28,7 +28,7 @@ pub(super) enum TakeBackError {
         /// Which driver.
         error: NoDriver,
     },
-    /// The driver refused, or did not answer.
+    /// The call failed.
     #[error("kubernetes.io/csi: {what} failed: {error}")]
     Call {
         /// Upstream's name of the step.
@@ -36,8 +36,8 @@ pub(super) enum TakeBackError {
         /// What the driver said.
         error: CallError,
     },
-    /// The driver says that it is done, and it is not.
-    #[error("the driver says that it has unmounted {}, and something is still mounted there", path.display())]
+    /// The driver reported success, and a mount remains.
+    #[error("the driver reported success, and something is still mounted at {}", path.display())]
     Mounted {
         /// Where.
         path: PathBuf,
@@ -66,10 +66,10 @@ pub(super) enum RemoveError {
     Ended(#[from] JoinError),
 }
 
-impl Owner {
-    /// Takes back all publications of a pod, and forgets that it wanted them. Returns the first error.
+impl VolumeWorker {
+    /// Drops a pod's requests, and unpublishes all its publications. Returns the first error.
     pub(super) async fn release(&mut self, pod: &PodUid) -> Result<(), ReleaseError> {
-        self.wants.retain(|key, _| key.0 != *pod);
+        self.desired.retain(|key, _| key.0 != *pod);
         let own = self.record.publications.iter().filter(|own| own.pod == pod.as_str());
         let keys: Vec<Key> = own.map(|own| (pod.clone(), own.spec_name.clone())).collect();
         let mut result = Ok(());
@@ -83,41 +83,42 @@ impl Owner {
         result
     }
 
-    /// Takes back a publication.
-    pub(super) async fn unpublish(&mut self, key: &Key) -> Result<(), TakeBackError> {
+    /// Unpublishes the volume for a pod.
+    pub(super) async fn unpublish(&mut self, key: &Key) -> Result<(), TeardownError> {
         let what = "Unmounter.TearDownAt failed to get CSI client";
-        let service = self.service().map_err(|error| TakeBackError::NoDriver { what, error })?;
-        // A publication without a place was never made.
+        let service = self.service().map_err(|error| TeardownError::NoDriver { what, error })?;
+        // A publication without a target was never made.
         if let Some(target) = self.target(key) {
-            // From now on it may be gone.
+            // The call may take effect even if it fails.
             self.record.set_published(&key.0, &key.1, Done::Maybe);
             self.save();
             self.enter(VolumePhase::Unpublishing);
             let done = service.unpublish(&self.record.id.handle, &target).await;
-            done.map_err(|error| TakeBackError::Call { what: "Unmounter.TearDownAt", error })?;
+            done.map_err(|error| TeardownError::Call { what: "Unmounter.TearDownAt", error })?;
             self.remove(&target).await?;
         }
         self.record.set_published(&key.0, &key.1, Done::No);
         self.save();
-        // Another pod may have waited for this one.
+        // Another pod may wait for this one to release the volume.
         self.changed();
         self.unstage = Due::Now;
         Ok(())
     }
 
-    /// Takes the volume from the node.
-    pub(super) async fn unstage(&mut self) -> Result<(), TakeBackError> {
+    /// Unstages the volume.
+    pub(super) async fn unstage(&mut self) -> Result<(), TeardownError> {
         let what = "attacher.UnmountDevice failed to create newCsiDriverClient";
-        let service = self.service().map_err(|error| TakeBackError::NoDriver { what, error })?;
+        let service = self.service().map_err(|error| TeardownError::NoDriver { what, error })?;
         let staging = self.staging();
-        let able = service.capabilities().await;
-        let able = able.map_err(|error| TakeBackError::Call { what: "attacher.UnmountDevice", error })?;
-        if able.stage {
+        let capabilities = service.capabilities().await;
+        let capabilities =
+            capabilities.map_err(|error| TeardownError::Call { what: "attacher.UnmountDevice", error })?;
+        if capabilities.stage {
             self.record.staged = Done::Maybe;
             self.save();
             self.enter(VolumePhase::Unstaging);
             let done = service.unstage(&self.record.id.handle, &staging).await;
-            done.map_err(|error| TakeBackError::Call { what: "attacher.UnmountDevice", error })?;
+            done.map_err(|error| TeardownError::Call { what: "attacher.UnmountDevice", error })?;
         }
         self.remove(&staging).await?;
         self.record.staged = Done::No;
@@ -127,19 +128,19 @@ impl Owner {
     }
 
     /// Removes a mount point that a driver left, upstream's file and their directory, once nothing is mounted.
-    async fn remove(&self, mount: &Path) -> Result<(), TakeBackError> {
+    async fn remove(&self, mount: &Path) -> Result<(), TeardownError> {
         let (mounts, mount) = (self.shared.settings.mounts.clone(), mount.to_owned());
         let is_block = self.record.is_block;
         let path = mount.clone();
         let removed = file_work(move || {
-            let failed = |source| TakeBackError::Remove { path: mount.clone(), source };
+            let failed = |source| TeardownError::Remove { path: mount.clone(), source };
             let table = mounts.table().map_err(|error| failed(error.into()))?;
             if is_mounted(&table, &mount) {
-                return Err(TakeBackError::Mounted { path: mount.clone() });
+                return Err(TeardownError::Mounted { path: mount.clone() });
             }
             if is_block { remove_device(&mount) } else { remove_beside(&mount) }.map_err(failed)
         });
-        removed.await.unwrap_or_else(|error| Err(TakeBackError::Remove { path, source: error.into() }))
+        removed.await.unwrap_or_else(|error| Err(TeardownError::Remove { path, source: error.into() }))
     }
 
     /// The same after a call that changed nothing. What remains does no harm.

@@ -1,5 +1,5 @@
-//! The owner of one volume, a task: takes jobs, does the next step of the plan, tells what became of it. What the steps are is in
-//! `publishing` and `taking_back`.
+//! The worker of one volume, a task: takes jobs, performs the next step of the plan, and publishes the result. The steps are in
+//! `publishing` and `teardown`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::layout;
-use super::plan::{Due, Key, Step, Want, next};
+use super::plan::{DesiredPublication, Due, Key, Step, next};
 use super::record::{Done, Record};
 use super::vol_data;
 use crate::volumes::{CsiSettings, ReleaseError, Services, States};
@@ -28,7 +28,7 @@ const RETRY: BackoffPolicy = BackoffPolicy {
     reset_after: Duration::MAX,
 };
 
-/// What all owners share.
+/// What all workers share.
 pub(crate) struct Shared {
     pub(crate) settings: CsiSettings,
     pub(crate) attachments: Arc<dyn Attachments>,
@@ -37,11 +37,11 @@ pub(crate) struct Shared {
     pub(crate) paths: PathWork,
 }
 
-/// A job for an owner.
+/// A job for a worker.
 pub(crate) enum Job {
-    /// A pod wants the volume.
+    /// A pod needs the volume.
     Publish(Box<Publish>),
-    /// Nothing of a pod runs any more: its publications go.
+    /// All containers of a pod have terminated: its publications are removed.
     Release { id: VolumeId, pod: PodUid, reply: oneshot::Sender<Result<(), ReleaseError>> },
 }
 
@@ -49,7 +49,7 @@ impl Job {
     /// Whose volume it is for.
     pub(crate) fn volume(&self) -> &VolumeId {
         match self {
-            Self::Publish(wanted) => &wanted.id,
+            Self::Publish(desired) => &desired.id,
             Self::Release { id, .. } => id,
         }
     }
@@ -64,20 +64,20 @@ impl Job {
     }
 }
 
-/// The owner of a volume.
-pub(crate) struct Owner {
+/// The worker of a volume.
+pub(crate) struct VolumeWorker {
     pub(super) shared: Arc<Shared>,
     pub(super) record: Record,
-    pub(super) wants: BTreeMap<Key, Want>,
+    pub(super) desired: BTreeMap<Key, DesiredPublication>,
     /// Publications of pods without a directory.
-    lost: BTreeMap<Key, Due>,
-    lost_backoff: Option<Backoff<Instant>>,
+    orphaned: BTreeMap<Key, Due>,
+    orphan_backoff: Option<Backoff<Instant>>,
     pub(super) unstage: Due,
-    /// What the attacher said, once the volume is attached.
+    /// The publish context from the attacher, once the volume is attached.
     pub(super) context: Option<BTreeMap<String, String>>,
     unstage_backoff: Option<Backoff<Instant>>,
     inbox: mpsc::Receiver<Job>,
-    /// Jobs that came while something was waited for.
+    /// A job that interrupted a wait.
     waiting: Option<Job>,
     services: watch::Receiver<Services>,
     /// What it does, and since when.
@@ -86,20 +86,20 @@ pub(crate) struct Owner {
     pub(super) last_error: Option<String>,
 }
 
-/// A wait was given up because of a job.
+/// A job interrupted a wait.
 pub(super) struct Interrupted;
 
-impl Owner {
-    /// The owner of the volume of `record`, which takes the jobs of `inbox`.
+impl VolumeWorker {
+    /// The worker of the volume of `record`, which takes the jobs of `inbox`.
     pub(crate) fn new(shared: Arc<Shared>, record: Record, inbox: mpsc::Receiver<Job>) -> Self {
         let services = shared.settings.services.clone();
         let now = shared.settings.clock.now();
-        let owner = Self {
+        let worker = Self {
             shared,
             record,
-            wants: BTreeMap::new(),
-            lost: BTreeMap::new(),
-            lost_backoff: None,
+            desired: BTreeMap::new(),
+            orphaned: BTreeMap::new(),
+            orphan_backoff: None,
             unstage: Due::Now,
             context: None,
             unstage_backoff: None,
@@ -109,20 +109,20 @@ impl Owner {
             phase: (VolumePhase::Idle, now),
             last_error: None,
         };
-        owner.report_use();
-        owner
+        worker.report_use();
+        worker
     }
 
     /// Runs until nothing of the volume is left, or no more jobs can come. Returns the jobs that came too late.
     pub(crate) async fn run(mut self) -> Vec<Job> {
-        self.find_lost().await;
+        self.find_orphaned().await;
         loop {
             if let Some(job) = self.waiting.take() {
                 self.take(job).await;
             }
-            match next(&self.record, &self.wants, &self.lost, self.unstage, Instant::now()) {
+            match next(&self.record, &self.desired, &self.orphaned, self.unstage, Instant::now()) {
                 Step::Publish(key) => self.publish(key).await,
-                Step::Unpublish(key) => self.unpublish_lost(key).await,
+                Step::Unpublish(key) => self.unpublish_orphaned(key).await,
                 Step::Unstage => self.try_unstage().await,
                 Step::Forget => match self.inbox.try_recv() {
                     Ok(job) => self.waiting = Some(job),
@@ -148,8 +148,8 @@ impl Owner {
 
     async fn take(&mut self, job: Job) {
         match job {
-            Job::Publish(wanted) => {
-                self.want(wanted);
+            Job::Publish(desired) => {
+                self.want(desired);
             }
             Job::Release { id: _, pod, reply } => {
                 let released = self.release(&pod).await;
@@ -159,44 +159,45 @@ impl Owner {
         }
     }
 
-    /// Notes what a pod wants. What is published stays as it is, unless it is published again from time to time.
-    /// Returns whether it is known otherwise now whether a controller attaches the volume.
-    fn want(&mut self, wanted: Box<Publish>) -> bool {
-        let key = (wanted.pod.clone(), wanted.spec_name.clone());
-        self.lost.remove(&key);
-        // What is used here does not become attached because its CSIDriver object is deleted.
+    /// Records a pod's request. A published volume stays as it is, unless its driver requires republishing. Returns whether the request
+    /// changes whether a controller attaches the volume.
+    fn want(&mut self, desired: Box<Publish>) -> bool {
+        let key = (desired.pod.clone(), desired.spec_name.clone());
+        self.orphaned.remove(&key);
+        // Deleting the CSIDriver object does not make a volume in use an attached one.
         let is_unused = self.record.staged == Done::No && self.record.publications.is_empty();
         let is_otherwise =
-            self.record.is_attached != wanted.is_attached && (self.record.is_attached || is_unused);
+            self.record.is_attached != desired.is_attached && (self.record.is_attached || is_unused);
         if is_otherwise {
-            self.record.is_attached = wanted.is_attached;
+            self.record.is_attached = desired.is_attached;
             self.report_use();
             if !is_unused {
                 self.save();
             }
         }
         let is_published = self.record.published(&key.0, &key.1) == Done::Yes;
-        match self.wants.get_mut(&key) {
-            Some(want) => {
-                let is_new = want.wanted.as_ref() != wanted.as_ref();
-                want.wanted = Arc::from(wanted);
-                if is_new && (!is_published || want.wanted.is_republished) {
-                    want.due = Due::Now;
+        match self.desired.get_mut(&key) {
+            Some(known) => {
+                let is_new = known.publish.as_ref() != desired.as_ref();
+                known.publish = Arc::from(desired);
+                if is_new && (!is_published || known.publish.is_republished) {
+                    known.due = Due::Now;
                 }
             }
             None => {
-                let wanted = Arc::from(wanted);
-                self.wants.insert(key, Want { wanted, due: Due::Now, backoff: None });
+                let publish = Arc::from(desired);
+                self.desired.insert(key, DesiredPublication { publish, due: Due::Now, backoff: None });
             }
         }
         is_otherwise
     }
 
-    /// A driver came or went, or a pod is no longer in the way.
+    /// A driver was registered or deregistered, or another pod released the volume.
     pub(super) fn changed(&mut self) {
-        let waiting = self.wants.values_mut().map(|want| &mut want.due).filter(|due| **due == Due::OnChange);
-        let lost = self.lost.values_mut().filter(|due| **due == Due::OnChange);
-        waiting.chain(lost).for_each(|due| *due = Due::Now);
+        let waiting =
+            self.desired.values_mut().map(|desired| &mut desired.due).filter(|due| **due == Due::OnChange);
+        let orphaned = self.orphaned.values_mut().filter(|due| **due == Due::OnChange);
+        waiting.chain(orphaned).for_each(|due| *due = Due::Now);
         if self.unstage == Due::OnChange {
             self.unstage = Due::Now;
         }
@@ -208,8 +209,8 @@ impl Owner {
         services.get(&self.record.id.driver).cloned().ok_or_else(|| NoDriver(self.record.id.driver.clone()))
     }
 
-    /// Waits for what may take long, unless a pod is released meanwhile, which never waits for what another pod wants, or the volume need
-    /// not be attached after all. `work` must be cancel-safe.
+    /// Waits for what may take long, unless a pod is released meanwhile, which never waits for another pod's request, or a request changes
+    /// whether the volume is attached. `work` must be cancel-safe.
     pub(super) async fn unless_released<T>(
         &mut self,
         work: impl Future<Output = T>,
@@ -220,8 +221,8 @@ impl Owner {
                 biased;
                 // Cancel-safe: a job is received only when it is returned.
                 Some(job) = self.inbox.recv() => match job {
-                    Job::Publish(wanted) => {
-                        if self.want(wanted) {
+                    Job::Publish(desired) => {
+                        if self.want(desired) {
                             return Err(Interrupted);
                         }
                     }
@@ -236,8 +237,8 @@ impl Owner {
         }
     }
 
-    /// The state of a pod's volume, for whoever follows it.
-    pub(super) fn tell(&self, key: &Key, state: PublishState) {
+    /// Publishes the state of a pod's volume.
+    pub(super) fn report(&self, key: &Key, state: PublishState) {
         self.shared.states.set(&key.0, &key.1, state);
     }
 
@@ -252,7 +253,7 @@ impl Owner {
     /// Shows that nothing is done until `due`.
     fn rest(&mut self, due: Option<Instant>) {
         let is_failing = self.last_error.is_some();
-        let phase = match (self.service(), is_failing, self.wants.is_empty()) {
+        let phase = match (self.service(), is_failing, self.desired.is_empty()) {
             (Err(NoDriver(_)), _, _) => VolumePhase::WaitingForDriver,
             (Ok(_), true, _) => VolumePhase::Failing,
             (Ok(_), false, false) => VolumePhase::Published,
@@ -265,7 +266,7 @@ impl Owner {
     }
 
     fn show(&self, due: Option<Instant>) {
-        let keys = self.wants.keys().cloned();
+        let keys = self.desired.keys().cloned();
         let kept = self
             .record
             .publications
@@ -299,7 +300,7 @@ impl Owner {
         self.shared.states.show(&self.record.id, Some(view));
     }
 
-    /// Records what is known, before what depends on it is done.
+    /// Writes the record to the store, always before the call that it describes.
     pub(super) fn save(&self) {
         let (store, name) = (&self.shared.settings.store, self.record.id.unique_name());
         store.put(Table::CsiVolumes, &name, &self.record);
@@ -316,7 +317,7 @@ impl Owner {
         self.shared.settings.store.remove(Table::CsiVolumes, &self.record.id.unique_name());
         self.shared.states.set_in_use(&self.record.id, false);
         self.shared.states.show(&self.record.id, None);
-        // Last: once it is closed, another owner may begin, whose state must not be removed.
+        // Last: once it is closed, another worker may begin, whose state must not be removed.
         self.inbox.close();
         std::iter::from_fn(|| self.inbox.try_recv().ok()).collect()
     }
@@ -346,8 +347,8 @@ impl Owner {
         layout::device_data(&self.shared.settings.root, &self.record.spec_name)
     }
 
-    /// Publications of pods without a directory: nobody will release them.
-    async fn find_lost(&mut self) {
+    /// Finds publications of pods without a directory, which nobody will release.
+    async fn find_orphaned(&mut self) {
         let root = self.shared.settings.root.clone();
         let keys: BTreeSet<Key> = self
             .record
@@ -357,25 +358,25 @@ impl Owner {
             .collect();
         let is_gone = move |(pod, _): &Key| PodDirs::new(&root, pod).is_none_or(|dirs| is_gone(dirs.path()));
         let gone = file_work(move || keys.into_iter().filter(is_gone).collect::<Vec<_>>()).await;
-        self.lost = gone.unwrap_or_default().into_iter().map(|key| (key, Due::Now)).collect();
+        self.orphaned = gone.unwrap_or_default().into_iter().map(|key| (key, Due::Now)).collect();
     }
 
-    async fn unpublish_lost(&mut self, key: Key) {
+    async fn unpublish_orphaned(&mut self, key: Key) {
         let unpublished = self.unpublish(&key).await;
         self.last_error = unpublished.as_ref().err().map(|error| error_chain(error));
         let due = match unpublished {
             Ok(()) => {
-                self.lost.remove(&key);
+                self.orphaned.remove(&key);
                 return;
             }
             Err(error) => {
                 let (volume, pod) = (&self.record.id, &key.0);
-                tracing::warn!(%volume, %pod, error = error_chain(&error), "cannot take back the volume of a pod that is gone");
-                self.later(self.lost_backoff)
+                tracing::warn!(%volume, %pod, error = error_chain(&error), "cannot unpublish the volume of a removed pod");
+                self.later(self.orphan_backoff)
             }
         };
-        self.lost_backoff = Some(due);
-        self.lost.insert(key, Due::At(due.updated + due.delay));
+        self.orphan_backoff = Some(due);
+        self.orphaned.insert(key, Due::At(due.updated + due.delay));
     }
 
     async fn try_unstage(&mut self) {

@@ -8,7 +8,7 @@ use hostlet_host::PodDirs;
 use tokio::time::sleep;
 use tonic::Code;
 
-use super::testing::{DRIVER, Host, id, wanted};
+use super::testing::{DRIVER, Host, desired, id};
 use crate::fake::{Call, Method, Outcome};
 use crate::{AccessMode, Form, NodeCapabilities, Publish, PublishState, ephemeral_handle};
 
@@ -17,10 +17,10 @@ const MINUTE: Duration = Duration::from_secs(60);
 #[tokio::test(start_paused = true)]
 async fn a_volume_is_staged_once_and_published_for_each_pod() {
     let host = Host::new();
-    host.want(wanted("a", 1)).await;
+    host.want(desired("a", 1)).await;
     let path = host.published("a", "pv-1").await;
     assert_eq!(path, host.root().join("pods/a/volumes/kubernetes.io~csi/pv-1/mount"));
-    host.want(wanted("b", 1)).await;
+    host.want(desired("b", 1)).await;
     host.published("b", "pv-1").await;
     assert_eq!(
         host.driver.lines(),
@@ -56,9 +56,9 @@ async fn a_volume_is_staged_once_and_published_for_each_pod() {
 #[tokio::test(start_paused = true)]
 async fn a_driver_without_stage_is_not_asked_to() {
     let host = Host::with(NodeCapabilities::default());
-    host.want(wanted("a", 1)).await;
+    host.want(desired("a", 1)).await;
     host.published("a", "pv-1").await;
-    let inline = Publish { is_ephemeral: true, ..wanted("a", 2) };
+    let inline = Publish { is_ephemeral: true, ..desired("a", 2) };
     host.want(inline).await;
     host.published("a", "pv-2").await;
     host.release("a").await.unwrap();
@@ -72,7 +72,7 @@ async fn a_driver_without_stage_is_not_asked_to() {
 async fn nothing_is_asked_before_the_volume_is_reported_in_use_and_attached() {
     let host = Host::new();
     let name = id("vol-1").unique_name();
-    host.want(Publish { is_attached: true, ..wanted("a", 1) }).await;
+    host.want(Publish { is_attached: true, ..desired("a", 1) }).await;
     let mut in_use = host.volumes().in_use();
     in_use.wait_for(|names| names.as_ref().unwrap().contains(&name)).await.unwrap();
     let text = host.failed("a", "pv-1").await;
@@ -107,7 +107,7 @@ async fn nothing_is_asked_before_the_volume_is_reported_in_use_and_attached() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_goes_does_not_wait_for_an_attachment() {
     let host = Host::new();
-    host.want(Publish { is_attached: true, ..wanted("a", 1) }).await;
+    host.want(Publish { is_attached: true, ..desired("a", 1) }).await;
     sleep(MINUTE).await;
     host.release("a").await.unwrap();
     sleep(MINUTE).await;
@@ -119,10 +119,10 @@ async fn a_pod_that_goes_does_not_wait_for_an_attachment() {
 async fn a_volume_that_need_not_be_attached_after_all_waits_no_longer() {
     let host = Host::new();
     // The CSIDriver object is not known yet.
-    host.want(Publish { is_attached: true, ..wanted("a", 1) }).await;
+    host.want(Publish { is_attached: true, ..desired("a", 1) }).await;
     sleep(Duration::from_secs(1)).await;
     let began = tokio::time::Instant::now();
-    host.want(wanted("a", 1)).await;
+    host.want(desired("a", 1)).await;
     host.published("a", "pv-1").await;
     assert!(began.elapsed() < Duration::from_secs(1));
     assert!(host.volumes().in_use().borrow().as_ref().unwrap().is_empty());
@@ -131,10 +131,10 @@ async fn a_volume_that_need_not_be_attached_after_all_waits_no_longer() {
 #[tokio::test(start_paused = true)]
 async fn a_volume_that_is_used_is_not_attached_because_an_object_is_deleted() {
     let host = Host::new();
-    host.want(wanted("a", 1)).await;
+    host.want(desired("a", 1)).await;
     host.published("a", "pv-1").await;
-    host.want(Publish { is_attached: true, ..wanted("a", 1) }).await;
-    host.want(Publish { is_attached: true, ..wanted("b", 1) }).await;
+    host.want(Publish { is_attached: true, ..desired("a", 1) }).await;
+    host.want(Publish { is_attached: true, ..desired("b", 1) }).await;
     host.published("b", "pv-1").await;
     assert!(host.volumes().in_use().borrow().as_ref().unwrap().is_empty());
 }
@@ -143,7 +143,7 @@ async fn a_volume_that_is_used_is_not_attached_because_an_object_is_deleted() {
 async fn a_driver_that_is_not_there_delays_only_its_volumes() {
     let host = Host::new();
     host.deregister();
-    host.want(wanted("a", 1)).await;
+    host.want(desired("a", 1)).await;
     let text = host.failed("a", "pv-1").await;
     let expected = "MountVolume.MountDevice failed for volume \"pv-1\" : kubernetes.io/csi: attacher.MountDevice failed to \
                     create newCsiDriverClient: driver name csi.example.com not found in the list of registered CSI drivers";
@@ -166,7 +166,7 @@ async fn a_lost_answer_leads_to_the_same_call_again_and_a_refusal_leaves_nothing
     let host = Host::new();
     host.driver.next(Method::Stage, [Outcome::Lost(Code::DeadlineExceeded)]);
     host.driver.next(Method::Publish, [Outcome::Lost(Code::Unavailable)]);
-    host.want(wanted("a", 1)).await;
+    host.want(desired("a", 1)).await;
     let text = host.failed("a", "pv-1").await;
     assert!(
         text.starts_with(
@@ -180,7 +180,7 @@ async fn a_lost_answer_leads_to_the_same_call_again_and_a_refusal_leaves_nothing
     assert_eq!(host.driver.lines().len(), 6);
 
     host.driver.always(Method::Stage, Outcome::Fails(Code::InvalidArgument));
-    host.want(wanted("b", 2)).await;
+    host.want(desired("b", 2)).await;
     host.failed("b", "pv-2").await;
     assert_eq!(host.remains(), BTreeSet::new());
     host.release("b").await.unwrap();
@@ -195,7 +195,7 @@ async fn a_lost_answer_leads_to_the_same_call_again_and_a_refusal_leaves_nothing
 async fn what_may_be_staged_is_unstaged() {
     let host = Host::new();
     host.driver.always(Method::Stage, Outcome::Lost(Code::DeadlineExceeded));
-    host.want(wanted("a", 1)).await;
+    host.want(desired("a", 1)).await;
     host.failed("a", "pv-1").await;
     host.release("a").await.unwrap();
     sleep(MINUTE).await;
@@ -206,7 +206,7 @@ async fn what_may_be_staged_is_unstaged() {
 #[tokio::test(start_paused = true)]
 async fn a_volume_of_one_pod_waits_until_the_other_pod_is_gone() {
     let host = Host::new();
-    let only = |pod| Publish { access_mode: AccessMode::ReadWriteOncePod, ..wanted(pod, 1) };
+    let only = |pod| Publish { access_mode: AccessMode::ReadWriteOncePod, ..desired(pod, 1) };
     host.want(only("a")).await;
     host.published("a", "pv-1").await;
     host.want(only("b")).await;
@@ -220,19 +220,19 @@ async fn a_volume_of_one_pod_waits_until_the_other_pod_is_gone() {
 #[tokio::test(start_paused = true)]
 async fn a_restarted_daemon_asks_for_nothing_again() {
     let mut host = Host::new();
-    host.want(wanted("a", 1)).await;
+    host.want(desired("a", 1)).await;
     host.published("a", "pv-1").await;
     let before = host.driver.lines();
     host.restart().await;
     sleep(MINUTE).await;
-    host.want(wanted("a", 1)).await;
+    host.want(desired("a", 1)).await;
     host.published("a", "pv-1").await;
     assert_eq!(host.driver.lines(), before);
     // Nor does one that takes another's place with the files only: it asks once more, as it cannot know.
     host.kill().await;
     host.store.retain(hostlet_store::Table::CsiVolumes, |_| false);
     host.start();
-    host.want(wanted("a", 1)).await;
+    host.want(desired("a", 1)).await;
     host.published("a", "pv-1").await;
     host.release("a").await.unwrap();
     sleep(MINUTE).await;
@@ -252,7 +252,7 @@ async fn a_restarted_daemon_asks_for_nothing_again() {
 async fn a_volume_that_only_lives_in_a_pod_is_not_in_use_whoever_published_it() {
     let mut host = Host::new();
     let id = id(&ephemeral_handle(&"a".into(), "pv-1"));
-    host.want(Publish { id, is_ephemeral: true, ..wanted("a", 1) }).await;
+    host.want(Publish { id, is_ephemeral: true, ..desired("a", 1) }).await;
     host.published("a", "pv-1").await;
     host.kill().await;
     host.store.retain(hostlet_store::Table::CsiVolumes, |_| false);
@@ -265,10 +265,10 @@ async fn a_volume_that_only_lives_in_a_pod_is_not_in_use_whoever_published_it() 
 #[tokio::test(start_paused = true)]
 async fn after_a_reboot_volumes_are_staged_and_published_again() {
     let mut host = Host::new();
-    host.want(wanted("a", 1)).await;
+    host.want(desired("a", 1)).await;
     host.published("a", "pv-1").await;
     host.reboot().await;
-    host.want(wanted("a", 1)).await;
+    host.want(desired("a", 1)).await;
     host.published("a", "pv-1").await;
     assert_eq!(host.driver.lines()[2..], ["NodeStageVolume vol-1", "NodePublishVolume vol-1"]);
     assert_eq!(host.driver.violations(), [""; 0]);
@@ -278,7 +278,7 @@ async fn after_a_reboot_volumes_are_staged_and_published_again() {
 #[tokio::test(start_paused = true)]
 async fn a_daemon_that_died_before_unstage_unstages_when_it_is_back() {
     let mut host = Host::new();
-    host.want(Publish { is_attached: true, ..wanted("a", 1) }).await;
+    host.want(Publish { is_attached: true, ..desired("a", 1) }).await;
     let name = id("vol-1").unique_name();
     host.cluster.reported.send_modify(|names| {
         names.insert(name.clone());
@@ -310,7 +310,7 @@ async fn a_daemon_that_died_before_unstage_unstages_when_it_is_back() {
 #[tokio::test(start_paused = true)]
 async fn the_volume_of_a_pod_whose_directory_is_gone_is_taken_back() {
     let mut host = Host::new();
-    host.want(wanted("a", 1)).await;
+    host.want(desired("a", 1)).await;
     host.published("a", "pv-1").await;
     host.kill().await;
     fs::remove_dir_all(PodDirs::new(&host.root(), &"a".into()).unwrap().path()).unwrap();
@@ -326,11 +326,11 @@ async fn the_volume_of_a_pod_whose_directory_is_gone_is_taken_back() {
 async fn a_call_that_hangs_delays_no_other_volume_and_can_be_left() {
     let host = Host::new();
     host.driver.next(Method::Publish, [Outcome::Hangs]);
-    host.want(wanted("a", 1)).await;
+    host.want(desired("a", 1)).await;
     host.driver.called(Method::Publish, 1).await;
-    host.want(wanted("a", 2)).await;
+    host.want(desired("a", 2)).await;
     host.published("a", "pv-2").await;
-    host.want(wanted("b", 3)).await;
+    host.want(desired("b", 3)).await;
     host.published("b", "pv-3").await;
     host.release("b").await.unwrap();
     // The call ends at its deadline; then the volume is taken back.
@@ -345,7 +345,7 @@ async fn tokens_reach_a_driver_that_wants_them_again_and_no_other() {
     let host = Host::new();
     let with = |n: u32, token: &str, is_republished| {
         let pod_attributes = [("token".to_owned(), token.to_owned())].into();
-        Publish { is_republished, pod_attributes, ..wanted("a", n) }
+        Publish { is_republished, pod_attributes, ..desired("a", n) }
     };
     host.want(with(1, "old", true)).await;
     host.want(with(2, "old", false)).await;
@@ -367,12 +367,12 @@ async fn tokens_reach_a_driver_that_wants_them_again_and_no_other() {
 #[tokio::test(start_paused = true)]
 async fn a_driver_that_lies_about_an_unmount_is_asked_again() {
     let host = Host::new();
-    host.want(wanted("a", 1)).await;
+    host.want(desired("a", 1)).await;
     let path = host.published("a", "pv-1").await;
     // It is mounted a second time.
     host.mount_again(&path);
     let error = host.release("a").await.unwrap_err().to_string();
-    assert!(error.contains("something is still mounted there"), "{error}");
+    assert!(error.contains("something is still mounted at"), "{error}");
     assert!(path.with_file_name("vol_data.json").exists());
     host.unmount(&path);
     host.release("a").await.unwrap();
@@ -382,7 +382,7 @@ async fn a_driver_that_lies_about_an_unmount_is_asked_again() {
 #[tokio::test(start_paused = true)]
 async fn a_block_device_has_upstreams_paths() {
     let host = Host::new();
-    host.want(Publish { form: Form::Block, ..wanted("a", 1) }).await;
+    host.want(Publish { form: Form::Block, ..desired("a", 1) }).await;
     let path = host.published("a", "pv-1").await;
     let devices = host.root().join("plugins/kubernetes.io/csi/volumeDevices");
     assert_eq!(path, devices.join("publish/pv-1/a"));

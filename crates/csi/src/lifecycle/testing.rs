@@ -149,10 +149,10 @@ impl Host {
     }
 
     /// A pod wants a volume.
-    pub(super) async fn want(&self, wanted: Publish) {
-        let dirs = PodDirs::new(&self.root(), &wanted.pod).unwrap();
+    pub(super) async fn want(&self, desired: Publish) {
+        let dirs = PodDirs::new(&self.root(), &desired.pod).unwrap();
         fs::create_dir_all(dirs.path()).unwrap();
-        self.volumes().publish(wanted).await;
+        self.volumes().publish(desired).await;
     }
 
     pub(super) async fn release(&self, pod: &str) -> Result<(), ReleaseError> {
@@ -228,7 +228,7 @@ pub(super) fn id(handle: &str) -> VolumeId {
 }
 
 /// What a pod wants of the volume `vol-<n>` behind the PersistentVolume `pv-<n>`.
-pub(super) fn wanted(pod: &str, n: u32) -> Publish {
+pub(super) fn desired(pod: &str, n: u32) -> Publish {
     Publish {
         id: id(&format!("vol-{n}")),
         pod: PodUid::from(pod),
