@@ -57,7 +57,7 @@ impl StandIn {
     }
 
     /// All that was desired, in order.
-    pub fn desired(&self) -> Vec<Publish> {
+    pub fn requests(&self) -> Vec<Publish> {
         self.inner.lock().desired.clone()
     }
 

@@ -68,10 +68,10 @@ impl Applied {
         self
     }
 
-    /// What is wanted of drivers, once per volume.
-    pub(super) fn wanted(&self) -> impl Iterator<Item = &Publish> {
+    /// The requests to drivers, once per volume.
+    pub(super) fn requests(&self) -> impl Iterator<Item = &Publish> {
         let mut seen = BTreeSet::new();
-        let all = self.drivers.iter().filter_map(|(_, volume)| volume.wanted.as_ref().ok());
+        let all = self.drivers.iter().filter_map(|(_, volume)| volume.request.as_ref().ok());
         all.filter(move |publish| seen.insert(publish.spec_name.clone()))
     }
 
@@ -136,7 +136,7 @@ impl Outcome {
     pub(super) fn has_failed(&self) -> bool {
         !self.volumes.problems.is_empty()
             || !self.unprocessed.is_empty()
-            || self.drivers.iter().any(|(_, volume)| volume.wanted.is_err())
+            || self.drivers.iter().any(|(_, volume)| volume.request.is_err())
     }
 
     /// Warnings about volumes that were mounted just now, once.

@@ -75,7 +75,7 @@ async fn a_worker_waits_while_a_driver_works() {
     let waiting = start(&room, &pod);
     pass(100).await;
     assert!(waiting.is_waiting());
-    assert_eq!(room.csi.wanted().iter().map(|it| it.spec_name.as_str()).collect::<Vec<_>>(), ["pv-1"]);
+    assert_eq!(room.csi.requests().iter().map(|it| it.spec_name.as_str()).collect::<Vec<_>>(), ["pv-1"]);
     room.csi.set(&UID.into(), "pv-1", PublishState::Working);
     pass(1).await;
     assert!(waiting.is_waiting());
@@ -90,7 +90,7 @@ async fn a_worker_waits_while_a_driver_works() {
     assert!(!changed(&room).await, "the worker knows");
     // Again in the next sync, which is answered at once.
     assert_eq!(room.set_up(&pod).await.mounted.len(), 2);
-    assert_eq!(room.csi.wanted().len(), 2);
+    assert_eq!(room.csi.requests().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -161,7 +161,7 @@ async fn a_problem_of_another_volume_is_reported_while_a_driver_works() {
     volumes.as_array_mut().unwrap().extend(config_map("cm").as_array().unwrap().clone());
     let volumes = room.set_up(&pod(volumes)).await;
     assert_eq!(texts(&volumes), ["MountVolume.SetUp failed for volume \"v\" : configmap \"cm\" not found"]);
-    assert_eq!(room.csi.wanted().len(), 1);
+    assert_eq!(room.csi.requests().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -176,10 +176,10 @@ async fn a_secret_of_the_volume_is_found_once_the_claim_is_bound() {
     assert!(changed(&room).await);
     let text = texts(&room.set_up(&pod).await).concat();
     assert!(text.contains("fetching NodeStageSecretRef storage/s failed"), "{text}");
-    assert!(room.csi.wanted().is_empty());
+    assert!(room.csi.requests().is_empty());
     room.objects.put(ObjectKind::Secret, "storage", "s", &[("key", "value")]);
     assert!(changed(&room).await);
-    assert_eq!(room.csi.wanted()[0].stage_secrets.0["key"], "value");
+    assert_eq!(room.csi.requests()[0].stage_secrets.0["key"], "value");
 }
 
 #[tokio::test(start_paused = true)]
@@ -190,9 +190,9 @@ async fn tokens_are_renewed_and_given_to_the_driver() {
     let waiting = start(&room, &pod);
     pass(1).await;
     let token = |number: usize| {
-        let wanted = &room.csi.wanted()[number];
-        assert!(wanted.is_republished);
-        wanted.pod_attributes["csi.storage.k8s.io/serviceAccount.tokens"].clone()
+        let request = &room.csi.requests()[number];
+        assert!(request.is_republished);
+        request.pod_attributes["csi.storage.k8s.io/serviceAccount.tokens"].clone()
     };
     assert!(
         token(0)
@@ -220,7 +220,7 @@ async fn a_driver_object_that_appears_changes_what_is_wanted() {
     assert!(text.ends_with("not supported by driver csi.example.com (no CSIDriver object)"), "{text}");
     with_driver(&room, json!({"volumeLifecycleModes": ["Ephemeral"]}));
     assert!(changed(&room).await);
-    assert!(room.csi.wanted()[0].is_ephemeral);
+    assert!(room.csi.requests()[0].is_ephemeral);
 }
 
 #[tokio::test(start_paused = true)]
@@ -229,10 +229,10 @@ async fn an_unknown_list_of_drivers_is_waited_for() {
     room.drivers.send_replace(KnownDrivers::default());
     let _waiting = start(&room, &pod);
     pass(5).await;
-    assert!(room.csi.wanted().is_empty());
+    assert!(room.csi.requests().is_empty());
     with_driver(&room, json!({"attachRequired": false}));
     pass(1).await;
-    assert!(!room.csi.wanted()[0].is_attached);
+    assert!(!room.csi.requests()[0].is_attached);
 }
 
 #[tokio::test(start_paused = true)]
@@ -259,7 +259,7 @@ async fn a_claim_used_twice_is_published_once() {
         {"name": "b", "persistentVolumeClaim": source(true)}]));
     room.csi.published(&UID.into(), "pv-1", Path::new("/mnt/pv-1"));
     let volumes = room.set_up(&pod).await;
-    assert_eq!(room.csi.wanted().len(), 1);
+    assert_eq!(room.csi.requests().len(), 1);
     assert!(!volumes.mounted["a"].read_only && volumes.mounted["b"].read_only);
 }
 

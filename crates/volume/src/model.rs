@@ -314,7 +314,7 @@ pub(super) struct DriverVolume {
     /// Whether it is mounted with an SELinux label.
     pub(super) is_labelled: bool,
     /// What is asked of the owner, or why that is not known now. Then what is published stays.
-    pub(super) wanted: Result<Publish, VolumeProblem>,
+    pub(super) request: Result<Publish, VolumeProblem>,
 }
 
 /// A desired volume of a pod.

@@ -55,7 +55,7 @@ pub(super) fn settled(volumes: &[(String, DriverVolume)], states: &PodStates, ma
         let state = states.get(&volume.spec_name).unwrap_or(&PublishState::Working);
         let is_published = matches!(state, PublishState::Published(_));
         // What is published stays, and only a volume that is published again would have needed more.
-        if let Err(problem) = &volume.wanted
+        if let Err(problem) = &volume.request
             && (!is_published || volume.is_republished)
         {
             settled.problems.push(problem.clone());
@@ -67,7 +67,7 @@ pub(super) fn settled(volumes: &[(String, DriverVolume)], states: &PodStates, ma
                 None => settled.working.push(name.clone()),
             },
             PublishState::Published(published) => settled.add(name, volume, published.path.clone()),
-            PublishState::Failed(_) | PublishState::Working if volume.wanted.is_err() => {}
+            PublishState::Failed(_) | PublishState::Working if volume.request.is_err() => {}
             PublishState::Failed(text) => settled.problems.push(VolumeProblem::Driver(text.clone())),
             PublishState::Working => settled.working.push(name.clone()),
         }
@@ -107,7 +107,7 @@ mod tests {
             read_only: false,
             is_republished,
             is_labelled: false,
-            wanted: Err(VolumeProblem::Volume { step: VolumeStep::SetUp, volume: "pv".to_owned(), cause }),
+            request: Err(VolumeProblem::Volume { step: VolumeStep::SetUp, volume: "pv".to_owned(), cause }),
         }
     }
 

@@ -348,7 +348,7 @@ impl VolumeReconciler {
         self.follow_up().await;
     }
 
-    /// Sets up the volumes, except for work on paths that others named, and says what is wanted of drivers.
+    /// Sets up the volumes, except for work on paths that others named, and requests the volumes of drivers.
     async fn apply(&mut self, subject: VolumeOwner) -> Applied {
         let now = self.shared.clock.steady();
         let snapshot = self.sources.snapshot(now);
@@ -381,7 +381,7 @@ impl VolumeReconciler {
         if !applied.drivers.is_empty() && self.states.is_none() {
             self.states = Some(self.shared.csi.follow(&self.uid));
         }
-        for publish in applied.wanted() {
+        for publish in applied.requests() {
             self.shared.csi.publish(publish.clone()).await;
         }
         applied

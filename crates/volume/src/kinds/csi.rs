@@ -134,7 +134,7 @@ fn of_pod(name: &str, source: &CSIVolumeSource, context: &Context<'_>) -> Driver
     let fs_type = source.fs_type.clone().unwrap_or_default();
     let secret = source.node_publish_secret_ref.as_ref();
     let secret = secret.map(|secret| ObjectRef::secret(&secret.name, context.namespace()));
-    let wanted = || {
+    let request = || {
         driver.check(Lifecycle::Ephemeral).map_err(|why| lifecycle_problem(name, &why))?;
         let secrets = secrets(secret.as_ref(), context);
         let secrets = secrets.map_err(|why| publish_secret_problem(name, secret.as_ref(), &why))?;
@@ -160,7 +160,7 @@ fn of_pod(name: &str, source: &CSIVolumeSource, context: &Context<'_>) -> Driver
         })
     };
     DriverVolume {
-        wanted: wanted(),
+        request: request(),
         id,
         spec_name: name.to_owned(),
         is_block: false,
@@ -180,7 +180,7 @@ fn of_claim(
     let driver = Driver::of(&source.driver, &context.snapshot.drivers);
     let id = VolumeId { driver: source.driver.clone(), handle: source.volume_handle.clone() };
     let fs_type = source.fs_type.clone().unwrap_or_default();
-    let wanted = || {
+    let request = || {
         let (stage_secrets, publish_secrets) = persistent_secrets(volume, source, context)?;
         let (pod_attributes, publish_secrets) = if volume.is_block {
             // As upstream, without tokens.
@@ -220,7 +220,7 @@ fn of_claim(
         })
     };
     DriverVolume {
-        wanted: wanted(),
+        request: request(),
         id,
         spec_name: volume.name.to_owned(),
         is_block: volume.is_block,

@@ -31,12 +31,12 @@ impl Lifecycle {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LifecycleError {
     /// Nothing says that it has.
-    #[error("volume mode {wanted:?} not supported by driver {driver} (no CSIDriver object)")]
-    NoObject { wanted: &'static str, driver: String },
+    #[error("volume mode {requested:?} not supported by driver {driver} (no CSIDriver object)")]
+    NoObject { requested: &'static str, driver: String },
     /// It has others.
-    #[error("volume mode {wanted:?} not supported by driver {driver} (only supports [{modes}])")]
+    #[error("volume mode {requested:?} not supported by driver {driver} (only supports [{modes}])")]
     NotListed {
-        wanted: &'static str,
+        requested: &'static str,
         driver: String,
         /// Those that it has.
         modes: String,
@@ -62,21 +62,21 @@ impl<'a> Driver<'a> {
 
     /// Checks that it has volumes that live as long (upstream `supportsVolumeLifecycleMode`).
     pub(super) fn check(self, lifecycle: Lifecycle) -> Result<(), LifecycleError> {
-        let (driver, wanted) = (|| self.name.to_owned(), lifecycle.name());
+        let (driver, requested) = (|| self.name.to_owned(), lifecycle.name());
         let Some(spec) = self.spec else {
             return match lifecycle {
                 Lifecycle::Persistent => Ok(()),
-                Lifecycle::Ephemeral => Err(LifecycleError::NoObject { wanted, driver: driver() }),
+                Lifecycle::Ephemeral => Err(LifecycleError::NoObject { requested, driver: driver() }),
             };
         };
         let default = [Lifecycle::Persistent.name().to_owned()];
         let modes = spec.volume_lifecycle_modes.as_deref().filter(|modes| !modes.is_empty());
         let modes = modes.unwrap_or(&default);
-        if modes.iter().any(|mode| mode == wanted) {
+        if modes.iter().any(|mode| mode == requested) {
             return Ok(());
         }
         let modes: Vec<String> = modes.iter().map(|mode| format!("{mode:?}")).collect();
-        Err(LifecycleError::NotListed { wanted, driver: driver(), modes: modes.join(" ") })
+        Err(LifecycleError::NotListed { requested, driver: driver(), modes: modes.join(" ") })
     }
 
     /// Whether hostlet gives a volume's files to the pod's group if the driver does not (upstream `supportsFSGroup`). `volume` is the

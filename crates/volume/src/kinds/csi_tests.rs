@@ -48,7 +48,7 @@ fn plain() -> TestPod {
 }
 
 fn text(volume: DriverVolume) -> String {
-    volume.wanted.unwrap_err().to_string()
+    volume.request.unwrap_err().to_string()
 }
 
 fn has<const N: usize>(map: &BTreeMap<String, String>, expected: [(&str, &str); N]) {
@@ -63,13 +63,13 @@ fn a_volume_of_a_pod_needs_a_driver_with_ephemeral_volumes() {
     let pod = plain().driver(DRIVER, ephemeral);
     let source = json!({"readOnly": true, "fsType": "ext4", "volumeAttributes": {"a": "b"}});
     let volume = inline(&pod, source);
-    let wanted = volume.wanted.unwrap();
-    assert!(wanted.is_ephemeral && !wanted.is_attached && wanted.read_only && volume.read_only);
-    assert_eq!((wanted.spec_name.as_str(), wanted.access_mode), ("v", AccessMode::ReadWriteOnce));
-    assert_eq!(wanted.id.handle, ephemeral_handle(&"uid-1".into(), "v"));
-    assert_eq!(wanted.form, Form::Filesystem { fs_type: "ext4".into(), options: vec![] });
-    has(&wanted.attributes, [("a", "b")]);
-    has(&wanted.pod_attributes, []);
+    let request = volume.request.unwrap();
+    assert!(request.is_ephemeral && !request.is_attached && request.read_only && volume.read_only);
+    assert_eq!((request.spec_name.as_str(), request.access_mode), ("v", AccessMode::ReadWriteOnce));
+    assert_eq!(request.id.handle, ephemeral_handle(&"uid-1".into(), "v"));
+    assert_eq!(request.form, Form::Filesystem { fs_type: "ext4".into(), options: vec![] });
+    has(&request.attributes, [("a", "b")]);
+    has(&request.pod_attributes, []);
     let begin = "MountVolume.SetUp failed for volume \"v\" : kubernetes.io/csi: mounter.SetupAt failed to check volume \
                  lifecycle mode: volume mode \"Ephemeral\" not supported by driver csi.example.com";
     assert_eq!(text(inline(&plain(), json!({}))), format!("{begin} (no CSIDriver object)"));
@@ -88,23 +88,23 @@ fn a_persistent_volume_has_its_attributes_its_options_and_its_first_access_mode(
         json!({"mountOptions": ["nosuid", "noatime"], "accessModes": ["ReadOnlyMany", "ReadWriteOnce"]});
     let source = json!({"fsType": "xfs", "volumeAttributes": {"size": "1"}, "readOnly": true});
     let volume = persistent(plain(), spec, source);
-    let wanted = volume.wanted.unwrap();
+    let request = volume.request.unwrap();
     let options = vec!["nosuid".to_owned(), "noatime".to_owned()];
-    assert_eq!(wanted.form, Form::Filesystem { fs_type: "xfs".into(), options });
+    assert_eq!(request.form, Form::Filesystem { fs_type: "xfs".into(), options });
     assert_eq!(
-        (wanted.id.to_string().as_str(), wanted.spec_name.as_str()),
+        (request.id.to_string().as_str(), request.spec_name.as_str()),
         ("csi.example.com^vol-1", "pv-1")
     );
     // As upstream: the claim's readOnly counts, not the volume's.
-    assert_eq!((wanted.access_mode, wanted.read_only), (AccessMode::ReadOnlyMany, false));
-    assert!(!wanted.is_ephemeral && wanted.is_attached && !wanted.is_republished);
-    has(&wanted.attributes, [("size", "1")]);
+    assert_eq!((request.access_mode, request.read_only), (AccessMode::ReadOnlyMany, false));
+    assert!(!request.is_ephemeral && request.is_attached && !request.is_republished);
+    has(&request.attributes, [("size", "1")]);
     match any(plain(), json!({}), json!({}), true) {
-        DesiredVolume::Driver(volume) => assert!(volume.read_only && volume.wanted.unwrap().read_only),
+        DesiredVolume::Driver(volume) => assert!(volume.read_only && volume.request.unwrap().read_only),
         other => panic!("{other:?}"),
     }
     let mode = |mode: Value| {
-        persistent(plain(), json!({"accessModes": mode}), json!({})).wanted.unwrap().access_mode
+        persistent(plain(), json!({"accessModes": mode}), json!({})).request.unwrap().access_mode
     };
     assert_eq!(mode(Value::Null), AccessMode::ReadWriteOnce);
     assert_eq!(mode(json!(["ReadWriteMany"])), AccessMode::ReadWriteMany);
@@ -113,10 +113,11 @@ fn a_persistent_volume_has_its_attributes_its_options_and_its_first_access_mode(
 
 #[test]
 fn a_driver_says_what_it_wants() {
-    let wanted = |spec: Value| persistent(plain().driver(DRIVER, spec), json!({}), json!({})).wanted.unwrap();
-    assert!(wanted(json!({})).is_attached && !wanted(json!({"attachRequired": false})).is_attached);
-    assert!(wanted(json!({"requiresRepublish": true})).is_republished);
-    let info = wanted(json!({"podInfoOnMount": true}));
+    let request =
+        |spec: Value| persistent(plain().driver(DRIVER, spec), json!({}), json!({})).request.unwrap();
+    assert!(request(json!({})).is_attached && !request(json!({"attachRequired": false})).is_attached);
+    assert!(request(json!({"requiresRepublish": true})).is_republished);
+    let info = request(json!({"podInfoOnMount": true}));
     has(
         &info.pod_attributes,
         [
@@ -128,7 +129,7 @@ fn a_driver_says_what_it_wants() {
         ],
     );
     let both = json!({"podInfoOnMount": true, "volumeLifecycleModes": ["Ephemeral"]});
-    let inline = inline(&plain().driver(DRIVER, both), json!({})).wanted.unwrap();
+    let inline = inline(&plain().driver(DRIVER, both), json!({})).request.unwrap();
     assert_eq!(inline.pod_attributes["csi.storage.k8s.io/ephemeral"], "true");
 }
 
@@ -143,9 +144,9 @@ fn hostlet_gives_files_to_the_group_if_the_policy_permits() {
         let (spec, source) = (json!({"accessModes": modes}), json!({"fsType": fs_type}));
         match any(pod(driver), spec, source, read_only) {
             DesiredVolume::Driver(volume) => {
-                let wanted = volume.wanted.unwrap();
-                assert_eq!(wanted.group, Some(3000), "the driver may do it whatever the policy is");
-                wanted.own_group
+                let request = volume.request.unwrap();
+                assert_eq!(request.group, Some(3000), "the driver may do it whatever the policy is");
+                request.own_group
             }
             other => panic!("{other:?}"),
         }
@@ -164,10 +165,10 @@ fn hostlet_gives_files_to_the_group_if_the_policy_permits() {
         assert_eq!(group(policy, json!(["ReadWriteOnce"]), "ext4", true), None);
     }
     let ephemeral = pod(json!({"volumeLifecycleModes": ["Ephemeral"]}));
-    assert_eq!(inline(&ephemeral, json!({"fsType": "ext4"})).wanted.unwrap().own_group, own);
-    assert_eq!(inline(&ephemeral, json!({})).wanted.unwrap().own_group, None);
+    assert_eq!(inline(&ephemeral, json!({"fsType": "ext4"})).request.unwrap().own_group, own);
+    assert_eq!(inline(&ephemeral, json!({})).request.unwrap().own_group, None);
     let without = persistent(plain(), json!({"accessModes": ["ReadWriteOnce"]}), json!({"fsType": "ext4"}));
-    let without = without.wanted.unwrap();
+    let without = without.request.unwrap();
     assert_eq!((without.group, without.own_group), (None, None));
 }
 
@@ -180,9 +181,9 @@ fn secrets_are_those_of_the_volume_and_missing_ones_are_reported_in_upstreams_wo
     };
     let absent = || ObjectState::Failed(ObjectError::not_found(&ObjectRef::secret("x", "storage")));
     let all = known(known(plain(), "stage"), "publish");
-    let wanted = persistent(all, json!({}), source()).wanted.unwrap();
-    has(&wanted.stage_secrets.0, [("key", "stage")]);
-    has(&wanted.publish_secrets.0, [("key", "publish")]);
+    let request = persistent(all, json!({}), source()).request.unwrap();
+    has(&request.stage_secrets.0, [("key", "stage")]);
+    has(&request.publish_secrets.0, [("key", "publish")]);
     let no_stage = || known(plain(), "publish").knows_in("storage", ObjectKind::Secret, "stage", absent());
     let no_publish = || known(plain(), "stage").knows_in("storage", ObjectKind::Secret, "publish", absent());
     let why = |name| {
@@ -204,7 +205,7 @@ fn secrets_are_those_of_the_volume_and_missing_ones_are_reported_in_upstreams_wo
     let ephemeral = || plain().driver(DRIVER, json!({"volumeLifecycleModes": ["Ephemeral"]}));
     let source = || json!({"nodePublishSecretRef": {"name": "own"}});
     let own = ephemeral().knows(ObjectKind::Secret, "own", found(&[], &[("key", b"own")]));
-    has(&inline(&own, source()).wanted.unwrap().publish_secrets.0, [("key", "own")]);
+    has(&inline(&own, source()).request.unwrap().publish_secrets.0, [("key", "own")]);
     let text = text(inline(&ephemeral(), source()));
     assert!(
         text.ends_with("in the namespace ns with error: timed out waiting for the secret \"own\""),
@@ -221,14 +222,14 @@ fn tokens_are_written_as_upstream_writes_them() {
     };
     let expected = "{\"\":{\"token\":\"t0\",\"expirationTimestamp\":\"2026-11-28T12:00:00Z\"},\
                     \"a\\u003cb\\u0026c\\u003e\":{\"token\":\"t1\",\"expirationTimestamp\":\"2026-11-28T12:00:00Z\"}}";
-    let wanted = persistent(pod(false), json!({}), json!({})).wanted.unwrap();
-    has(&wanted.pod_attributes, [(TOKENS, expected)]);
-    let wanted = persistent(pod(true), json!({}), json!({})).wanted.unwrap();
-    has(&wanted.pod_attributes, []);
-    has(&wanted.publish_secrets.0, [(TOKENS, expected)]);
+    let request = persistent(pod(false), json!({}), json!({})).request.unwrap();
+    has(&request.pod_attributes, [(TOKENS, expected)]);
+    let request = persistent(pod(true), json!({}), json!({})).request.unwrap();
+    has(&request.pod_attributes, []);
+    has(&request.publish_secrets.0, [(TOKENS, expected)]);
     // As upstream: devices get none.
-    let wanted = persistent(pod(false), json!({"volumeMode": "Block"}), json!({})).wanted.unwrap();
-    has(&wanted.pod_attributes, []);
+    let request = persistent(pod(false), json!({"volumeMode": "Block"}), json!({})).request.unwrap();
+    has(&request.pod_attributes, []);
     let failed = pod(false).holds("", Err(ObjectError::Forbidden("not yours".into())));
     let expected = "MountVolume.SetUp failed for volume \"pv-1\" : kubernetes.io/csi: mounter.SetUpAt failed to get service \
                     accoount token attributes: not yours";
@@ -273,9 +274,9 @@ fn a_device_has_no_group_no_options_and_no_label() {
     let pod = TestPod::new(json!({"securityContext": {"fsGroup": 3000}}));
     let spec = json!({"volumeMode": "Block", "mountOptions": ["ro"], "accessModes": ["ReadWriteOnce"]});
     let volume = persistent(pod, spec, json!({"fsType": "ext4"}));
-    let wanted = volume.wanted.unwrap();
-    assert!(volume.is_block && wanted.form == Form::Block);
-    assert_eq!((wanted.group, wanted.own_group, wanted.se_linux_label), (None, None, None));
+    let request = volume.request.unwrap();
+    assert!(volume.is_block && request.form == Form::Block);
+    assert_eq!((request.group, request.own_group, request.se_linux_label), (None, None, None));
 }
 
 #[test]
@@ -285,7 +286,7 @@ fn a_volume_is_mounted_with_the_label_that_all_its_containers_have() {
         pod.file_label = Some("system_u:object_r:container_file_t:s0".to_owned());
         match any(pod.driver(DRIVER, driver), spec, json!({}), false) {
             DesiredVolume::Driver(volume) => {
-                let label = volume.wanted.unwrap().se_linux_label;
+                let label = volume.request.unwrap().se_linux_label;
                 assert_eq!(volume.is_labelled, label.is_some());
                 Ok(label)
             }

@@ -75,8 +75,8 @@ mod tests {
         match of(json!({"awsElasticBlockStore": {"volumeID": "vol-0123", "fsType": "ext4"}})) {
             DesiredVolume::Driver(volume) => {
                 assert_eq!(volume.id.to_string(), "ebs.csi.aws.com^vol-0123");
-                let wanted = volume.wanted.unwrap();
-                assert!(wanted.is_attached && !wanted.is_ephemeral && !wanted.read_only);
+                let request = volume.request.unwrap();
+                assert!(request.is_attached && !request.is_ephemeral && !request.read_only);
             }
             other => panic!("{other:?}"),
         }
