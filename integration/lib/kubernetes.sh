@@ -8,6 +8,9 @@ ETCD_VERSION=3.7.3
 GINKGO_VERSION=2.32.0
 METRICS_SERVER_VERSION=0.9.0
 CSI_TEST_VERSION=5.6.0
+CSI_ATTACHER_VERSION=4.13.0
+CSI_PROVISIONER_VERSION=6.4.0
+CSI_RESIZER_VERSION=2.3.0
 
 # Their directory, which is kept between runs, next to the calling user's other caches.
 kubernetes_dir() {
@@ -107,27 +110,40 @@ mv built "$dir/$name" # An incomplete program never has this name.
 BUILD
 }
 
-# Builds the metrics server once per version, and prints its path.
-metrics_server() {
-  local go dir=${XDG_CACHE_HOME:-$(builder_home)/.cache}/hostlet-tests/metrics-server-$METRICS_SERVER_VERSION
-  if [ ! -x "$dir/metrics-server" ]; then
-    go=$(go_program) || die "the metrics server is built with Go (https://go.dev/dl/)"
-    note "building the metrics server with Go" >&2
-    build_go_program "$go" "$dir" metrics-server sigs.k8s.io/metrics-server "$METRICS_SERVER_VERSION" \
-      cmd/metrics-server >&2
+# Builds a program of a Go module once per version, and prints its path.
+# usage: program_of_module NAME MODULE VERSION WHAT
+program_of_module() {
+  local name=$1 module=$2 version=$3 what=$4 go dir
+  dir=${XDG_CACHE_HOME:-$(builder_home)/.cache}/hostlet-tests/$name-$version
+  if [ ! -x "$dir/$name" ]; then
+    go=$(go_program) || die "$what is built with Go (https://go.dev/dl/)"
+    note "building $what with Go" >&2
+    build_go_program "$go" "$dir" "$name" "$module" "$version" "cmd/$name" >&2 || return
   fi
-  printf '%s\n' "$dir/metrics-server"
+  printf '%s\n' "$dir/$name"
 }
 
-# Builds the sanity tests of CSI drivers once per version, and prints their path.
+# Prints the path of the metrics server.
+metrics_server() {
+  program_of_module metrics-server sigs.k8s.io/metrics-server "$METRICS_SERVER_VERSION" "the metrics server"
+}
+
+# Prints the path of the sanity tests of CSI drivers.
 csi_sanity() {
-  local go dir=${XDG_CACHE_HOME:-$(builder_home)/.cache}/hostlet-tests/csi-sanity-$CSI_TEST_VERSION
-  if [ ! -x "$dir/csi-sanity" ]; then
-    go=$(go_program) || die "the sanity tests of CSI drivers are built with Go (https://go.dev/dl/)"
-    note "building the sanity tests of CSI drivers with Go" >&2
-    build_go_program "$go" "$dir" csi-sanity github.com/kubernetes-csi/csi-test/v5 "$CSI_TEST_VERSION" cmd/csi-sanity >&2
-  fi
-  printf '%s\n' "$dir/csi-sanity"
+  program_of_module csi-sanity github.com/kubernetes-csi/csi-test/v5 "$CSI_TEST_VERSION" "the program of sanity tests of CSI drivers"
+}
+
+# Prints the path of a sidecar of CSI drivers, which calls the driver's controller service for objects of the API server.
+# usage: csi_sidecar attacher|provisioner|resizer
+csi_sidecar() {
+  local version
+  case $1 in
+    attacher) version=$CSI_ATTACHER_VERSION ;;
+    provisioner) version=$CSI_PROVISIONER_VERSION ;;
+    resizer) version=$CSI_RESIZER_VERSION ;;
+    *) die "unknown sidecar: $1" ;;
+  esac
+  program_of_module "csi-$1" "github.com/kubernetes-csi/external-$1/v${version%%.*}" "$version" "the external $1 of CSI drivers"
 }
 
 # Builds a program of the tests from its source below integration/, once per version of that, and prints its path.
@@ -155,6 +171,9 @@ BUILD
 
 # Prints the path of the DRA driver of the tests.
 dra_driver() { program_of_tests dra_driver dra-driver "the DRA driver of the tests"; }
+
+# Prints the path of what registers CSI drivers of the tests.
+csi_registrar() { program_of_tests csi_registrar csi-registrar "the registrar of CSI drivers"; }
 
 # Prints the path of the checker of Prometheus rules and dashboards, which also evaluates them on scrapes.
 promql_check() { program_of_tests promql_check promql-check "the checker of Prometheus rules"; }

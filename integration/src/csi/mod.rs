@@ -4,4 +4,4 @@ mod faults;
 mod process;
 
 pub use faults::{Fault, Faults};
-pub use process::{CsiDriver, CsiDriverOptions};
+pub use process::{CsiDriver, CsiDriverOptions, csi_registrar};

@@ -4,16 +4,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::faults::Faults;
 use crate::plugin_process::PluginProcess;
+use crate::shell::{lib, profile_dir};
 
 /// How a driver is started.
 #[derive(Clone, Debug)]
 pub struct CsiDriverOptions {
-    /// The program: `env!("CARGO_BIN_EXE_csi_driver")` of a test.
+    /// The program: `env!("CARGO_BIN_EXE_csi_driver")` of a test, else [`CsiDriver::built`].
     pub program: PathBuf,
     /// The driver's name.
     pub name: String,
@@ -27,6 +28,13 @@ pub struct CsiDriverOptions {
     pub work: PathBuf,
     /// Further arguments: `--image`, `--no-attach`, `--without CAPABILITY`, `--max-volumes`, `--topology`.
     pub arguments: Vec<String>,
+    /// Registers the driver in its place, which kubelets other than hostlet need: [`csi_registrar`].
+    pub registrar: Option<PathBuf>,
+}
+
+/// The path of the program that registers drivers; builds it with Go if necessary.
+pub fn csi_registrar() -> Result<PathBuf> {
+    Ok(PathBuf::from(lib("csi_registrar", [""; 0])?.trim()))
 }
 
 /// A driver process. Dropping it kills the process; its sockets remain.
@@ -34,13 +42,23 @@ pub struct CsiDriverOptions {
 pub struct CsiDriver {
     options: CsiDriverOptions,
     process: PluginProcess,
+    registrar: PluginProcess,
 }
 
 impl CsiDriver {
+    /// The program, which cargo builds for tests of this package by itself.
+    pub fn built() -> Result<PathBuf> {
+        let program = profile_dir()?.join("csi_driver");
+        ensure!(program.exists(), "{} is not built: cargo build --bin csi_driver", program.display());
+        Ok(program)
+    }
+
     /// A driver that does not run yet.
     pub fn new(options: CsiDriverOptions) -> Self {
-        let log = options.work.join(format!("{}.log", options.name));
-        Self { process: PluginProcess::new(&options.name, log), options }
+        let process = |kind: &str| {
+            PluginProcess::new(&options.name, options.work.join(format!("{}{kind}.log", options.name)))
+        };
+        Self { process: process(""), registrar: process("-registrar"), options }
     }
 
     fn registration(&self) -> PathBuf {
@@ -50,6 +68,11 @@ impl CsiDriver {
 
     fn file(&self, extension: &str) -> PathBuf {
         self.options.work.join(format!("{}.{extension}", self.options.name))
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.options.name
     }
 
     /// The socket of its services.
@@ -66,20 +89,28 @@ impl CsiDriver {
     pub fn start(&mut self) -> Result<()> {
         let options = &self.options;
         let mut command = Command::new(&options.program);
-        command.arg("--name").arg(&options.name).arg("--node-id").arg(&options.node_id);
-        command.arg("--endpoint").arg(self.endpoint()).arg("--registration").arg(self.registration());
+        command.arg("--node-id").arg(&options.node_id);
         command.arg("--volumes").arg(&options.volumes).arg("--faults").arg(self.file("faults"));
         command.arg("--journal").arg(self.file("calls")).args(&options.arguments);
-        self.process.start(&mut command)
+        let mut registrar = options.registrar.as_ref().map(Command::new);
+        let registers = registrar.as_mut().unwrap_or(&mut command);
+        registers.arg("--registration").arg(self.registration());
+        for command in [Some(&mut command), registrar.as_mut()].into_iter().flatten() {
+            command.arg("--name").arg(&options.name).arg("--endpoint").arg(self.endpoint());
+        }
+        self.process.start(&mut command)?;
+        registrar.map_or(Ok(()), |mut registrar| self.registrar.start(&mut registrar))
     }
 
     /// Kills it with SIGKILL. Its sockets remain, as after a crash.
     pub fn kill(&mut self) -> Result<()> {
-        self.process.kill()
+        self.process.kill()?;
+        self.registrar.kill()
     }
 
     /// Ends it as it ends when its pod is deleted: its sockets are removed.
     pub fn stop(&mut self) -> Result<()> {
+        self.registrar.terminate()?;
         self.process.terminate()
     }
 

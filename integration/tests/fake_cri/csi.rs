@@ -26,6 +26,7 @@ fn driver(host: &FakeHost, arguments: &[&str]) -> CsiDriver {
         volumes: host.directory().join("csi"),
         work: host.directory().to_owned(),
         arguments: arguments.collect(),
+        registrar: None,
     })
 }
 
