@@ -33,6 +33,9 @@ pub enum DiskError {
     /// Its filesystem is damaged.
     #[error("'fsck' found errors on device {} but could not correct them: {output}", device.display())]
     Damaged { device: PathBuf, output: String },
+    /// A loop device is not detached.
+    #[error("losetup -d {} failed: {output}", device.display())]
+    Detach { device: PathBuf, output: String },
 }
 
 /// What is done to block devices. Blocking, for minutes. A trait, because tests without devices need a substitute.
@@ -145,11 +148,11 @@ fn found(output: &str) -> Option<String> {
     value("TYPE")
 }
 
-fn run<'a>(program: &str, arguments: impl IntoIterator<Item = &'a OsStr>) -> io::Result<Output> {
+pub(super) fn run<'a>(program: &str, arguments: impl IntoIterator<Item = &'a OsStr>) -> io::Result<Output> {
     Command::new(program).args(arguments).stdin(Stdio::null()).output()
 }
 
-fn text(run: &Output) -> String {
+pub(super) fn text(run: &Output) -> String {
     let output = [&*run.stdout, &*run.stderr].concat();
     let output = String::from_utf8_lossy(&output);
     format!("{}: {}", run.status, output.split_whitespace().collect::<Vec<_>>().join(" "))

@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use hostlet_host::{MountCall, MountTable, Mounts, real_path, remove_mount_point};
+use hostlet_host::{MountCall, MountTable, Mounts, detach_loop_devices, real_path, remove_mount_point};
 
 use super::actual::{entries, failed, found_at};
 use super::error::{HostError, VolumeError, VolumeProblem, VolumeStep};
@@ -137,6 +137,8 @@ fn unmap(maps: &Path, uid: &str, mounts: &dyn Mounts) -> Result<(), HostError> {
         return Ok(());
     }
     let place = real_path(maps).join(uid);
+    // A stock kubelet's, which keeps the file busy.
+    detach_loop_devices(&place)?;
     for _ in 0..mounts.table()?.at(&place).count() {
         mounts.unmount(&map)?;
     }

@@ -88,6 +88,8 @@ fn the_filesystem_of_a_device_keeps_what_pods_write() {
         let map = root.join("plugins/kubernetes.io/local-volume/volumeDevices/pv-2").join(UID);
         assert!(fs::metadata(&map).unwrap().file_type().is_block_device());
         assert!(device.is_mapped(&root, &layout(UID), &mounts.table().unwrap()));
+        // As a stock kubelet locks it.
+        assert!(Command::new("losetup").arg("-f").arg(&map).status().unwrap().success());
         devices::clear(&root, &layout(UID), local_volume::DIRECTORY, mounts).unwrap();
         assert!(!map.exists() && mounts.table().unwrap().within(dir).count() == 0);
     });

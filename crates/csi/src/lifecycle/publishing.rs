@@ -136,6 +136,10 @@ impl VolumeWorker {
         })?;
         let capabilities = service.capabilities().await;
         let capabilities = capabilities.map_err(|error| Failure::Failed(first.message(desired, error)))?;
+        if self.record.staged == Done::Yes && !self.is_there(&self.staging()).await {
+            // Another kubelet ran meanwhile, and has unstaged it.
+            self.record.staged = Done::Maybe;
+        }
         if capabilities.stage && !desired.is_ephemeral && self.record.staged != Done::Yes {
             self.stage(desired, &*service, capabilities).await?;
         }

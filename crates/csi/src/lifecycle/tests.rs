@@ -10,7 +10,7 @@ use tonic::Code;
 
 use super::testing::{DRIVER, Host, desired, id};
 use crate::fake::{Call, Method, Outcome};
-use crate::{AccessMode, Form, NodeCapabilities, Publish, PublishState, ephemeral_handle};
+use crate::{AccessMode, Form, NodeCapabilities, NodeService, Publish, PublishState, ephemeral_handle};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -51,6 +51,25 @@ async fn a_volume_is_staged_once_and_published_for_each_pod() {
     );
     assert_eq!((host.remains(), host.rows()), (BTreeSet::new(), Vec::new()));
     assert_eq!(host.driver.violations(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_another_kubelet_has_unstaged_is_staged_again() {
+    let mut host = Host::new();
+    host.want(desired("a", 1)).await;
+    let target = host.published("a", "pv-1").await;
+    let staging = host.driver.staged()["vol-1"].clone();
+    host.kill().await;
+    // The other one ends the pod.
+    host.driver.unpublish("vol-1", &target).await.unwrap();
+    host.driver.unstage("vol-1", &staging).await.unwrap();
+    fs::remove_dir_all(staging.parent().unwrap()).unwrap();
+    host.start();
+    host.want(desired("a", 1)).await;
+    host.want(desired("b", 1)).await;
+    host.published("b", "pv-1").await;
+    assert_eq!(host.driver.violations(), [""; 0]);
+    assert_eq!(host.driver.lines()[4], "NodeStageVolume vol-1");
 }
 
 #[tokio::test(start_paused = true)]
