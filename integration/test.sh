@@ -59,7 +59,7 @@ for suite in fake_cri containerd; do run_suite "$suite" ""; done
 if ! can_have_cluster; then
   not_tested "the cluster tests" "building a control plane needs Go (https://go.dev/dl/)"
 # Not within a test, which would appear to hang.
-elif ! (build_kubernetes "${CLUSTER_PROGRAMS[@]}"); then
+elif ! build_cluster_programs; then
   failed+=("cluster, whose control plane does not build")
 else
   run_suite cluster ""

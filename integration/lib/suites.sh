@@ -16,6 +16,13 @@ lib=$(dirname "${BASH_SOURCE[0]}")
 # The programs that the cluster tests need besides the agent.
 CLUSTER_PROGRAMS=("${CONTROL_PLANE[@]}" kube-proxy kubectl)
 
+# Builds them, the stock kubelet, which takes the place of hostlet in some tests, and what CSI drivers need. A process of its own, so that
+# `die` ends only this.
+build_cluster_programs() (
+  build_kubernetes "${CLUSTER_PROGRAMS[@]}" kubelet &&
+    { csi_registrar && csi_sidecar attacher && csi_sidecar provisioner; } >/dev/null
+)
+
 # The suites that failed so far, in readable form.
 failed=()
 

@@ -16,6 +16,8 @@ mod controllers;
 mod csi;
 #[path = "cluster/csi_node.rs"]
 mod csi_node;
+#[path = "cluster/csi_sidecars.rs"]
+mod csi_sidecars;
 #[path = "cluster/deletion.rs"]
 mod deletion;
 #[path = "cluster/dra.rs"]

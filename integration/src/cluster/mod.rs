@@ -3,6 +3,7 @@
 
 mod agent;
 mod control_plane;
+mod csi_sidecar;
 mod dra_driver;
 mod e2e;
 mod gateway;
@@ -13,6 +14,7 @@ mod tenant;
 
 pub use agent::{Agent, Joining};
 pub use control_plane::Cluster;
+pub use csi_sidecar::CsiSidecar;
 pub use dra_driver::DraDriver;
 pub(crate) use e2e::may_lower_oom_scores;
 pub use e2e::{E2eImages, kubernetes_program};
