@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Runs Kubernetes' own tests of nodes on a node with hostlet: the specs of sig-node that are labelled Conformance or NodeConformance,
-# except for those that need a node of their own. With HOSTLET_TEST_KUBELET=stock the node has the stock kubelet, for comparison. Builds
-# the tests with Go (the first time takes half an hour) and their images from local parts. Takes about half an hour on two cores.
+# Runs Kubernetes' own tests of nodes on a node with hostlet: the specs of sig-node and sig-storage that are labelled Conformance or
+# NodeConformance, except for those that need a node of their own. With HOSTLET_TEST_KUBELET=stock the node has the stock kubelet, for
+# comparison. Builds the tests with Go (the first time takes half an hour) and their images from local parts. Takes about half an hour on
+# two cores. --focus selects from all specs of both, of features that are on by default.
 #
 # usage: sudo integration/conformance.sh [--focus REGULAR_EXPRESSION] [--skip REGULAR_EXPRESSION] [--report DIRECTORY]
 #

@@ -1,4 +1,4 @@
-//! Runs Kubernetes' own tests of nodes in a cluster with one node, of hostlet or the stock kubelet. `integration/conformance.sh` builds
+//! Runs Kubernetes' own tests of nodes and their volumes in a cluster with one node, of hostlet or the stock kubelet. `integration/conformance.sh` builds
 //! what it needs and runs it.
 
 use std::fs;
@@ -7,8 +7,11 @@ use anyhow::{Context, Result};
 use hostlet_integration::cluster::{E2eImages, Tenant, kubernetes_program};
 use hostlet_integration::ginkgo::{Options, Suite, oom_scores};
 
-/// The specs: of nodes, of features that are on by default, next to each other on a node.
-const SPECS: &str = "sig-node && (Conformance || NodeConformance) && !Serial && !Disruptive && !(Feature: containsAny OffByDefault)";
+/// The specs of nodes and volumes, of features that are on by default, next to each other on a node; `--focus` selects from them.
+const SPECS: &str =
+    "(sig-node || sig-storage) && !Serial && !Disruptive && !(Feature: containsAny OffByDefault)";
+/// Of these by default.
+const BY_DEFAULT: &str = "(Conformance || NodeConformance)";
 /// How many run at once. They mostly wait.
 const PARALLEL: usize = 10;
 
@@ -22,15 +25,19 @@ async fn main() -> Result<()> {
     let node = &mut tenant.nodes[0];
     node.start_proxy()?;
     let images = E2eImages::serve(node.host()).await?;
-    let outcome = suite(&tenant)?.run(&options);
+    let outcome = suite(&tenant, &options)?.run(&options);
     let log = options.report.join("node.log");
     fs::copy(tenant.nodes[0].log(), &log).context("keeping the node's log")?;
     drop(images);
     outcome
 }
 
-fn suite(tenant: &Tenant) -> Result<Suite> {
-    let labels: Vec<&str> = [SPECS].into_iter().chain(oom_scores()).collect();
+fn suite(tenant: &Tenant, options: &Options) -> Result<Suite> {
+    let mut labels = vec![SPECS];
+    if !options.has_focus() {
+        labels.push(BY_DEFAULT);
+    }
+    labels.extend(oom_scores());
     let mut arguments = vec![
         format!("--kubeconfig={}", tenant.cluster().inner_kubeconfig().display()),
         format!("--kubectl-path={}", kubernetes_program("kubectl")?.display()),
