@@ -10,9 +10,9 @@
 #
 # HOSTLET_BIN=PATH takes a hostlet that is built already, HOSTLET_PACKAGES=DIR debs: those of revision 1 in DIR/1, of 2 in DIR/2.
 # HOSTLET_VM_SUITE names the Debian release in the VM (default: that of this host's C library). HOSTLET_VM_POWER_CUTS is the
-# number of power cuts (10), HOSTLET_VM_SEED repeats the moments of those of power_gc. HOSTLET_TEST_KUBELET=stock runs e2e_node,
-# pressure_disk and pressure_memory with the stock kubelet, for comparison; HOSTLET_VM_FOCUS is a regular expression that selects other
-# specs for e2e_node.
+# number of power cuts (10), HOSTLET_VM_SEED repeats the moments of those of power_gc and power_csi. HOSTLET_TEST_KUBELET=stock runs
+# e2e_node, pressure_disk and pressure_memory with the stock kubelet, for comparison; HOSTLET_VM_FOCUS is a regular expression that
+# selects other specs for e2e_node.
 set -euo pipefail
 
 here=$(dirname "${BASH_SOURCE[0]}")
@@ -58,6 +58,8 @@ here=$(dirname "${BASH_SOURCE[0]}")
 . "$here/vm/pressure.sh"
 # shellcheck source=integration/vm/power_gc.sh
 . "$here/vm/power_gc.sh"
+# shellcheck source=integration/vm/power_csi.sh
+. "$here/vm/power_csi.sh"
 # shellcheck source=integration/vm/scenarios.sh
 . "$here/vm/scenarios.sh"
 

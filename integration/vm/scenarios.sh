@@ -27,6 +27,7 @@ memory     pods that allocate without limit do not kill the daemon
 pressure_disk    a disk filled by images, a log, an emptyDir, inodes, somebody else: who is evicted, how soon there is enough again
 pressure_memory  memory taken by a pod, by a process outside, stalls: who is evicted, how soon there is enough again
 power_gc   power cuts while images are removed and a pod is evicted: one eviction, nothing left behind
+power_csi  power cuts while volumes of a CSI driver are staged, published and taken back: what was synced is there, nothing is staged twice
 e2e_node   Kubernetes' own tests of a kubelet: the specs that need systemd, cgroup v2 or a current runc, or restart containerd
 LIST
 }
