@@ -18,6 +18,8 @@ mod csi;
 mod csi_node;
 #[path = "cluster/csi_sidecars.rs"]
 mod csi_sidecars;
+#[path = "cluster/csi_takeover.rs"]
+mod csi_takeover;
 #[path = "cluster/deletion.rs"]
 mod deletion;
 #[path = "cluster/dra.rs"]

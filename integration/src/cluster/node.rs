@@ -140,6 +140,14 @@ impl Node {
         .await
     }
 
+    /// Stops the agent, and starts another one in its place: it gets the same directory, runtime and Node. hostlet has to be permitted to
+    /// take over the pods (`adoptForeignPods`).
+    pub async fn replace_agent(&mut self, kind: Agent) -> Result<()> {
+        self.stop_agent().await?;
+        self.kind = kind;
+        self.start_agent()
+    }
+
     /// Waits until the Node is ready and its controller has removed the taint, so that pods are scheduled. Returns it.
     pub async fn wait_until_ready(&mut self, client: &Client) -> Result<ApiNode> {
         let nodes: Api<ApiNode> = Api::all(client.clone());
