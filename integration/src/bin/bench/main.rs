@@ -51,11 +51,12 @@ In a real cluster, on a node beside one with the stock kubelet, taking turns:
   cluster-scrapes   answers about the use of resources with 110 pods: time, CPU
   cluster-exec      the command `true` with 110 pods, through the API server: time
   cluster-dra       ResourceSlices of a DRA driver; hostlet only
+  cluster-csi       pods with a volume of a CSI driver, 100 of them, restarts of the agent beside them
   cluster           all of these
 Without a scenario: all of them.";
 
 /// The scenarios, in the order they run.
-const SCENARIOS: [&str; 23] = [
+const SCENARIOS: [&str; 24] = [
     "start",
     "end",
     "restart",
@@ -79,6 +80,7 @@ const SCENARIOS: [&str; 23] = [
     "cluster-scrapes",
     "cluster-exec",
     "cluster-dra",
+    "cluster-csi",
 ];
 /// What the names of those in a cluster begin with, and the name for all of them.
 const CLUSTER: &str = "cluster";
@@ -170,6 +172,7 @@ async fn scenario(name: &str, lab: &Lab, cluster: Option<&ClusterLab>) -> Result
         "cluster-scrapes" => cluster::scrapes(cluster()?).await,
         "cluster-exec" => cluster::exec(cluster()?).await,
         "cluster-dra" => cluster::dra().await,
+        "cluster-csi" => cluster::csi().await,
         _ => bail!("no scenario {name}"),
     }
 }

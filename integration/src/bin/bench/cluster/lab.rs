@@ -70,6 +70,21 @@ impl ClusterLab {
         &self.tenant.nodes[side.index]
     }
 
+    /// The cluster, and the namespace of the pods.
+    pub(super) fn tenant(&self) -> &Tenant {
+        &self.tenant
+    }
+
+    /// Kills the agent of the side with this index.
+    pub(super) fn kill_agent(&mut self, index: usize) -> Result<()> {
+        self.tenant.nodes[index].kill_agent()
+    }
+
+    /// Starts it again.
+    pub(super) fn start_agent(&mut self, index: usize) -> Result<()> {
+        self.tenant.nodes[index].start_agent()
+    }
+
     /// Asks the API of a node for a path; returns the size of the answer in bytes, and how long it took. By curl, because this program is
     /// not optimized.
     pub(super) async fn ask(&self, side: &Side, path: &str) -> Result<(usize, Duration)> {

@@ -1,6 +1,7 @@
 //! hostlet and the stock kubelet as nodes of one real cluster, on the same containerd, in turns, and bare CRI calls on a
 //! separate host.
 
+mod csi;
 mod dra;
 mod exec;
 mod idle;
@@ -15,6 +16,7 @@ mod resize;
 mod scrapes;
 mod single;
 
+pub(crate) use csi::csi;
 pub(crate) use dra::dra;
 pub(crate) use exec::exec;
 pub(crate) use idle::idle;
