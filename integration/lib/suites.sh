@@ -20,7 +20,7 @@ CLUSTER_PROGRAMS=("${CONTROL_PLANE[@]}" kube-proxy kubectl)
 # `die` ends only this.
 build_cluster_programs() (
   build_kubernetes "${CLUSTER_PROGRAMS[@]}" kubelet &&
-    { csi_registrar && csi_sidecar attacher && csi_sidecar provisioner; } >/dev/null
+    { csi_registrar && csi_sidecar attacher && csi_sidecar provisioner && csi_sidecar resizer; } >/dev/null
 )
 
 # The suites that failed so far, in readable form.
