@@ -84,7 +84,7 @@ pub struct CsiVolumes {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct States {
     pods: Arc<Mutex<BTreeMap<PodUid, Pod>>>,
-    in_use: watch::Sender<Option<BTreeSet<String>>>,
+    in_use: watch::Sender<BTreeSet<String>>,
     views: Arc<Mutex<BTreeMap<VolumeId, VolumeView>>>,
 }
 
@@ -149,7 +149,6 @@ impl States {
     /// Records whether a controller must not detach a volume.
     pub(crate) fn set_in_use(&self, id: &VolumeId, is_used: bool) {
         self.in_use.send_if_modified(|names| {
-            let names = names.get_or_insert_default();
             if is_used { names.insert(id.unique_name()) } else { names.remove(&id.unique_name()) }
         });
     }
@@ -163,7 +162,6 @@ impl CsiVolumes {
         let states = States::default();
         let records = lifecycle::stored(&settings.store, &settings.boot);
         let records = lifecycle::merged(records, found, &settings.boot);
-        states.in_use.send_replace(Some(BTreeSet::new()));
         for record in records.values() {
             states.set_in_use(&record.id, record.is_attached);
             for own in &record.publications {
@@ -226,9 +224,8 @@ impl CsiVolumes {
         self.states.views.lock().values().cloned().collect()
     }
 
-    /// The unique names of the volumes that a controller must not detach: `status.volumesInUse` of the Node. `None` until those of earlier
-    /// daemons are known.
-    pub fn in_use(&self) -> watch::Receiver<Option<BTreeSet<String>>> {
+    /// The unique names of the volumes that a controller must not detach, those of earlier daemons included: `status.volumesInUse` of the Node.
+    pub fn in_use(&self) -> watch::Receiver<BTreeSet<String>> {
         self.states.in_use.subscribe()
     }
 }

@@ -188,7 +188,7 @@ async fn settle(host: Host, mut pods: Pods) {
         let name = request(0, volume).id.unique_name();
         assert_eq!(host.store.keys(Table::CsiVolumes).contains(&name), expected > 0, "{name}");
     }
-    assert_eq!(host.volumes().in_use().borrow().as_ref().unwrap().contains(&name), expected(1) > 0);
+    assert_eq!(host.volumes().in_use().borrow().contains(&name), expected(1) > 0);
     assert_eq!(host.driver.violations(), [""; 0]);
     let stray = |path: &String| {
         let is_wanted = |pod: &u8| path.contains(&format!("pod-{pod}/"));
