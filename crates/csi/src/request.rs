@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use hostlet_base::PodUid;
 use hostlet_host::GroupChange;
 
-use crate::{AccessMode, Form, Secrets, VolumeId};
+use crate::{AccessMode, ClaimOfPod, Form, Secrets, VolumeId};
 
 /// A request for a volume. Contains everything about the pod that the driver needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +43,8 @@ pub struct Publish {
     pub is_republished: bool,
     /// The SELinux label that it is mounted with (`seLinuxMount`), if the driver supports that.
     pub se_linux_label: Option<String>,
+    /// The claim that says how large it is; `None` if the pod's spec names the volume.
+    pub claim: Option<ClaimOfPod>,
 }
 
 /// A volume that is published.

@@ -16,7 +16,9 @@ use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::lifecycle::{self, Job, Record, Shared, VolumeWorker, VolumesOnDisk};
-use crate::{Attachments, NodeService, Publish, PublishState, VolumeId, VolumeView};
+use crate::{
+    Attachments, CallError, Expansions, NodeService, Publish, PublishState, VolumeId, VolumeStats, VolumeView,
+};
 
 /// Bound of pending requests to the task, which only forwards them; senders wait for capacity.
 const REQUESTS: usize = 16;
@@ -244,10 +246,15 @@ pub struct CsiTask {
 
 impl CsiTask {
     /// Runs until cancelled. Volumes stay in place, as their pods keep running. `attachments` says what the cluster knows of attached
-    /// volumes.
-    pub async fn run(mut self, attachments: Arc<dyn Attachments>, cancel: CancellationToken) {
+    /// volumes, `expansions` what it knows of their sizes, if there is one.
+    pub async fn run(
+        mut self,
+        attachments: Arc<dyn Attachments>,
+        expansions: Option<Arc<dyn Expansions>>,
+        cancel: CancellationToken,
+    ) {
         let Self { settings, states, .. } = self;
-        let shared = Shared { settings, attachments, states, paths: PathWork::default() };
+        let shared = Shared { settings, attachments, expansions, states, paths: PathWork::default() };
         let mut running =
             Running { shared: Arc::new(shared), workers: Workers::default(), tasks: JoinSet::new() };
         for (_, record) in self.records {

@@ -2,6 +2,9 @@
 //! performs one step at a time. Calls drivers only through [`crate::NodeService`].
 
 mod adopt;
+mod expanding;
+#[cfg(test)]
+mod expanding_tests;
 #[cfg(test)]
 mod history_tests;
 mod layout;

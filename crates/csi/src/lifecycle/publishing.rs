@@ -10,6 +10,7 @@ use hostlet_base::error_chain;
 use hostlet_host::{GroupChange, MountTable, PathError, file_work, real_path, set_group_of_tree};
 use tokio::time::{Instant, timeout};
 
+use super::expanding::NotYet;
 use super::plan::{Due, Key};
 use super::record::Done;
 use super::vol_data::{self, VolData};
@@ -49,6 +50,7 @@ enum At {
     Publish,
 }
 
+    Expand,
 impl At {
     /// Upstream's message about a volume.
     fn message(self, desired: &Publish, cause: impl std::fmt::Display) -> String {
@@ -60,7 +62,10 @@ impl At {
             (Self::Publish, Form::Filesystem { .. }) => "MountVolume.SetUp",
             (Self::Publish, Form::Block) => "MapVolume.MapPodDevice",
         };
-        format!("{step} failed for volume {:?} : {cause}", desired.spec_name)
+        let failed = if matches!(self, Self::Expand) { "" } else { " failed" };
+        format!("{step}{failed} for volume {:?} : {cause}", desired.spec_name)
+            (Self::Expand, Form::Filesystem { .. }) => "MountVolume.Setup failed while expanding volume",
+            (Self::Expand, Form::Block) => "MapVolume.MarkVolumeAsMounted failed while expanding volume",
     }
 }
 
@@ -73,7 +78,7 @@ impl VolumeWorker {
         let backoff = self.desired.get(&key).and_then(|desired| desired.backoff);
         let (due, backoff) = match attempt {
             Ok(path) => {
-                self.last_error = None;
+                self.last_error = self.expanding.error.clone();
                 self.report(&key, PublishState::Published(Published { path }));
                 let again = desired.is_republished.then(|| Due::At(Instant::now() + REPUBLISH));
                 (again.unwrap_or(Due::Never), None)
@@ -270,6 +275,13 @@ impl VolumeWorker {
     }
 
     /// Sets the group of all files (`fsGroup`), which takes long if there are many.
+            // Until it has its size, it counts as perhaps published: it is published again before that is tried again.
+            self.expand_before_use(desired, service, capabilities, target).await.map_err(
+                |why| match why {
+                    NotYet::Interrupted => Failure::Interrupted,
+                    NotYet::Failed(text) => Failure::Failed(At::Expand.message(desired, text)),
+                },
+            )?;
     async fn set_group(
         &mut self,
         key: &Key,

@@ -196,6 +196,11 @@ impl Cluster {
     }
 
     /// Recorder of pod events.
+    /// Recorder of events.
+    pub(super) fn recorder(&self) -> EventRecorder {
+        self.recorder.clone()
+    }
+
     pub(super) fn pod_events(&self) -> PodEvents {
         let recorder = self.recorder.clone();
         Arc::new(move |pod, container, event| recorder.record(EventRecord::of_pod(pod, container, event)))
