@@ -61,6 +61,8 @@ pub enum PublishState {
     Working,
     /// The last attempt failed; it is tried again. The text is that of upstream's event `FailedMount` or `FailedAttachVolume`.
     Failed(String),
+    /// The node has no room for another volume of the driver: its pod cannot run here. Tried again while the pod is here.
+    Exhausted,
     /// It can be used.
     Published(Published),
 }

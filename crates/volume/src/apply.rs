@@ -115,12 +115,18 @@ impl Outcome {
         volumes.external.extend(settled.external);
         volumes.problems.extend(settled.problems);
         if !self.unprocessed.is_empty() {
-            let unmounted = self.names.iter().filter(|name| !volumes.is_ready(name));
-            let mut unmounted: Vec<String> = unmounted.cloned().collect();
-            unmounted.sort_unstable();
             let (mut unprocessed, causes): (Vec<String>, Vec<String>) =
                 self.unprocessed.iter().cloned().unzip();
             unprocessed.sort_unstable();
+        let unmounted = self.names.iter().filter(|name| !volumes.is_ready(name));
+        let mut unmounted: Vec<String> = unmounted.cloned().collect();
+        unmounted.sort_unstable();
+        let mut unattached = settled.exhausted;
+        unattached.sort_unstable();
+        if !unattached.is_empty() {
+            let unmounted = unmounted.clone();
+            volumes.problems.push(VolumeProblem::AttachLimit { unmounted, unattached });
+        }
             let cause = causes.join("; ");
             volumes.problems.push(VolumeProblem::Unprocessed { unmounted, unprocessed, cause });
         }

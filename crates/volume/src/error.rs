@@ -235,6 +235,18 @@ pub enum VolumeProblem {
     /// It is not known what some volumes are: their claims cannot be used.
     #[error(
         "Unable to attach or mount volumes: unmounted volumes=[{}], unattached volumes=[], failed to process volumes=[{}]: {cause}",
+    /// The node has no room for these volumes of drivers: the pod cannot run here.
+    #[error(
+        "Node has reached its volume attachment limit, rejecting pod. unmounted volumes=[{}], unattached volumes=[{}], \
+         failed to process volumes=[]: context deadline exceeded",
+        unmounted.join(" "), unattached.join(" ")
+    )]
+    AttachLimit {
+        /// All volumes of the pod that are not mounted, sorted.
+        unmounted: Vec<String>,
+        /// The volumes concerned, sorted.
+        unattached: Vec<String>,
+    },
         unmounted.join(" "), unprocessed.join(" ")
     )]
     Unprocessed {
@@ -251,6 +263,19 @@ impl VolumeProblem {
     pub(super) fn new(volume: &str, error: &(dyn std::error::Error + 'static)) -> Self {
         Self::at(VolumeStep::SetUp, volume, error)
     }
+    /// The reason of upstream's event: that of block devices is another.
+    pub fn reason(&self) -> &'static str {
+        if self.to_string().starts_with("MapVolume.") { "FailedMapVolume" } else { "FailedMount" }
+    }
+
+    /// Whether the pod cannot run on this node, whatever time passes.
+    pub fn rejects_pod(&self) -> bool {
+        match self {
+            Self::AttachLimit { .. } => true,
+            Self::Volume { .. } | Self::Driver(_) | Self::Unpublished(_) | Self::Unprocessed { .. } => false,
+        }
+    }
+
 
     pub(super) fn at(step: VolumeStep, volume: &str, error: &(dyn std::error::Error + 'static)) -> Self {
         Self::Volume { step, volume: volume.to_owned(), cause: error_chain(error) }

@@ -21,6 +21,8 @@ pub(super) struct Settled {
     pub(super) problems: Vec<VolumeProblem>,
     /// Those on which a driver still works, and which did not fail yet.
     pub(super) working: Vec<String>,
+    /// Those for which the node has no room.
+    pub(super) exhausted: Vec<String>,
 }
 
 /// The devices of drivers' volumes that were put where containers find them, or why that failed, by the volume's name in the spec.
@@ -67,7 +69,9 @@ pub(super) fn settled(volumes: &[(String, DriverVolume)], states: &PodStates, ma
                 None => settled.working.push(name.clone()),
             },
             PublishState::Published(published) => settled.add(name, volume, published.path.clone()),
-            PublishState::Failed(_) | PublishState::Working if volume.request.is_err() => {}
+            PublishState::Failed(_) | PublishState::Exhausted | PublishState::Working
+                if volume.request.is_err() => {}
+            PublishState::Exhausted => settled.exhausted.push(name.clone()),
             PublishState::Failed(text) => settled.problems.push(VolumeProblem::Driver(text.clone())),
             PublishState::Working => settled.working.push(name.clone()),
         }
@@ -130,6 +134,14 @@ mod tests {
             assert!(unused.problems[0].to_string().ends_with("no secret"));
         }
         let device = of(volume(true, false), published());
+    #[test]
+    fn a_node_without_room_is_no_problem_of_the_driver() {
+        let request = VolumeProblem::Driver("no".to_owned());
+        let none =
+            of(DriverVolume { request: Err(request), ..volume(false, false) }, Some(PublishState::Exhausted));
+        assert_eq!((none.exhausted.len(), none.problems.len()), (0, 1), "it is not known what is requested");
+    }
+
         assert!(device.mounted.is_empty() && device.external.is_empty());
         assert_eq!(device.devices["v"], Device { host_path: "/link".into(), read_only: false });
     }

@@ -34,6 +34,8 @@ enum Failure {
     Failed(String),
     /// Retried after a change.
     Waits(String),
+    /// There is no room for it on this node. Retried after a back-off.
+    Exhausted(String),
 }
 
 impl From<Interrupted> for Failure {
@@ -48,9 +50,9 @@ enum At {
     Attach,
     Stage,
     Publish,
+    Expand,
 }
 
-    Expand,
 impl At {
     /// Upstream's message about a volume.
     fn message(self, desired: &Publish, cause: impl std::fmt::Display) -> String {
@@ -61,11 +63,11 @@ impl At {
             (Self::Stage, Form::Block) => "MapVolume.SetUpDevice",
             (Self::Publish, Form::Filesystem { .. }) => "MountVolume.SetUp",
             (Self::Publish, Form::Block) => "MapVolume.MapPodDevice",
+            (Self::Expand, Form::Filesystem { .. }) => "MountVolume.Setup failed while expanding volume",
+            (Self::Expand, Form::Block) => "MapVolume.MarkVolumeAsMounted failed while expanding volume",
         };
         let failed = if matches!(self, Self::Expand) { "" } else { " failed" };
         format!("{step}{failed} for volume {:?} : {cause}", desired.spec_name)
-            (Self::Expand, Form::Filesystem { .. }) => "MountVolume.Setup failed while expanding volume",
-            (Self::Expand, Form::Block) => "MapVolume.MarkVolumeAsMounted failed while expanding volume",
     }
 }
 
@@ -84,13 +86,18 @@ impl VolumeWorker {
                 (again.unwrap_or(Due::Never), None)
             }
             Err(Failure::Interrupted) => return,
+            Err(Failure::Exhausted(text)) => {
+                self.failed(&key, was, text, PublishState::Exhausted);
+                let next = self.later(backoff);
+                (Due::At(next.updated + next.delay), Some(next))
+            }
             Err(Failure::Failed(text)) => {
-                self.failed(&key, was, text);
+                self.failed(&key, was, text.clone(), PublishState::Failed(text));
                 let next = self.later(backoff);
                 (Due::At(next.updated + next.delay), Some(next))
             }
             Err(Failure::Waits(text)) => {
-                self.failed(&key, was, text);
+                self.failed(&key, was, text.clone(), PublishState::Failed(text));
                 (Due::OnChange, backoff)
             }
         };
@@ -103,13 +110,13 @@ impl VolumeWorker {
     }
 
     /// A volume that is published stays so for its pod if publishing it again fails.
-    fn failed(&mut self, key: &Key, was: Done, text: String) {
+    fn failed(&mut self, key: &Key, was: Done, text: String, state: PublishState) {
         let volume = &self.record.id;
         tracing::warn!(pod = %key.0, %volume, "{text}");
-        self.last_error = Some(text.clone());
+        self.last_error = Some(text);
         match was {
             Done::Yes => {}
-            Done::No | Done::Maybe => self.report(key, PublishState::Failed(text)),
+            Done::No | Done::Maybe => self.report(key, state),
         }
     }
 
@@ -179,10 +186,10 @@ impl VolumeWorker {
             let text = At::Attach.message(desired, &error);
             match error {
                 AttachError::NoCluster(_) => Failure::Waits(text),
-                AttachError::NotReportedInUse
-                | AttachError::NotInNodeStatus
-                | AttachError::Failed(_)
-                | AttachError::Exhausted(_) => Failure::Failed(text),
+                AttachError::NotReportedInUse | AttachError::NotInNodeStatus | AttachError::Failed(_) => {
+                    Failure::Failed(text)
+                }
+                AttachError::Exhausted(_) => Failure::Exhausted(text),
             }
         })
     }
@@ -268,13 +275,6 @@ impl VolumeWorker {
             {
                 self.set_group(key, desired, group, target).await?;
             }
-            self.record.set_published(&key.0, &key.1, Done::Yes);
-            self.save();
-        }
-        Ok(())
-    }
-
-    /// Sets the group of all files (`fsGroup`), which takes long if there are many.
             // Until it has its size, it counts as perhaps published: it is published again before that is tried again.
             self.expand_before_use(desired, service, capabilities, target).await.map_err(
                 |why| match why {
@@ -282,6 +282,13 @@ impl VolumeWorker {
                     NotYet::Failed(text) => Failure::Failed(At::Expand.message(desired, text)),
                 },
             )?;
+            self.record.set_published(&key.0, &key.1, Done::Yes);
+            self.save();
+        }
+        Ok(())
+    }
+
+    /// Sets the group of all files (`fsGroup`), which takes long if there are many.
     async fn set_group(
         &mut self,
         key: &Key,

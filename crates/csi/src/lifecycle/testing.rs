@@ -39,6 +39,8 @@ const PATIENCE: Duration = Duration::from_secs(60 * 60);
 pub(super) struct FakeCluster {
     pub(super) reported: watch::Sender<BTreeSet<String>>,
     pub(super) attached: watch::Sender<BTreeSet<String>>,
+    /// Whether the node has no room for more volumes.
+    pub(super) is_full: Arc<AtomicBool>,
 }
 
 #[async_trait]
@@ -50,6 +52,9 @@ impl Attachments for FakeCluster {
 
     async fn attached(&self, volume: &VolumeId) -> Result<BTreeMap<String, String>, AttachError> {
         let name = volume.unique_name();
+        if self.is_full.load(Ordering::Relaxed) {
+            return Err(AttachError::Exhausted(name));
+        }
         let mut attached = self.attached.subscribe();
         let is_attached = watching::becomes(&mut attached, |attached| attached.contains(&name));
         match timeout(Duration::from_secs(120), is_attached).await {
@@ -59,11 +64,6 @@ impl Attachments for FakeCluster {
     }
 }
 
-/// A daemon that runs.
-struct Daemon {
-    volumes: CsiVolumes,
-    task: JoinSet<()>,
-}
 /// What claims say of the sizes of volumes, and what they learned.
 #[derive(Clone, Default)]
 pub(super) struct FakeExpansions {
@@ -120,18 +120,23 @@ impl Expansions for FakeExpansions {
     }
 }
 
+/// A daemon that runs.
+struct Daemon {
+    volumes: CsiVolumes,
+    task: JoinSet<()>,
+}
 
 /// The host.
 pub(super) struct Host {
     pub(super) dir: TempDir,
     pub(super) driver: FakeDriver,
     pub(super) cluster: FakeCluster,
+    pub(super) claims: FakeExpansions,
     pub(super) store: Store,
     pub(super) services: watch::Sender<Services>,
     mounts: FakeMounts,
     boot: u32,
     daemon: Option<Daemon>,
-    pub(super) claims: FakeExpansions,
 }
 
 impl Host {
@@ -147,12 +152,12 @@ impl Host {
             dir: tempfile::tempdir().unwrap(),
             driver,
             cluster: FakeCluster::default(),
+            claims: FakeExpansions::default(),
             store: Store::default(),
             services: watch::Sender::default(),
             mounts,
             boot: 1,
             daemon: None,
-            claims: FakeExpansions::default(),
         };
         host.register();
         host.start();
@@ -310,10 +315,10 @@ pub(super) fn desired(pod: &str, n: u32) -> Publish {
         own_group: None,
         is_republished: false,
         se_linux_label: None,
-    }
-}
         claim: Some(ClaimOfPod {
             pod: PodRef::new("ns", pod, pod),
             name: format!("claim-{n}"),
             expand_secrets: Ok(Secrets::default()),
         }),
+    }
+}

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hostlet_host::PodDirs;
@@ -102,6 +103,24 @@ async fn nothing_is_asked_before_the_volume_is_reported_in_use_and_attached() {
     host.driver.release();
     in_use.wait_for(|names| names.is_empty()).await.unwrap();
     assert_eq!(host.driver.violations(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_without_room_is_reported_as_such_and_may_have_room_later() {
+    let host = Host::new();
+    let name = id("vol-1").unique_name();
+    host.cluster.is_full.store(true, Ordering::Relaxed);
+    host.cluster.reported.send_modify(|names| drop(names.insert(name.clone())));
+    host.want(Publish { is_attached: true, ..desired("a", 1) }).await;
+    host.becomes("a", "pv-1", |state| *state == PublishState::Exhausted).await;
+    let error = host.volumes().views().remove(0).last_error.unwrap();
+    assert!(
+        error.ends_with(&format!("Node has insufficient volume attachment capacity for: {name}")),
+        "{error}"
+    );
+    host.cluster.is_full.store(false, Ordering::Relaxed);
+    host.cluster.attached.send_modify(|names| drop(names.insert(name)));
+    host.published("a", "pv-1").await;
 }
 
 #[tokio::test(start_paused = true)]

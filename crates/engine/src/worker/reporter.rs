@@ -88,10 +88,11 @@ impl Reporter {
     }
 
     /// Ends the work: shows what the pod waits for now.
-    pub(super) fn work_ended(&self, outcome: Outcome) {
+    pub(super) fn work_ended(&self, outcome: &Outcome) {
         self.begin(match outcome {
             Outcome::Failed(_) => Activity::Retrying { error: self.failure.clone() },
             Outcome::Done { due: Some(_) } => Activity::BackingOff,
+            | Outcome::Rejected(_)
             Outcome::Done { due: None }
             | Outcome::PodEnded
             | Outcome::DeadlineExceeded
@@ -207,7 +208,7 @@ impl Reporter {
     }
 
     /// Sends each problem of the pod's volumes as an event.
-    pub(super) fn volume_problems(&mut self, problems: &[VolumeProblem]) {
+    pub(super) fn volume_problems<'a>(&mut self, problems: impl Iterator<Item = &'a VolumeProblem>) {
         let known = std::mem::take(&mut self.volume_problems);
         for problem in problems {
             let event = PodEvent::warning(FAILED_MOUNT, problem.to_string());
