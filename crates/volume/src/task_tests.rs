@@ -7,7 +7,7 @@ use hostlet_csi::{KnownDrivers, StandIn};
 use hostlet_host::PathWork;
 use hostlet_pod::objects::{
     CertificateError, CertificateState, ClaimError, ClaimState, Credential, FakeObjects, ObjectError,
-    ObjectKind, ObjectState, Token, TrustAnchors, TrustBundleRef, TrustBundleState,
+    ObjectKind, ObjectRef, ObjectState, Token, TrustAnchors, TrustBundleRef, TrustBundleState,
 };
 use hostlet_pod::{AdmittedPod, ExternalVolume};
 use jiff::Timestamp;

@@ -91,6 +91,7 @@ impl Engine {
             kills: watch::Sender::default(),
             restarts: RestartRequests::new(deps.store.clone()),
             usage,
+            volume_secrets: volumes.secrets(),
             image_gc,
             dead_containers,
             probes: ProbeHandles {
