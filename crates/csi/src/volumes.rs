@@ -2,7 +2,7 @@
 //! (`lifecycle`), and decides nothing about it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures::future::join_all;
@@ -80,6 +80,7 @@ pub(crate) enum Request {
 pub struct CsiVolumes {
     requests: mpsc::Sender<Request>,
     states: States,
+    services: watch::Receiver<Services>,
 }
 
 /// What is known of pods' volumes, and which volumes must not be detached.
@@ -170,14 +171,16 @@ impl CsiVolumes {
                 states.holds(&own.pod.as_str().into(), &record.id);
             }
         }
+        let services = settings.services.clone();
         let task = CsiTask { settings, states: states.clone(), records, inbox };
-        (task, Self { requests, states })
+        (task, Self { requests, states, services })
     }
 
     /// Of a host on which no driver can be registered: every volume fails, and there is nothing to release.
     pub fn none() -> Self {
         // Without a receiver.
-        Self { requests: mpsc::channel(1).0, states: States::default() }
+        let (requests, services) = (mpsc::channel(1).0, watch::channel(Services::default()).1);
+        Self { requests, states: States::default(), services }
     }
 
     /// A handle whose requests a test answers.
@@ -185,7 +188,8 @@ impl CsiVolumes {
     pub(crate) fn of_test() -> (Self, mpsc::Receiver<Request>, States) {
         let (requests, inbox) = mpsc::channel(REQUESTS);
         let states = States::default();
-        (Self { requests, states: states.clone() }, inbox, states)
+        let services = watch::channel(Services::default()).1;
+        (Self { requests, states: states.clone(), services }, inbox, states)
     }
 
     /// Requests a volume for a pod until it is released. Returns at once; [`CsiVolumes::follow`] has the state. Repeating a request is
@@ -219,6 +223,17 @@ impl CsiVolumes {
         let sent = self.requests.send(Request::Release { pod: pod.clone(), reply }).await;
         sent.map_err(|_| ReleaseError::Ended)?;
         answer.await.unwrap_or(Err(ReleaseError::Ended))
+    }
+
+    /// How full a volume is that is published at this path, as its driver says; `None` if the driver does not know (no `GET_VOLUME_STATS`), or is not
+    /// registered. May be called during other calls for the volume.
+    pub async fn stats(&self, id: &VolumeId, path: &Path) -> Option<Result<VolumeStats, CallError>> {
+        let service = self.services.borrow().get(&id.driver).cloned()?;
+        match service.capabilities().await {
+            Ok(can) if can.stats => Some(service.stats(&id.handle, path).await),
+            Ok(_) => None,
+            Err(error) => Some(Err(error)),
+        }
     }
 
     /// The volumes on this node, and those that pods requested, by driver and handle.

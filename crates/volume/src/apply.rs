@@ -219,7 +219,8 @@ fn set_up_one(
             None
         }
         DesiredVolume::External(external) => {
-            let volume = ExternalVolume { dir: external.dir(layout), unit: external.unit.clone() };
+            let volume =
+                ExternalVolume { dir: external.dir(layout), unit: external.unit.clone(), driver: None };
             applied.volumes.external.insert(name.to_owned(), volume);
             let table = mounts.table().map_err(|error| VolumeProblem::new(&external.name, &error))?;
             if external.is_ready(layout, &table) {

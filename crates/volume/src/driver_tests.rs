@@ -85,7 +85,10 @@ async fn a_worker_waits_while_a_driver_works() {
     let data = &volumes.mounted["data"];
     assert_eq!((data.host_path.to_str(), data.read_only, data.relabel), (Some("/mnt/pv-1"), false, true));
     let external = room.volumes.external().borrow().clone();
-    let expected = ExternalVolume { dir: "/mnt/pv-1".into(), unit: "csi.example.com^vol-1".into() };
+    let driver =
+        hostlet_pod::DriverVolume { driver: DRIVER.into(), handle: "vol-1".to_owned(), is_block: false };
+    let unit = "csi.example.com^vol-1".into();
+    let expected = ExternalVolume { dir: "/mnt/pv-1".into(), unit, driver: Some(driver) };
     assert_eq!(external[&pod.reference]["data"], expected);
     assert!(!changed(&room).await, "the worker knows");
     // Again in the next sync, which is answered at once.
@@ -115,9 +118,6 @@ async fn a_failure_is_reported_and_what_becomes_of_it_wakes_the_worker() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_does_not_wait_for_ever_and_learns_of_a_late_success() {
-    let (room, pod) = room(json!({}));
-#[tokio::test(start_paused = true)]
 async fn a_node_without_room_for_a_volume_rejects_its_pod() {
     let (room, pod) = room(json!({}));
     let waiting = start(&room, &pod);
@@ -143,6 +143,9 @@ async fn the_secrets_of_a_persistent_volume_are_named_until_its_pod_is_torn_down
     assert!(secrets.borrow().is_empty());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_worker_does_not_wait_for_ever_and_learns_of_a_late_success() {
+    let (room, pod) = room(json!({}));
     let began = tokio::time::Instant::now();
     let volumes = room.set_up(&pod).await;
     assert!(began.elapsed() < DEADLINE, "{:?}", began.elapsed());
