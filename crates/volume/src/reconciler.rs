@@ -314,7 +314,7 @@ impl VolumeReconciler {
         let Some(Waiting { reply, began, .. }) = self.waiting.take() else { return };
         self.reported = Report::of(&volumes);
         if let Some(subject) = &self.subject {
-            self.share.set_up(&subject.pod, &volumes, began.elapsed());
+            self.share.set_up(&subject.pod, &volumes, &self.outcome.plugins, began.elapsed());
             self.publish(&subject.pod.reference, &volumes.external);
         }
         volumes.shared = std::mem::take(&mut self.shared_volumes);
