@@ -21,7 +21,9 @@ fn growing() -> Host {
 impl Host {
     /// The size that the claim of `vol-1` is to have from now on.
     fn ask_for(&self, size: i64) {
-        self.claims.desired.send_modify(|sizes| drop(sizes.insert("vol-1".to_owned(), size)));
+        self.claims.desired.send_modify(|sizes| {
+            sizes.insert("vol-1".to_owned(), size);
+        });
     }
 
     fn expansions(&self) -> usize {

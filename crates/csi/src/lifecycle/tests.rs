@@ -110,7 +110,9 @@ async fn a_node_without_room_is_reported_as_such_and_may_have_room_later() {
     let host = Host::new();
     let name = id("vol-1").unique_name();
     host.cluster.is_full.store(true, Ordering::Relaxed);
-    host.cluster.reported.send_modify(|names| drop(names.insert(name.clone())));
+    host.cluster.reported.send_modify(|names| {
+        names.insert(name.clone());
+    });
     host.want(Publish { is_attached: true, ..desired("a", 1) }).await;
     host.becomes("a", "pv-1", |state| *state == PublishState::Exhausted).await;
     let error = host.volumes().views().remove(0).last_error.unwrap();
@@ -119,7 +121,9 @@ async fn a_node_without_room_is_reported_as_such_and_may_have_room_later() {
         "{error}"
     );
     host.cluster.is_full.store(false, Ordering::Relaxed);
-    host.cluster.attached.send_modify(|names| drop(names.insert(name)));
+    host.cluster.attached.send_modify(|names| {
+        names.insert(name);
+    });
     host.published("a", "pv-1").await;
 }
 
