@@ -3,27 +3,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hostlet_base::PodRef;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use crate::{CallError, Publish, Secrets};
-
-/// A Secret is not available. The wording is upstream's.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct MissingSecret(pub String);
-
-/// The claim behind a pod's volume.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClaimOfPod {
-    /// The pod, whose namespace is that of the claim.
-    pub pod: PodRef,
-    /// The name of the claim.
-    pub name: String,
-    /// For the driver when it grows the volume (`nodeExpandSecretRef`).
-    pub expand_secrets: Result<Secrets, MissingSecret>,
-}
+use crate::{CallError, MissingSecret, Publish};
 
 /// When a volume may have to grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -34,13 +34,10 @@ pub use call::{
 };
 pub use driver_objects::{DriverObjects, KnownDrivers, used_of_spec};
 pub use drivers::{CsiHandler, NodeInfoTask, NodeInfos};
-pub use expansions::{
-    ClaimOfPod, ClaimUpdateError, Expansions, GrowError, Growth, Look, MissingSecret, Moment, NodeSize,
-    Protocol,
-};
+pub use expansions::{ClaimUpdateError, Expansions, GrowError, Growth, Look, Moment, NodeSize, Protocol};
 pub use id::{VolumeId, ephemeral_handle};
 pub use lifecycle::{VolumesOnDisk, found_on_disk};
-pub use request::{Publish, PublishState, Published};
+pub use request::{ClaimOfPod, MissingSecret, Publish, PublishState, Published};
 #[cfg(feature = "fakes")]
 pub use stand_in::StandIn;
 pub use view::{VolumePhase, VolumePod, VolumeView};

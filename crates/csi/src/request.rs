@@ -3,10 +3,26 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use hostlet_base::PodUid;
+use hostlet_base::{PodRef, PodUid};
 use hostlet_host::GroupChange;
 
-use crate::{AccessMode, ClaimOfPod, Form, Secrets, VolumeId};
+use crate::{AccessMode, Form, Secrets, VolumeId};
+
+/// A Secret is not available. The wording is upstream's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct MissingSecret(pub String);
+
+/// The claim behind a pod's volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimOfPod {
+    /// The pod, whose namespace is that of the claim.
+    pub pod: PodRef,
+    /// The name of the claim.
+    pub name: String,
+    /// For the driver when it grows the volume (`nodeExpandSecretRef`).
+    pub expand_secrets: Result<Secrets, MissingSecret>,
+}
 
 /// A request for a volume. Contains everything about the pod that the driver needs.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use hostlet_base::{Backoff, error_chain};
-use tokio::time::{Instant, timeout};
+use hostlet_base::error_chain;
+use tokio::time::timeout;
 use tonic::Code;
 
+use super::node_size::soon;
 use super::plan::{Due, Key};
 use super::worker::{Interrupted, VolumeWorker};
 use crate::{
@@ -14,20 +15,8 @@ use crate::{
     Publish, VolumePhase,
 };
 
-/// How often the claim of a volume in use is read (upstream: with each sync of a pod).
-const PERIOD: Duration = Duration::from_secs(60);
-
 /// How long the API server may delay a pod's start: without an answer the volume grows while it is used.
 const MOUNT_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// What the worker knows of the volume's size, and when it looks again.
-pub(super) struct Expanding {
-    pub(super) due: Due,
-    backoff: Option<Backoff<Instant>>,
-    size: NodeSize,
-    /// Why the volume does not grow; also shown while all pods have it.
-    pub(super) error: Option<String>,
-}
 
 /// Why a volume did not grow.
 enum Failure {
@@ -51,18 +40,6 @@ pub(super) enum NotYet {
     Interrupted,
     /// It is tried again.
     Failed(String),
-}
-
-impl Expanding {
-    /// Of a volume that may be in use, since an earlier daemon.
-    pub(super) fn new() -> Self {
-        Self { due: soon(rand::random()), backoff: None, size: NodeSize::default(), error: None }
-    }
-}
-
-/// The next look. `random` is in 0..1: all volumes of a node begin to be looked at together.
-fn soon(random: f64) -> Due {
-    Due::At(Instant::now() + PERIOD.mul_f64(0.5 + random))
 }
 
 impl VolumeWorker {

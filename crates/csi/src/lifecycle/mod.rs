@@ -8,6 +8,7 @@ mod expanding_tests;
 #[cfg(test)]
 mod history_tests;
 mod layout;
+mod node_size;
 mod plan;
 mod publishing;
 mod record;

@@ -14,8 +14,8 @@ use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::expanding::Expanding;
 use super::layout;
+use super::node_size::Expanding;
 use super::plan::{DesiredPublication, Due, Dues, Key, Step, next};
 use super::record::{Done, Record};
 use super::vol_data;
