@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Generates tables of how a strategic merge patch changes each field of a Pod and a Node, from Kubernetes' own sources:
+# Generates tables of how a strategic merge patch changes each field of a Pod, a Node and a claim, from Kubernetes' own sources:
 # crates/cluster/src/api/patch/strategies.rs from the OpenAPI document, for hostlet's patches, and crates/cluster/src/api/fake/struct_tags.tsv from
 # the tags of the Go types, by which the API server and the fake one apply patches. Run it for a new version:
 #
@@ -55,7 +55,7 @@ tag_rows() {
         }
     }
     END {
-        wanted["Pod"] = wanted["Node"] = 1
+        wanted["Pod"] = wanted["Node"] = wanted["PersistentVolumeClaim"] = 1
         do {
             grew = 0
             for (i = 1; i <= rows; i++) if (of[i] in wanted && !(to[i] in wanted)) { wanted[to[i]] = 1; grew = 1 }

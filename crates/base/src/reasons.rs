@@ -13,6 +13,8 @@ pub const TERMINATED: &str = "Terminated";
 
 // Rejected pods.
 
+/// The node has no room for a volume of a CSI driver (`kubelet/volumemanager`).
+pub const VOLUME_ATTACHMENT_LIMIT_EXCEEDED: &str = "VolumeAttachmentLimitExceeded";
 /// The node is shutting down (`kubelet/nodeshutdown`).
 pub const NODE_SHUTDOWN: &str = "NodeShutdown";
 /// Node selector or node affinity do not match; the name of the scheduler's plugin.

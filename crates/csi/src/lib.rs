@@ -6,13 +6,15 @@
 //! (`lifecycle`), which performs one step at a time: waits for the attachment and the driver, stages once, publishes for each pod,
 //! unpublishes and unstages. Each call is recorded before it begins, in the store and in upstream's files (`lifecycle::layout`).
 //!
-//! Two traits are implemented elsewhere: [`Attachments`], the cluster's view of attached volumes, and [`NodeService`], the calls to a driver.
+//! Three traits are implemented elsewhere: [`Attachments`], the cluster's view of attached volumes, [`Expansions`], what it says of their
+//! sizes, and [`NodeService`], the calls to a driver.
 
 mod attachments;
 mod call;
 mod client;
 mod driver_objects;
 mod drivers;
+mod expansions;
 #[cfg(any(test, feature = "fakes"))]
 pub mod fake;
 #[cfg(test)]
@@ -32,9 +34,10 @@ pub use call::{
 };
 pub use driver_objects::{DriverObjects, KnownDrivers, used_of_spec};
 pub use drivers::{CsiHandler, NodeInfoTask, NodeInfos};
+pub use expansions::{ClaimUpdateError, Expansions, GrowError, Growth, Look, Moment, NodeSize, Protocol};
 pub use id::{VolumeId, ephemeral_handle};
 pub use lifecycle::{VolumesOnDisk, found_on_disk};
-pub use request::{Publish, PublishState, Published};
+pub use request::{ClaimOfPod, MissingSecret, Publish, PublishState, Published};
 #[cfg(feature = "fakes")]
 pub use stand_in::StandIn;
 pub use view::{VolumePhase, VolumePod, VolumeView};

@@ -3,10 +3,26 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use hostlet_base::PodUid;
+use hostlet_base::{PodRef, PodUid};
 use hostlet_host::GroupChange;
 
 use crate::{AccessMode, Form, Secrets, VolumeId};
+
+/// A Secret is not available. The wording is upstream's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct MissingSecret(pub String);
+
+/// The claim behind a pod's volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimOfPod {
+    /// The pod, whose namespace is that of the claim.
+    pub pod: PodRef,
+    /// The name of the claim.
+    pub name: String,
+    /// For the driver when it grows the volume (`nodeExpandSecretRef`).
+    pub expand_secrets: Result<Secrets, MissingSecret>,
+}
 
 /// A request for a volume. Contains everything about the pod that the driver needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +59,8 @@ pub struct Publish {
     pub is_republished: bool,
     /// The SELinux label that it is mounted with (`seLinuxMount`), if the driver supports that.
     pub se_linux_label: Option<String>,
+    /// The claim that says how large it is; `None` if the pod's spec names the volume.
+    pub claim: Option<ClaimOfPod>,
 }
 
 /// A volume that is published.
@@ -59,6 +77,8 @@ pub enum PublishState {
     Working,
     /// The last attempt failed; it is tried again. The text is that of upstream's event `FailedMount` or `FailedAttachVolume`.
     Failed(String),
+    /// The node has no room for another volume of the driver: its pod cannot run here. Tried again while the pod is here.
+    Exhausted,
     /// It can be used.
     Published(Published),
 }

@@ -16,6 +16,8 @@ pub enum VolumePhase {
     Staging,
     /// `NodePublishVolume` is in progress.
     Publishing,
+    /// `NodeExpandVolume` is in progress.
+    Expanding,
     /// `NodeUnpublishVolume` is in progress.
     Unpublishing,
     /// `NodeUnstageVolume` is in progress.

@@ -2,7 +2,7 @@
 //! (`lifecycle`), and decides nothing about it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures::future::join_all;
@@ -16,7 +16,9 @@ use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::lifecycle::{self, Job, Record, Shared, VolumeWorker, VolumesOnDisk};
-use crate::{Attachments, NodeService, Publish, PublishState, VolumeId, VolumeView};
+use crate::{
+    Attachments, CallError, Expansions, NodeService, Publish, PublishState, VolumeId, VolumeStats, VolumeView,
+};
 
 /// Bound of pending requests to the task, which only forwards them; senders wait for capacity.
 const REQUESTS: usize = 16;
@@ -78,13 +80,14 @@ pub(crate) enum Request {
 pub struct CsiVolumes {
     requests: mpsc::Sender<Request>,
     states: States,
+    services: watch::Receiver<Services>,
 }
 
 /// What is known of pods' volumes, and which volumes must not be detached.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct States {
     pods: Arc<Mutex<BTreeMap<PodUid, Pod>>>,
-    in_use: watch::Sender<Option<BTreeSet<String>>>,
+    in_use: watch::Sender<BTreeSet<String>>,
     views: Arc<Mutex<BTreeMap<VolumeId, VolumeView>>>,
 }
 
@@ -149,7 +152,6 @@ impl States {
     /// Records whether a controller must not detach a volume.
     pub(crate) fn set_in_use(&self, id: &VolumeId, is_used: bool) {
         self.in_use.send_if_modified(|names| {
-            let names = names.get_or_insert_default();
             if is_used { names.insert(id.unique_name()) } else { names.remove(&id.unique_name()) }
         });
     }
@@ -163,21 +165,22 @@ impl CsiVolumes {
         let states = States::default();
         let records = lifecycle::stored(&settings.store, &settings.boot);
         let records = lifecycle::merged(records, found, &settings.boot);
-        states.in_use.send_replace(Some(BTreeSet::new()));
         for record in records.values() {
             states.set_in_use(&record.id, record.is_attached);
             for own in &record.publications {
                 states.holds(&own.pod.as_str().into(), &record.id);
             }
         }
+        let services = settings.services.clone();
         let task = CsiTask { settings, states: states.clone(), records, inbox };
-        (task, Self { requests, states })
+        (task, Self { requests, states, services })
     }
 
     /// Of a host on which no driver can be registered: every volume fails, and there is nothing to release.
     pub fn none() -> Self {
         // Without a receiver.
-        Self { requests: mpsc::channel(1).0, states: States::default() }
+        let (requests, services) = (mpsc::channel(1).0, watch::channel(Services::default()).1);
+        Self { requests, states: States::default(), services }
     }
 
     /// A handle whose requests a test answers.
@@ -185,7 +188,8 @@ impl CsiVolumes {
     pub(crate) fn of_test() -> (Self, mpsc::Receiver<Request>, States) {
         let (requests, inbox) = mpsc::channel(REQUESTS);
         let states = States::default();
-        (Self { requests, states: states.clone() }, inbox, states)
+        let services = watch::channel(Services::default()).1;
+        (Self { requests, states: states.clone(), services }, inbox, states)
     }
 
     /// Requests a volume for a pod until it is released. Returns at once; [`CsiVolumes::follow`] has the state. Repeating a request is
@@ -221,14 +225,24 @@ impl CsiVolumes {
         answer.await.unwrap_or(Err(ReleaseError::Ended))
     }
 
+    /// How full a volume is that is published at this path, as its driver says; `None` if the driver does not know (no `GET_VOLUME_STATS`), or is not
+    /// registered. May be called during other calls for the volume.
+    pub async fn stats(&self, id: &VolumeId, path: &Path) -> Option<Result<VolumeStats, CallError>> {
+        let service = self.services.borrow().get(&id.driver).cloned()?;
+        match service.capabilities().await {
+            Ok(can) if can.stats => Some(service.stats(&id.handle, path).await),
+            Ok(_) => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+
     /// The volumes on this node, and those that pods requested, by driver and handle.
     pub fn views(&self) -> Vec<VolumeView> {
         self.states.views.lock().values().cloned().collect()
     }
 
-    /// The unique names of the volumes that a controller must not detach: `status.volumesInUse` of the Node. `None` until those of earlier
-    /// daemons are known.
-    pub fn in_use(&self) -> watch::Receiver<Option<BTreeSet<String>>> {
+    /// The unique names of the volumes that a controller must not detach, those of earlier daemons included: `status.volumesInUse` of the Node.
+    pub fn in_use(&self) -> watch::Receiver<BTreeSet<String>> {
         self.states.in_use.subscribe()
     }
 }
@@ -247,10 +261,15 @@ pub struct CsiTask {
 
 impl CsiTask {
     /// Runs until cancelled. Volumes stay in place, as their pods keep running. `attachments` says what the cluster knows of attached
-    /// volumes.
-    pub async fn run(mut self, attachments: Arc<dyn Attachments>, cancel: CancellationToken) {
+    /// volumes, `expansions` what it knows of their sizes, if there is one.
+    pub async fn run(
+        mut self,
+        attachments: Arc<dyn Attachments>,
+        expansions: Option<Arc<dyn Expansions>>,
+        cancel: CancellationToken,
+    ) {
         let Self { settings, states, .. } = self;
-        let shared = Shared { settings, attachments, states, paths: PathWork::default() };
+        let shared = Shared { settings, attachments, expansions, states, paths: PathWork::default() };
         let mut running =
             Running { shared: Arc::new(shared), workers: Workers::default(), tasks: JoinSet::new() };
         for (_, record) in self.records {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use hostlet_base::PodRef;
 
@@ -12,6 +13,19 @@ pub struct ExternalVolume {
     pub dir: PathBuf,
     /// The path on this host, or the server, that the volume depends on: all volumes of one unit block together.
     pub unit: PathBuf,
+    /// The volume of a CSI driver that it is.
+    pub driver: Option<DriverVolume>,
+}
+
+/// A volume of a CSI driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DriverVolume {
+    /// The driver's name.
+    pub driver: Arc<str>,
+    /// The driver's identifier of the volume.
+    pub handle: String,
+    /// Whether it is a block device, whose use only the driver knows.
+    pub is_block: bool,
 }
 
 /// Each pod's external volumes that are set up, by the name of the volume.

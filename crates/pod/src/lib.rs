@@ -37,7 +37,7 @@ pub use api_time::whole_seconds;
 pub use container::{ContainerKind, ContainerRef, PodContainer};
 pub use desired::DesiredPods;
 pub use events::PodEvents;
-pub use external_volumes::{ExternalVolume, ExternalVolumes};
+pub use external_volumes::{DriverVolume, ExternalVolume, ExternalVolumes};
 pub use failing_probes::{FailingProbe, FailingProbes};
 pub use identity::{Rank, is_critical, is_static, pod_ref, pod_uid, seen_at};
 pub use kill::{PodKill, patience};

@@ -7,7 +7,7 @@ use hostlet_base::PodEvent;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 
 use super::resources::qos_class;
-use super::{PodPhase, seen_at, whole_seconds};
+use super::{PodPhase, StatusOverride, seen_at, whole_seconds};
 
 /// Why a pod may not run on this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +23,25 @@ impl Rejection {
     pub fn new(reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self { reason: reason.into(), message: message.into() }
     }
+
+    /// The event that reports it.
+    pub fn event(&self) -> PodEvent {
+        PodEvent::warning(self.reason.clone(), self.message.clone())
+    }
+
+    /// The final status of a pod that was admitted, and turned out not to fit.
+    pub fn into_status(self) -> StatusOverride {
+        StatusOverride {
+            phase: PodPhase::Failed,
+            message: status_message(&self.message),
+            reason: self.reason.into_owned(),
+            disruption: None,
+        }
+    }
+}
+
+fn status_message(why: &str) -> String {
+    format!("Pod was rejected: {why}")
 }
 
 /// A pod that may not run on this node. The rejection is final even if the node changes: the pod's controller creates a
@@ -42,7 +61,7 @@ impl RejectedPod {
         let status = PodStatus {
             phase: Some(PodPhase::Failed.as_str().to_owned()),
             reason: Some(rejection.reason.clone().into_owned()),
-            message: Some(format!("Pod was rejected: {}", rejection.message)),
+            message: Some(status_message(&rejection.message)),
             start_time: seen_at(pod).map(whole_seconds),
             qos_class: Some(qos_class(pod).as_str().to_owned()),
             observed_generation: pod.metadata.generation.filter(|generation| *generation != 0),
@@ -53,7 +72,7 @@ impl RejectedPod {
 
     /// The event that reports it.
     pub fn event(&self) -> PodEvent {
-        PodEvent::warning(self.rejection.reason.clone(), self.rejection.message.clone())
+        self.rejection.event()
     }
 
     /// The pod with the rejection as its status.

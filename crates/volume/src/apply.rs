@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use hostlet_base::PodUid;
 use hostlet_csi::{PodStates, Publish};
@@ -14,6 +15,7 @@ use super::actual::{found_at, leftovers, read_actual};
 use super::error::{HostError, VolumeError, VolumeProblem, VolumeStep};
 use super::execute::{execute, make_on_host};
 use super::external::Means;
+use super::kinds::{csi, host_path};
 use super::layout::PodLayout;
 use super::model::{BlockDevice, Desired, DesiredVolume, DriverVolume, External};
 use super::path_type::{self, PathType};
@@ -54,6 +56,8 @@ pub(super) struct Applied {
     unprocessed: Vec<(String, String)>,
     /// The names of all volumes.
     names: Vec<String>,
+    /// Upstream's plugins of volumes whose kind the pod's spec does not name, by volume.
+    plugins: BTreeMap<String, Arc<str>>,
 }
 
 impl Applied {
@@ -91,7 +95,8 @@ impl Applied {
             }
         }
         volumes.external.retain(|name, _| volumes.mounted.contains_key(name));
-        Outcome { volumes, drivers: self.drivers, unprocessed: self.unprocessed, names: self.names }
+        let Self { drivers, unprocessed, names, plugins, .. } = self;
+        Outcome { volumes, drivers, unprocessed, names, plugins }
     }
 }
 
@@ -104,6 +109,8 @@ pub(super) struct Outcome {
     drivers: Vec<(String, DriverVolume)>,
     unprocessed: Vec<(String, String)>,
     names: Vec<String>,
+    /// Upstream's plugins of volumes whose kind the pod's spec does not name, by volume.
+    pub(super) plugins: BTreeMap<String, Arc<str>>,
 }
 
 impl Outcome {
@@ -114,10 +121,16 @@ impl Outcome {
         volumes.devices.extend(settled.devices);
         volumes.external.extend(settled.external);
         volumes.problems.extend(settled.problems);
+        let unmounted = self.names.iter().filter(|name| !volumes.is_ready(name));
+        let mut unmounted: Vec<String> = unmounted.cloned().collect();
+        unmounted.sort_unstable();
+        let mut unattached = settled.exhausted;
+        unattached.sort_unstable();
+        if !unattached.is_empty() {
+            let unmounted = unmounted.clone();
+            volumes.problems.push(VolumeProblem::AttachLimit { unmounted, unattached });
+        }
         if !self.unprocessed.is_empty() {
-            let unmounted = self.names.iter().filter(|name| !volumes.is_ready(name));
-            let mut unmounted: Vec<String> = unmounted.cloned().collect();
-            unmounted.sort_unstable();
             let (mut unprocessed, causes): (Vec<String>, Vec<String>) =
                 self.unprocessed.iter().cloned().unzip();
             unprocessed.sort_unstable();
@@ -184,12 +197,24 @@ pub(super) fn set_up(
     let mut applied = Applied::default();
     for (name, desired_volume) in desired {
         applied.names.push(name.clone());
+        applied.plugins.extend(plugin(&desired_volume).map(|plugin| (name.clone(), plugin.into())));
         if let Err(problem) = set_up_one(root, layout, &name, desired_volume, mounts, &version, &mut applied)
         {
             applied.volumes.problems.push(problem);
         }
     }
     applied
+}
+
+/// Upstream's name of the plugin of what may be behind a claim.
+fn plugin(volume: &DesiredVolume) -> Option<String> {
+    match volume {
+        DesiredVolume::Driver(volume) => Some(format!("{}:{}", csi::DIRECTORY.plugin, volume.id.driver)),
+        DesiredVolume::External(volume) => Some(volume.directory.plugin.to_owned()),
+        DesiredVolume::Device(device) => Some(device.directory.plugin.to_owned()),
+        DesiredVolume::Host { .. } => Some(host_path::PLUGIN.to_owned()),
+        DesiredVolume::Own(_) | DesiredVolume::Invalid(_) | DesiredVolume::Unprocessed(_) => None,
+    }
 }
 
 fn set_up_one(
@@ -213,7 +238,8 @@ fn set_up_one(
             None
         }
         DesiredVolume::External(external) => {
-            let volume = ExternalVolume { dir: external.dir(layout), unit: external.unit.clone() };
+            let volume =
+                ExternalVolume { dir: external.dir(layout), unit: external.unit.clone(), driver: None };
             applied.volumes.external.insert(name.to_owned(), volume);
             let table = mounts.table().map_err(|error| VolumeProblem::new(&external.name, &error))?;
             if external.is_ready(layout, &table) {

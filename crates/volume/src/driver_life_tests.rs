@@ -91,7 +91,7 @@ impl Life {
             clock: WallClock::system(),
         });
         let mut tasks = JoinSet::new();
-        tasks.spawn(owners.run(Arc::new(NoAttachments), CancellationToken::new()));
+        tasks.spawn(owners.run(Arc::new(NoAttachments), None, CancellationToken::new()));
         tasks.spawn(task.run(CancellationToken::new()));
         Daemon { volumes, _tasks: tasks }
     }

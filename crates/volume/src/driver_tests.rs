@@ -85,7 +85,10 @@ async fn a_worker_waits_while_a_driver_works() {
     let data = &volumes.mounted["data"];
     assert_eq!((data.host_path.to_str(), data.read_only, data.relabel), (Some("/mnt/pv-1"), false, true));
     let external = room.volumes.external().borrow().clone();
-    let expected = ExternalVolume { dir: "/mnt/pv-1".into(), unit: "csi.example.com^vol-1".into() };
+    let driver =
+        hostlet_pod::DriverVolume { driver: DRIVER.into(), handle: "vol-1".to_owned(), is_block: false };
+    let unit = "csi.example.com^vol-1".into();
+    let expected = ExternalVolume { dir: "/mnt/pv-1".into(), unit, driver: Some(driver) };
     assert_eq!(external[&pod.reference]["data"], expected);
     assert!(!changed(&room).await, "the worker knows");
     // Again in the next sync, which is answered at once.
@@ -112,6 +115,32 @@ async fn a_failure_is_reported_and_what_becomes_of_it_wakes_the_worker() {
     room.csi.published(&UID.into(), "pv-1", Path::new("/mnt/pv-1"));
     assert!(changed(&room).await);
     assert!(room.set_up(&pod).await.is_ready("data"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_without_room_for_a_volume_rejects_its_pod() {
+    let (room, pod) = room(json!({}));
+    let waiting = start(&room, &pod);
+    pass(1).await;
+    room.csi.set(&UID.into(), "pv-1", PublishState::Exhausted);
+    let volumes = waiting.answer().await;
+    let expected = "Node has reached its volume attachment limit, rejecting pod. unmounted volumes=[data], unattached \
+                    volumes=[data], failed to process volumes=[]: context deadline exceeded";
+    assert_eq!(texts(&volumes), [expected]);
+    assert!(volumes.problems[0].rejects_pod());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_secrets_of_a_persistent_volume_are_named_until_its_pod_is_torn_down() {
+    let secret = json!({"name": "s", "namespace": "drivers"});
+    let (room, pod) = room(json!({"nodeExpandSecretRef": secret}));
+    room.csi.published(&UID.into(), "pv-1", Path::new("/mnt/pv-1"));
+    room.set_up(&pod).await;
+    let secrets = room.volumes.secrets();
+    let expected = ObjectRef::secret("s", "drivers");
+    assert_eq!(secrets.borrow()[&PodUid::from(UID)].iter().collect::<Vec<_>>(), [&expected]);
+    room.volumes.tear_down(&UID.into()).await.unwrap();
+    assert!(secrets.borrow().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

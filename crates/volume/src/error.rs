@@ -176,6 +176,8 @@ pub enum VolumeStep {
     FindMapper,
     /// The volume belongs to other nodes.
     NodeAffinity,
+    /// The block device belongs to other nodes.
+    DeviceNodeAffinity,
     /// What is to be mounted does not exist.
     NewMounter,
     /// Volumes of this type have no mount options.
@@ -198,6 +200,7 @@ impl fmt::Display for VolumeStep {
             Self::FindPlugin => "MountVolume.FindPluginBySpec failed",
             Self::FindMapper => "MapVolume.FindMapperPluginBySpec failed",
             Self::NodeAffinity => "MountVolume.NodeAffinity check failed",
+            Self::DeviceNodeAffinity => "MapVolume.NodeAffinity check failed",
             Self::NewMounter => "MountVolume.NewMounter initialization failed",
             Self::MountOptions => "MountVolume.MountOptionSupport check failed",
             Self::MountDevice => "MountVolume.MountDevice failed",
@@ -209,7 +212,7 @@ impl fmt::Display for VolumeStep {
     }
 }
 
-/// A problem with a pod's volumes. `Display` is the message of upstream's event `FailedMount`.
+/// A problem with a pod's volumes. `Display` is the message of upstream's event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VolumeProblem {
     /// A volume cannot be set up, or is not up to date.
@@ -232,6 +235,18 @@ pub enum VolumeProblem {
         .0.join(" ")
     )]
     Unpublished(Vec<String>),
+    /// The node has no room for these volumes of drivers: the pod cannot run here.
+    #[error(
+        "Node has reached its volume attachment limit, rejecting pod. unmounted volumes=[{}], unattached volumes=[{}], \
+         failed to process volumes=[]: context deadline exceeded",
+        unmounted.join(" "), unattached.join(" ")
+    )]
+    AttachLimit {
+        /// All volumes of the pod that are not mounted, sorted.
+        unmounted: Vec<String>,
+        /// The volumes concerned, sorted.
+        unattached: Vec<String>,
+    },
     /// It is not known what some volumes are: their claims cannot be used.
     #[error(
         "Unable to attach or mount volumes: unmounted volumes=[{}], unattached volumes=[], failed to process volumes=[{}]: {cause}",
@@ -248,6 +263,19 @@ pub enum VolumeProblem {
 }
 
 impl VolumeProblem {
+    /// The reason of upstream's event: that of block devices is another.
+    pub fn reason(&self) -> &'static str {
+        if self.to_string().starts_with("MapVolume.") { "FailedMapVolume" } else { "FailedMount" }
+    }
+
+    /// Whether the pod cannot run on this node, whatever time passes.
+    pub fn rejects_pod(&self) -> bool {
+        match self {
+            Self::AttachLimit { .. } => true,
+            Self::Volume { .. } | Self::Driver(_) | Self::Unpublished(_) | Self::Unprocessed { .. } => false,
+        }
+    }
+
     pub(super) fn new(volume: &str, error: &(dyn std::error::Error + 'static)) -> Self {
         Self::at(VolumeStep::SetUp, volume, error)
     }

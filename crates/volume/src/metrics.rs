@@ -1,7 +1,9 @@
-//! Metrics of volumes, with upstream's names and labels. A volume of a claim counts under the plugin of claims, whatever its
-//! PersistentVolume is.
+//! Metrics of volumes, with upstream's names and labels. A volume of a claim counts under the plugin of its PersistentVolume, and under
+//! that of claims until it is known which that is.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hostlet_pod::AdmittedPod;
@@ -22,15 +24,15 @@ const OPERATION_BUCKETS: [f64; 13] =
 const DESIRED: &str = "desired_state_of_world";
 const ACTUAL: &str = "actual_state_of_world";
 
-type Plugin = &'static str;
+type Plugin = Arc<str>;
 
 /// The labels of an operation.
-type Labels = [(&'static str, &'static str); 4];
+type Labels = [(&'static str, Cow<'static, str>); 4];
 
 /// The metrics. Clones share them.
 #[derive(Clone, Debug)]
 pub(super) struct VolumeMetrics {
-    totals: Family<[(&'static str, &'static str); 2], Gauge>,
+    totals: Family<[(&'static str, Cow<'static, str>); 2], Gauge>,
     operations: Family<Labels, Histogram, fn() -> Histogram>,
 }
 
@@ -55,14 +57,19 @@ impl VolumeMetrics {
         );
     }
 
-    fn total(&self, state: &'static str, plugin: Plugin, change: i64) {
-        self.totals.get_or_create(&[("plugin_name", plugin), ("state", state)]).inc_by(change);
+    fn total(&self, state: &'static str, plugin: &str, change: i64) {
+        let labels = [("plugin_name", plugin.to_owned().into()), ("state", state.into())];
+        self.totals.get_or_create(&labels).inc_by(change);
     }
 
-    fn operation(&self, name: &'static str, plugin: Plugin, is_done: bool, took: Duration) {
+    fn operation(&self, name: &'static str, plugin: &str, is_done: bool, took: Duration) {
         let status = if is_done { "success" } else { "fail-unknown" };
-        let labels =
-            [("migrated", "false"), ("operation_name", name), ("status", status), ("volume_plugin", plugin)];
+        let labels = [
+            ("migrated", "false".into()),
+            ("operation_name", name.into()),
+            ("status", status.into()),
+            ("volume_plugin", plugin.to_owned().into()),
+        ];
         self.operations.get_or_create(&labels).observe(took.as_secs_f64());
     }
 }
@@ -80,12 +87,23 @@ impl PodShare {
         Self { metrics, desired: BTreeMap::new(), mounted: BTreeMap::new() }
     }
 
-    /// Counts the volumes of the pod after an attempt to set them up, which took this long.
-    pub(super) fn set_up(&mut self, pod: &AdmittedPod, volumes: &PodVolumes, took: Duration) {
-        let desired = pod.host_volumes().map(|volume| (volume.name.clone(), plugin(volume))).collect();
+    /// Counts the volumes of the pod after an attempt to set them up, which took this long. `plugins` are those of volumes whose spec does
+    /// not name them.
+    pub(super) fn set_up(
+        &mut self,
+        pod: &AdmittedPod,
+        volumes: &PodVolumes,
+        plugins: &BTreeMap<String, Plugin>,
+        took: Duration,
+    ) {
+        let named = |volume: &Volume| {
+            let known = plugins.get(&volume.name).cloned();
+            (volume.name.clone(), known.unwrap_or_else(|| plugin(volume).into()))
+        };
+        let desired: BTreeMap<String, Plugin> = pod.host_volumes().map(named).collect();
         let mounted: BTreeMap<String, Plugin> =
-            pairs(&desired).filter(|(name, _)| volumes.is_ready(name)).map(owned).collect();
-        for (name, plugin) in pairs(&desired).filter(|(name, _)| !self.mounted.contains_key(*name)) {
+            desired.iter().filter(|(name, _)| volumes.is_ready(name)).map(owned).collect();
+        for (name, plugin) in desired.iter().filter(|(name, _)| !self.mounted.contains_key(*name)) {
             self.metrics.operation("volume_mount", plugin, mounted.contains_key(name), took);
         }
         self.replace(desired, mounted);
@@ -93,7 +111,7 @@ impl PodShare {
 
     /// Counts an attempt to tear all of them down.
     pub(super) fn torn_down(&mut self, is_done: bool, took: Duration) {
-        for (_, plugin) in pairs(&self.mounted) {
+        for plugin in self.mounted.values() {
             self.metrics.operation("volume_unmount", plugin, is_done, took);
         }
         let mounted = if is_done { BTreeMap::new() } else { self.mounted.clone() };
@@ -119,16 +137,12 @@ impl Drop for PodShare {
     }
 }
 
-fn pairs(volumes: &BTreeMap<String, Plugin>) -> impl Iterator<Item = (&String, Plugin)> {
-    volumes.iter().map(|(name, plugin)| (name, *plugin))
+fn owned((name, plugin): (&String, &Plugin)) -> (String, Plugin) {
+    (name.clone(), plugin.clone())
 }
 
-fn owned((name, plugin): (&String, Plugin)) -> (String, Plugin) {
-    (name.clone(), plugin)
-}
-
-/// Upstream's name of the plugin for a volume.
-fn plugin(volume: &Volume) -> Plugin {
+/// Upstream's name of the plugin for a volume by its spec.
+fn plugin(volume: &Volume) -> &'static str {
     // The default of the API server for a volume without a source.
     kind_of(volume).map_or(empty_dir::DIRECTORY.plugin, |kind| kind.plugin())
 }
@@ -151,14 +165,16 @@ mod tests {
     fn volumes_count_as_desired_and_as_mounted_until_they_are_torn_down() {
         let (all, metrics) = (Metrics::default(), VolumeMetrics::default());
         metrics.register(&all);
-        let pod = pod(json!([{"name": "e", "emptyDir": {}}, {"name": "m", "configMap": {"name": "m"}}]));
+        let pod = pod(json!([{"name": "e", "emptyDir": {}}, {"name": "m", "configMap": {"name": "m"}},
+            {"name": "c", "persistentVolumeClaim": {"claimName": "c"}}]));
         let mounted = Mounted { host_path: "/e".into(), read_only: false, relabel: false };
         let volumes = PodVolumes { mounted: [("e".to_owned(), mounted)].into(), ..PodVolumes::default() };
         let mut share = PodShare::new(metrics);
         let second = Duration::from_secs(1);
+        let plugins = BTreeMap::from([("c".to_owned(), "kubernetes.io/csi:d".into())]);
         // The empty directory is made once; the other one fails twice.
-        share.set_up(&pod, &volumes, second);
-        share.set_up(&pod, &volumes, second);
+        share.set_up(&pod, &volumes, &plugins, second);
+        share.set_up(&pod, &volumes, &plugins, second);
         let has = |lines: &[&str]| {
             let text = all.encode();
             lines.iter().for_each(|line| assert!(text.contains(&format!("{line}\n")), "{line}: {text}"));
@@ -166,6 +182,7 @@ mod tests {
         has(&[
             "volume_manager_total_volumes{plugin_name=\"kubernetes.io/empty-dir\",state=\"actual_state_of_world\"} 1",
             "volume_manager_total_volumes{plugin_name=\"kubernetes.io/configmap\",state=\"desired_state_of_world\"} 1",
+            "volume_manager_total_volumes{plugin_name=\"kubernetes.io/csi:d\",state=\"desired_state_of_world\"} 1",
             "_count{migrated=\"false\",operation_name=\"volume_mount\",status=\"success\",volume_plugin=\"kubernetes.io/empty-dir\"} 1",
             "_count{migrated=\"false\",operation_name=\"volume_mount\",status=\"fail-unknown\",volume_plugin=\"kubernetes.io/configmap\"} 2",
         ]);

@@ -2,9 +2,9 @@
 //! Asks for nothing. Pure.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use hostlet_csi::{PodStates, PublishState};
+use hostlet_csi::{PodStates, PublishState, VolumeId};
 use hostlet_pod::ExternalVolume;
 
 use super::error::VolumeProblem;
@@ -21,6 +21,8 @@ pub(super) struct Settled {
     pub(super) problems: Vec<VolumeProblem>,
     /// Those on which a driver still works, and which did not fail yet.
     pub(super) working: Vec<String>,
+    /// Those for which the node has no room.
+    pub(super) exhausted: Vec<String>,
 }
 
 /// The devices of drivers' volumes that were put where containers find them, or why that failed, by the volume's name in the spec.
@@ -61,13 +63,15 @@ pub(super) fn settled(volumes: &[(String, DriverVolume)], states: &PodStates, ma
             settled.problems.push(problem.clone());
         }
         match state {
-            PublishState::Published(_) if volume.is_block => match mapped.get(&volume.spec_name) {
-                Some(Ok(path)) => settled.add(name, volume, path.clone()),
+            PublishState::Published(published) if volume.is_block => match mapped.get(&volume.spec_name) {
+                Some(Ok(path)) => settled.add_device(name, volume, path.clone(), &published.path),
                 Some(Err(problem)) => settled.problems.push(problem.clone()),
                 None => settled.working.push(name.clone()),
             },
             PublishState::Published(published) => settled.add(name, volume, published.path.clone()),
-            PublishState::Failed(_) | PublishState::Working if volume.request.is_err() => {}
+            PublishState::Failed(_) | PublishState::Exhausted | PublishState::Working
+                if volume.request.is_err() => {}
+            PublishState::Exhausted => settled.exhausted.push(name.clone()),
             PublishState::Failed(text) => settled.problems.push(VolumeProblem::Driver(text.clone())),
             PublishState::Working => settled.working.push(name.clone()),
         }
@@ -78,22 +82,36 @@ pub(super) fn settled(volumes: &[(String, DriverVolume)], states: &PodStates, ma
 impl Settled {
     fn add(&mut self, name: &str, volume: &DriverVolume, path: PathBuf) {
         let read_only = volume.read_only;
-        if volume.is_block {
-            self.devices.insert(name.to_owned(), Device { host_path: path, read_only });
-            return;
-        }
-        // A driver's volume may hang with its own storage only.
-        let external = ExternalVolume { dir: path.clone(), unit: volume.id.to_string().into() };
-        self.external.insert(name.to_owned(), external);
+        self.external.insert(name.to_owned(), external(volume, &path));
         // As upstream: a mount with a label needs none on its files, and what is only read may have others.
         let relabel = !read_only && !volume.is_labelled;
         self.mounted.insert(name.to_owned(), Mounted { host_path: path, read_only, relabel });
+    }
+
+    /// Adds a device that is in place at `link`, and that the driver published at `published`.
+    fn add_device(&mut self, name: &str, volume: &DriverVolume, link: PathBuf, published: &Path) {
+        self.external.insert(name.to_owned(), external(volume, published));
+        self.devices.insert(name.to_owned(), Device { host_path: link, read_only: volume.read_only });
+    }
+}
+
+fn external(volume: &DriverVolume, published: &Path) -> ExternalVolume {
+    let VolumeId { driver, handle } = &volume.id;
+    ExternalVolume {
+        dir: published.to_owned(),
+        // A driver's volume may hang with its own storage only.
+        unit: volume.id.to_string().into(),
+        driver: Some(hostlet_pod::DriverVolume {
+            driver: driver.as_str().into(),
+            handle: handle.clone(),
+            is_block: volume.is_block,
+        }),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use hostlet_csi::{Published, VolumeId};
+    use hostlet_csi::Published;
 
     use super::*;
     use crate::error::VolumeStep;
@@ -117,6 +135,14 @@ mod tests {
     }
 
     #[test]
+    fn a_node_without_room_is_no_problem_of_the_driver() {
+        let request = VolumeProblem::Driver("no".to_owned());
+        let none =
+            of(DriverVolume { request: Err(request), ..volume(false, false) }, Some(PublishState::Exhausted));
+        assert_eq!((none.exhausted.len(), none.problems.len()), (0, 1), "it is not known what is requested");
+    }
+
+    #[test]
     fn what_is_published_stays_usable_whatever_is_missing_later() {
         let published = || Some(PublishState::Published(Published { path: "/p".into() }));
         let used = of(volume(false, false), published());
@@ -130,7 +156,8 @@ mod tests {
             assert!(unused.problems[0].to_string().ends_with("no secret"));
         }
         let device = of(volume(true, false), published());
-        assert!(device.mounted.is_empty() && device.external.is_empty());
+        assert!(device.mounted.is_empty());
+        assert_eq!(device.external["v"].dir.to_str(), Some("/p"), "which its driver measures");
         assert_eq!(device.devices["v"], Device { host_path: "/link".into(), read_only: false });
     }
 }

@@ -14,7 +14,7 @@ use hostlet_base::{
 };
 use hostlet_csi::{CsiVolumes, DriverObjects, PodStates};
 use hostlet_host::{HostDisks, MountTable, Mounts, PathError, file_work, path_unit};
-use hostlet_pod::objects::ObjectSource;
+use hostlet_pod::objects::{ObjectSource, VolumeSecrets};
 use hostlet_pod::{AdmittedPod, ExternalVolume, ExternalVolumes};
 use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -78,6 +78,7 @@ pub(super) struct Shared {
     pub(super) changed: Conflated<()>,
     pub(super) metrics: VolumeMetrics,
     pub(super) external: watch::Sender<ExternalVolumes>,
+    pub(super) secrets: watch::Sender<VolumeSecrets>,
 }
 
 impl Shared {
@@ -160,7 +161,7 @@ pub(super) struct VolumeReconciler {
 
 impl VolumeReconciler {
     pub(super) fn new(uid: PodUid, layout: PodLayout, shared: Arc<Shared>) -> Self {
-        let sources = Sources::new(shared.objects.clone(), shared.drivers.clone());
+        let sources = Sources::new(shared.objects.clone(), shared.drivers.clone(), shared.secrets.clone());
         let share = PodShare::new(shared.metrics.clone());
         Self {
             uid,
@@ -313,7 +314,7 @@ impl VolumeReconciler {
         let Some(Waiting { reply, began, .. }) = self.waiting.take() else { return };
         self.reported = Report::of(&volumes);
         if let Some(subject) = &self.subject {
-            self.share.set_up(&subject.pod, &volumes, began.elapsed());
+            self.share.set_up(&subject.pod, &volumes, &self.outcome.plugins, began.elapsed());
             self.publish(&subject.pod.reference, &volumes.external);
         }
         volumes.shared = std::mem::take(&mut self.shared_volumes);
@@ -333,6 +334,7 @@ impl VolumeReconciler {
 
     /// Publishes that it has none any more.
     fn withdraw(&self) {
+        self.shared.secrets.send_if_modified(|all| all.remove(&self.uid).is_some());
         let is_own = |pod: &PodRef| pod.uid == self.uid;
         self.shared.external.send_if_modified(|all| all.extract_if(.., |pod, _| is_own(pod)).count() > 0);
     }
@@ -406,7 +408,8 @@ impl VolumeReconciler {
 
     async fn tear_down(&mut self) -> Result<(), VolumeError> {
         self.subject = None;
-        self.sources = Sources::new(self.shared.objects.clone(), self.shared.drivers.clone());
+        let Shared { objects, drivers, secrets, .. } = &*self.shared;
+        self.sources = Sources::new(objects.clone(), drivers.clone(), secrets.clone());
         (self.retry, self.waiting, self.outcome) = (None, None, Outcome::default());
         self.mapped.clear();
         let Shared { root, mounts, threads, csi, .. } = &*self.shared;

@@ -1,18 +1,22 @@
 //! What is remembered of a pod's claims, in its directory: with it a pod keeps its volumes whatever becomes of the claim, and
 //! starts after a reboot without the API server. Blocking.
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use hostlet_base::json;
-use hostlet_host::replace_file;
+use hostlet_base::{PodUid, json};
+use hostlet_host::{pods_dir, replace_file};
+use hostlet_pod::objects::{ObjectRef, VolumeSecrets};
 use k8s_openapi::api::core::v1::PersistentVolume;
 use serde_json::Value;
 
-use super::actual::failed;
+use super::actual::{entries, failed};
 use super::error::HostError;
+use super::kinds::csi::secrets_of;
 use super::layout::{POD_MODE, PodLayout};
 
 /// Mode of a file: a volume may name what only root should know.
@@ -46,6 +50,22 @@ pub(super) fn remember(layout: &PodLayout, claim: &str, volume: &PersistentVolum
     written.and_then(|text| replace_file(&path, &text, MODE)).map_err(failed("write", &path))
 }
 
+/// The Secrets of the volumes that the claims of all pods below the daemon's `root` were bound to, by pod.
+pub(super) fn recall_secrets(root: &Path) -> VolumeSecrets {
+    let Ok(pods) = entries(&pods_dir(root)) else { return VolumeSecrets::new() };
+    let of_pod = |pod: &OsString| {
+        let uid = PodUid::from(pod.to_str()?);
+        let layout = PodLayout::new(root, &uid)?;
+        let claims = entries(&layout.claims()).ok()?;
+        let claims = claims.iter().filter_map(|file| file.to_str()?.strip_suffix(".json"));
+        let volumes = claims.filter_map(|claim| recall(&layout, claim)?.spec?.csi);
+        let secrets: BTreeSet<ObjectRef> =
+            volumes.flat_map(|source| secrets_of(&source).collect::<Vec<_>>()).collect();
+        (!secrets.is_empty()).then_some((uid, secrets))
+    };
+    pods.iter().filter_map(of_pod).collect()
+}
+
 /// The file of a claim; `None` if its name is no name of a file.
 fn file(layout: &PodLayout, claim: &str) -> Option<PathBuf> {
     let is_name = Path::new(claim).file_name().is_some_and(|name| name == claim);
@@ -76,6 +96,12 @@ mod tests {
             fs::write(&path, text).unwrap();
             assert_eq!(recall(&layout, "data"), None, "{text}");
         }
+        let secret = json!({"name": "s", "namespace": "drivers"});
+        let source = json!({"driver": "d", "volumeHandle": "h", "nodeStageSecretRef": secret});
+        let of_driver: PersistentVolume = serde_json::from_value(json!({"spec": {"csi": source}})).unwrap();
+        remember(&layout, "drive", &of_driver).unwrap();
+        let expected = (PodUid::from(UID), BTreeSet::from([ObjectRef::secret("s", "drivers")]));
+        assert_eq!(recall_secrets(host.root.path()), VolumeSecrets::from([expected]));
         for name in ["../x", "/etc/x", "a/b", ".."] {
             remember(&layout, name, &volume).unwrap();
             assert_eq!(recall(&layout, name), None, "{name}");

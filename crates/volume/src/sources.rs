@@ -2,17 +2,17 @@
 //! objects, and the Secrets and tokens that turn out to be needed once claims and drivers are known. Reports when volumes need an update;
 //! does not update them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures::future::join_all;
-use hostlet_base::{error_chain, watching};
+use hostlet_base::{PodUid, error_chain, watching};
 use hostlet_csi::{DriverObjects, KnownDrivers};
 use hostlet_host::file_work;
 use hostlet_pod::objects::{
     CertificateRef, CertificateState, ClaimRef, ClaimState, ObjectError, ObjectRef, ObjectReferences,
-    ObjectSource, Token, TokenRequest, TrustBundleRef, TrustBundleState, Watched,
+    ObjectSource, Token, TokenRequest, TrustBundleRef, TrustBundleState, VolumeSecrets, Watched,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolume, Pod};
@@ -61,15 +61,22 @@ pub(super) struct Sources {
     driver_changes: Option<watch::Receiver<KnownDrivers>>,
     /// The names of these drivers.
     driver_names: Vec<String>,
+    /// The Secrets of all pods' PersistentVolumes.
+    secrets: watch::Sender<VolumeSecrets>,
     trust_bundles: Watched<TrustBundleRef, TrustBundleState>,
     certificates: Watched<CertificateRef, CertificateState>,
 }
 
 impl Sources {
     /// Without any sources.
-    pub(super) fn new(objects: Arc<dyn ObjectSource>, drivers: DriverObjects) -> Self {
+    pub(super) fn new(
+        objects: Arc<dyn ObjectSource>,
+        drivers: DriverObjects,
+        secrets: watch::Sender<VolumeSecrets>,
+    ) -> Self {
         Self {
             objects,
+            secrets,
             drivers,
             driver_changes: None,
             driver_names: Vec::new(),
@@ -106,6 +113,8 @@ impl Sources {
     pub(super) async fn follow_needs(&mut self, pod: &Pod, layout: &PodLayout) -> bool {
         let Needs { drivers, secrets, tokens: mut requests } =
             needs(pod, &self.bound(self.claims.known()), &self.drivers.now());
+        // Before the first answer about them, so that it is stored.
+        self.publish_secrets(&PodUid::from(layout.uid()), secrets.iter().cloned().collect());
         if !drivers.is_empty() && self.driver_changes.is_none() {
             self.driver_changes = Some(self.drivers.subscribe());
         }
@@ -131,6 +140,17 @@ impl Sources {
             self.tokens.insert(key, Held { request, token, is_stored, jitter: rand::random(), error: None });
         }
         is_more
+    }
+
+    /// Publishes the Secrets of the PersistentVolumes of a pod.
+    fn publish_secrets(&self, pod: &PodUid, secrets: BTreeSet<ObjectRef>) {
+        self.secrets.send_if_modified(|all| {
+            if all.get(pod).unwrap_or(&BTreeSet::new()) == &secrets {
+                return false;
+            }
+            all.insert(pod.clone(), secrets);
+            true
+        });
     }
 
     /// Waits for all that `pod` needs: for first answers up to a timeout, and for due tokens. Cancel-safe: what arrived is kept.

@@ -9,7 +9,7 @@ use hostlet_base::{Conflated, PodUid, WallClock};
 use hostlet_csi::{CsiVolumes, DriverObjects};
 use hostlet_host::Mounts;
 use hostlet_pod::ExternalVolumes;
-use hostlet_pod::objects::ObjectSource;
+use hostlet_pod::objects::{ObjectSource, VolumeSecrets};
 use hostlet_telemetry::Metrics;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -23,6 +23,7 @@ use super::model::{NodeAmounts, NodeLabels};
 use super::read::{self, ReadError};
 use super::ready::PodVolumes;
 use super::reconciler::{Job, Shared, VolumeOwner, VolumeReconciler};
+use super::remembered::recall_secrets;
 use super::sub_path::{self, SubPath, SubPathError};
 use super::threads::VolumeThreads;
 
@@ -71,7 +72,7 @@ pub struct Volumes {
 }
 
 impl Volumes {
-    /// The task and its handle.
+    /// The task and its handle. Blocking, briefly.
     pub fn new(settings: VolumeSettings) -> (VolumeTask, Self) {
         Self::with_threads(settings, VolumeThreads::default())
     }
@@ -81,6 +82,7 @@ impl Volumes {
         let changed = Conflated::default();
         let VolumeSettings { root, node, labels, mounts, objects, csi, drivers, file_label, clock } =
             settings;
+        let secrets = watch::Sender::new(recall_secrets(&root));
         let shared = Arc::new(Shared {
             root,
             node,
@@ -95,6 +97,7 @@ impl Volumes {
             changed: changed.clone(),
             metrics: VolumeMetrics::default(),
             external: watch::Sender::new(ExternalVolumes::new()),
+            secrets,
         });
         let handle = Self { requests: sender, changed, shared: shared.clone() };
         let task = VolumeTask { shared, requests, reconcilers: HashMap::new(), tasks: JoinSet::new() };
@@ -104,6 +107,11 @@ impl Volumes {
     /// The mounts of what outlives pods, once they are set up.
     pub fn external(&self) -> watch::Receiver<ExternalVolumes> {
         self.shared.external.subscribe()
+    }
+
+    /// The Secrets that the PersistentVolumes of pods need, of pods of earlier daemons as these remembered them.
+    pub fn secrets(&self) -> watch::Receiver<VolumeSecrets> {
+        self.shared.secrets.subscribe()
     }
 
     /// Adds its metrics.

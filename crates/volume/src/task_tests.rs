@@ -7,7 +7,7 @@ use hostlet_csi::{KnownDrivers, StandIn};
 use hostlet_host::PathWork;
 use hostlet_pod::objects::{
     CertificateError, CertificateState, ClaimError, ClaimState, Credential, FakeObjects, ObjectError,
-    ObjectKind, ObjectState, Token, TrustAnchors, TrustBundleRef, TrustBundleState,
+    ObjectKind, ObjectRef, ObjectState, Token, TrustAnchors, TrustBundleRef, TrustBundleState,
 };
 use hostlet_pod::{AdmittedPod, ExternalVolume};
 use jiff::Timestamp;
@@ -404,7 +404,7 @@ async fn a_claim_that_binds_later_is_mounted_and_reported() {
     assert_eq!(volumes.problems, []);
     assert_eq!(volumes.mounted["data"].host_path, room.host.at(PV));
     assert!(volumes.mounted["data"].relabel && !volumes.mounted["data"].read_only);
-    let disk = ExternalVolume { dir: room.host.at(PV), unit: disk.path().to_owned() };
+    let disk = ExternalVolume { dir: room.host.at(PV), unit: disk.path().to_owned(), driver: None };
     let external = ExternalVolumes::from([(pod.reference.clone(), [("data".to_owned(), disk)].into())]);
     assert_eq!(*room.volumes.external().borrow(), external);
     room.volumes.tear_down(&UID.into()).await.unwrap();

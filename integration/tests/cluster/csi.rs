@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -339,5 +339,98 @@ async fn volumes_that_live_in_a_pod_and_block_devices() {
     assert_eq!(&start, b"block");
     delete(&bed.tenant, "forms", None).await.unwrap();
     wait_until_gone(&bed.tenant.api::<Pod>(), "forms").await.unwrap();
+    bed.end().await.unwrap();
+}
+
+/// The size of the filesystem at a path, MiB.
+fn mebibytes(path: &Path) -> u64 {
+    hostlet_host::filesystem_usage(path).unwrap().capacity >> 20
+}
+
+impl Bed {
+    /// Does what a resizer does: the storage behind `db` has this size from now on, and the node is to do its part.
+    async fn resize(&self, size: &str, bytes: u64) -> Result<()> {
+        let image = fs::OpenOptions::new().write(true).open(self.driver.volumes().join("db/image"))?;
+        image.set_len(bytes)?;
+        let volumes: Api<PersistentVolume> = Api::all(self.tenant.client());
+        let capacity = json!({"spec": {"capacity": {"storage": size}}});
+        let name = format!("{}-db", self.tenant.namespace());
+        volumes.patch(&name, &PatchParams::default(), &Patch::Merge(capacity)).await?;
+        let pending = json!({"status": {
+            "allocatedResources": {"storage": size},
+            "allocatedResourceStatuses": {"storage": "NodeResizePending"},
+            "conditions": [{"type": "FileSystemResizePending", "status": "True"}],
+        }});
+        let claims = self.tenant.api::<PersistentVolumeClaim>();
+        claims.patch_status("db", &PatchParams::default(), &Patch::Merge(pending)).await?;
+        Ok(())
+    }
+
+    /// Waits until the claim has this size, and nothing of the expansion is left in its status.
+    async fn wait_until_resized(&self, size: &str) -> Result<()> {
+        let is_done = |claim: &PersistentVolumeClaim| {
+            let status = claim.status.clone().unwrap_or_default();
+            let has_size = status.capacity.is_some_and(|capacity| capacity["storage"].0 == size);
+            has_size && status.allocated_resource_statuses.is_none() && status.conditions.is_none()
+        };
+        wait_for_object(&self.tenant.api(), "db", LATER, is_done).await.map(drop)
+    }
+
+    fn expansions(&self) -> Result<usize> {
+        let calls = self.driver.calls()?;
+        Ok(calls.iter().filter(|call| call["call"] == "NodeExpandVolume").count())
+    }
+}
+
+#[tokio::test]
+async fn a_volume_grows_while_it_is_used_and_before_it_is_used() {
+    if is_stock() {
+        return;
+    }
+    let spec = json!({"attachRequired": false});
+    let bed = Bed::new("csi-grow", spec, &["--no-attach", "--image"]).await.unwrap();
+    bed.create_volume("db", json!({})).await.unwrap();
+    let first = run(&bed.tenant, user("first", WRITES, &["db"])).await.unwrap();
+    let mount = bed.mount(&first, "db");
+    assert!(mebibytes(&mount) < 64);
+    // A failure is a condition, and is tried again.
+    bed.driver.faults().next("NodeExpandVolume", [Fault::Fails(13)]).unwrap();
+    bed.resize("128Mi", 128 << 20).await.unwrap();
+    let has_error = |claim: &PersistentVolumeClaim| {
+        let conditions = claim.status.as_ref().and_then(|status| status.conditions.clone());
+        let text = "failed to expand pvc with Expander.NodeExpand failed to expand the volume : rpc error: code = Internal";
+        conditions.into_iter().flatten().any(|condition| {
+            condition.type_ == "NodeResizeError"
+                && condition.message.is_some_and(|message| message.contains(text))
+        })
+    };
+    wait_for_object(&bed.tenant.api(), "db", LATER, has_error).await.unwrap();
+    bed.wait_until_resized("128Mi").await.unwrap();
+    assert!(mebibytes(&mount) > 100, "{}", mebibytes(&mount));
+    assert_eq!(bed.expansions().unwrap(), 2);
+    for kind in ["Pod", "PersistentVolumeClaim"] {
+        let text =
+            format!("MountVolume.NodeExpandVolume succeeded for volume \"{}-db\" ", bed.tenant.namespace());
+        let selector = format!("involvedObject.kind={kind},reason=FileSystemResizeSuccessful");
+        wait_for("the event", SOON, async || {
+            let events =
+                bed.tenant.api::<Event>().list(&ListParams::default().fields(&selector)).await?.items;
+            let messages: Vec<String> = events.into_iter().filter_map(|event| event.message).collect();
+            let is_there = messages.iter().any(|message| message.starts_with(&text));
+            Ok(if is_there { Look::Done(()) } else { Look::NotYet(messages.join("\n")) })
+        })
+        .await
+        .unwrap();
+    }
+    delete(&bed.tenant, "first", None).await.unwrap();
+    wait_until_gone(&bed.tenant.api::<Pod>(), "first").await.unwrap();
+
+    bed.resize("192Mi", 192 << 20).await.unwrap();
+    let second = run(&bed.tenant, user("second", WRITES, &["db"])).await.unwrap();
+    assert_eq!(bed.expansions().unwrap(), 3, "before its pod runs");
+    assert!(mebibytes(&bed.mount(&second, "db")) > 150);
+    bed.wait_until_resized("192Mi").await.unwrap();
+    delete(&bed.tenant, "second", None).await.unwrap();
+    wait_until_gone(&bed.tenant.api::<Pod>(), "second").await.unwrap();
     bed.end().await.unwrap();
 }

@@ -39,8 +39,8 @@ pub struct NodeFacts {
     pub pressures: PressureStates,
     /// The conditions that follow from the kernel's log.
     pub kernel: KernelConditions,
-    /// The volumes in use, sorted; `None` if those of an earlier daemon are not known yet.
-    pub volumes_in_use: Option<Vec<String>>,
+    /// The volumes in use, sorted.
+    pub volumes_in_use: Vec<String>,
     /// Why the node is not ready; empty if it is ready.
     pub unready: Vec<String>,
 }

@@ -20,7 +20,7 @@ pub(super) struct UrgentFacts {
     addresses: Arc<[IpAddr]>,
     pressures: PressureStates,
     kernel: KernelConditions,
-    volumes_in_use: Option<Vec<String>>,
+    volumes_in_use: Vec<String>,
     storage: Option<String>,
     others: Vec<String>,
 }

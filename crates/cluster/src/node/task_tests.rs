@@ -38,7 +38,7 @@ struct Bed {
     pleg: watch::Sender<pleg::Health>,
     pressure: watch::Sender<NodePressure>,
     kernel: watch::Sender<KernelConditions>,
-    volumes_in_use: watch::Sender<Option<BTreeSet<String>>>,
+    volumes_in_use: watch::Sender<BTreeSet<String>>,
     reported_in_use: watch::Receiver<BTreeSet<String>>,
     storage: watch::Sender<Option<String>>,
     others: watch::Sender<Vec<String>>,
@@ -65,7 +65,7 @@ impl Bed {
         let (kernel, kernel_view) = watch::channel(KernelConditions::default());
         let (storage, storage_view) = watch::channel(None);
         let (others, others_view) = watch::channel(Vec::new());
-        let (volumes_in_use, desired_in_use) = watch::channel(Some(BTreeSet::new()));
+        let (volumes_in_use, desired_in_use) = watch::channel(BTreeSet::new());
         let in_use = VolumesInUse::new(desired_in_use);
         let reported_in_use = in_use.reported();
         let (addresses, addresses_view) = NodeAddresses::new();

@@ -15,7 +15,7 @@ async fn volumes_in_use_are_reported_at_once_and_until_they_are_released() {
     let bed = Bed::registered(settings()).await;
     sleep(Duration::from_secs(3)).await;
     for volumes in [&["b", "a"][..], &["a"], &[]] {
-        bed.volumes_in_use.send_replace(Some(names(volumes)));
+        bed.volumes_in_use.send_replace(names(volumes));
         let expected: Vec<String> = names(volumes).into_iter().collect();
         assert!(bed.time_until(|node| in_use(node) == expected).await < Duration::from_millis(50));
         let mut reported = bed.reported_in_use.clone();
@@ -31,7 +31,7 @@ async fn volumes_in_use_are_reported_at_once_and_until_they_are_released() {
 async fn a_volume_counts_as_reported_only_once_the_server_has_it() {
     let bed = Bed::registered(settings()).await;
     bed.api.fail(ApiRule { times: 6, ..ApiRule::always("PATCH", "/status", ApiFault::Reset) });
-    bed.volumes_in_use.send_replace(Some(names(&["a"])));
+    bed.volumes_in_use.send_replace(names(&["a"]));
     sleep(Duration::from_millis(500)).await;
     assert_eq!(*bed.reported_in_use.borrow(), names(&[]));
     bed.until(|node| in_use(node) == ["a"]).await;
@@ -39,31 +39,28 @@ async fn a_volume_counts_as_reported_only_once_the_server_has_it() {
     assert_eq!(*bed.reported_in_use.borrow(), names(&["a"]));
     // A status that removes it, whose response is lost.
     bed.api.fail(ApiRule { times: 6, ..ApiRule::always("PATCH", "/status", ApiFault::Hang) });
-    bed.volumes_in_use.send_replace(Some(names(&[])));
+    bed.volumes_in_use.send_replace(names(&[]));
     sleep(Duration::from_millis(10)).await;
-    bed.volumes_in_use.send_replace(Some(names(&["a"])));
+    bed.volumes_in_use.send_replace(names(&["a"]));
     assert_eq!(*bed.reported_in_use.borrow(), names(&[]), "perhaps it is removed");
     let mut reported = bed.reported_in_use.clone();
     timeout(Duration::from_secs(60), reported.wait_for(|all| all.contains("a"))).await.unwrap().unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn volumes_of_an_earlier_daemon_stay_until_they_are_known() {
+async fn what_an_earlier_daemon_reported_and_released_is_removed() {
     let bed = Bed::new(settings());
-    bed.volumes_in_use.send_replace(None);
+    bed.volumes_in_use.send_replace(names(&["old"]));
     let existing = json!({"metadata": {"name": "node1"}, "status": {"volumesInUse": ["old", "older"]}});
     bed.api.put(PATH, &serde_json::from_value::<Node>(existing).unwrap());
     bed.find_addresses();
-    bed.until(|node| ready(node) == "True").await;
-    assert_eq!(in_use(&bed.stored().unwrap()), ["old", "older"]);
-    bed.volumes_in_use.send_replace(Some(names(&["old"])));
     bed.until(|node| in_use(node) == ["old"]).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_recreated_node_says_again_what_is_in_use() {
     let bed = Bed::registered(settings()).await;
-    bed.volumes_in_use.send_replace(Some(names(&["a"])));
+    bed.volumes_in_use.send_replace(names(&["a"]));
     bed.until(|node| in_use(node) == ["a"]).await;
     bed.api.fail(ApiRule::always("POST", "/nodes", ApiFault::Reset));
     bed.api.delete(PATH, None);

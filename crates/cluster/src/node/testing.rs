@@ -93,7 +93,7 @@ pub fn facts() -> NodeFacts {
         }),
         pressures: NodePressure::from([]).states,
         kernel: KernelConditions::default(),
-        volumes_in_use: Some(Vec::new()),
+        volumes_in_use: Vec::new(),
         unready: Vec::new(),
     }
 }

@@ -10,19 +10,19 @@ use tokio::sync::watch;
 /// The volumes that must not be detached, by their unique names, and which of them the API server is known to have. Clones share both.
 #[derive(Clone, Debug)]
 pub struct VolumesInUse {
-    desired: watch::Receiver<Option<BTreeSet<String>>>,
+    desired: watch::Receiver<BTreeSet<String>>,
     reported: watch::Sender<BTreeSet<String>>,
 }
 
 impl VolumesInUse {
-    /// `desired` is `None` until the volumes that an earlier daemon used are known. Until then the Node keeps what it says.
-    pub fn new(desired: watch::Receiver<Option<BTreeSet<String>>>) -> Self {
+    /// `desired` has the volumes of earlier daemons from the beginning.
+    pub fn new(desired: watch::Receiver<BTreeSet<String>>) -> Self {
         Self { desired, reported: watch::Sender::default() }
     }
 
     /// A node that uses no volumes.
     pub fn none() -> Self {
-        Self::new(watch::Sender::new(Some(BTreeSet::new())).subscribe())
+        Self::new(watch::Sender::default().subscribe())
     }
 
     /// The volumes in use that the API server has, and that no status on its way removes. A volume that is desired and here stays here
@@ -32,22 +32,21 @@ impl VolumesInUse {
     }
 
     /// The desired volumes, sorted.
-    pub(super) fn desired(&self) -> Option<Vec<String>> {
-        self.desired.borrow().as_ref().map(|desired| desired.iter().cloned().collect())
+    pub(super) fn desired(&self) -> Vec<String> {
+        self.desired.borrow().iter().cloned().collect()
     }
 
     /// The desired volumes, sorted, for a status that is sent now. All others stop to count as reported: the status removes them even if
     /// its response is lost.
-    pub(super) fn begin(&self) -> Option<Vec<String>> {
+    pub(super) fn begin(&self) -> Vec<String> {
         // Locked until the others are removed: a volume that becomes desired after that finds itself unreported.
         let desired = self.desired.borrow();
-        let desired = desired.as_ref()?;
         self.reported.send_if_modified(|reported| {
             let before = reported.len();
             reported.retain(|volume| desired.contains(volume));
             reported.len() != before
         });
-        Some(desired.iter().cloned().collect())
+        desired.iter().cloned().collect()
     }
 
     /// Records that the API server has this Node.
@@ -83,20 +82,19 @@ mod tests {
 
     #[test]
     fn a_volume_that_a_status_removes_is_unreported_from_its_beginning() {
-        let (desired, view) = watch::channel(None);
+        let (desired, view) = watch::channel(set(&["a", "b"]));
         let volumes = VolumesInUse::new(view);
         let reported = volumes.reported();
-        assert_eq!((volumes.begin(), volumes.desired()), (None, None));
         volumes.confirm(&node(&["a", "b"]));
         assert_eq!(*reported.borrow(), set(&["a", "b"]), "an earlier daemon's");
 
-        desired.send_replace(Some(set(&["c", "a"])));
-        assert_eq!(volumes.desired(), Some(vec!["a".to_owned(), "c".to_owned()]));
+        desired.send_replace(set(&["c", "a"]));
+        assert_eq!(volumes.desired(), ["a", "c"]);
         assert_eq!(*reported.borrow(), set(&["a", "b"]), "a description sends nothing");
         volumes.begin();
         assert_eq!(*reported.borrow(), set(&["a"]));
         // Used again while the status that removes it is on its way.
-        desired.send_replace(Some(set(&["a", "b", "c"])));
+        desired.send_replace(set(&["a", "b", "c"]));
         volumes.confirm(&node(&["a", "c"]));
         assert_eq!(*reported.borrow(), set(&["a", "c"]));
         volumes.clear();

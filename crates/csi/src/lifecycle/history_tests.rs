@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hostlet_host::PodDirs;
@@ -11,7 +12,7 @@ use proptest::prelude::*;
 use tokio::time::{sleep, timeout};
 use tonic::Code;
 
-use super::testing::{Host, desired};
+use super::testing::{Host, SIZE, desired};
 use crate::fake::{Method, Outcome};
 use crate::{AccessMode, Form, NodeCapabilities, Publish};
 
@@ -34,6 +35,13 @@ enum HostEvent {
     /// Somebody deletes upstream's files.
     FilesGo,
     Attach,
+    /// Somebody asks for a larger volume.
+    Grow {
+        volume: u32,
+        size: i64,
+    },
+    /// The API server stops to answer about claims, or answers again.
+    ClaimsAnswer(bool),
 }
 
 fn event() -> impl Strategy<Value = HostEvent> {
@@ -42,6 +50,7 @@ fn event() -> impl Strategy<Value = HostEvent> {
         Just(Method::Publish),
         Just(Method::Unpublish),
         Just(Method::Unstage),
+        Just(Method::Expand),
         Just(Method::Capabilities)
     ];
     let outcome = prop_oneof![
@@ -63,6 +72,8 @@ fn event() -> impl Strategy<Value = HostEvent> {
         2 => Just(HostEvent::DriverComes),
         1 => Just(HostEvent::FilesGo),
         2 => Just(HostEvent::Attach),
+        3 => (0..4u32, 11..50i64).prop_map(|(volume, size)| HostEvent::Grow { volume, size }),
+        1 => any::<bool>().prop_map(HostEvent::ClaimsAnswer),
     ]
 }
 
@@ -106,7 +117,8 @@ impl Pods {
 }
 
 async fn run(stages: bool, history: Vec<HostEvent>) {
-    let mut host = Host::with(NodeCapabilities { stage: stages, ..NodeCapabilities::default() });
+    let can = NodeCapabilities { stage: stages, expand: true, ..NodeCapabilities::default() };
+    let mut host = Host::with(can);
     let mut pods = Pods::default();
     for event in history {
         match event {
@@ -147,6 +159,10 @@ async fn run(stages: bool, history: Vec<HostEvent>) {
                     names.insert(name);
                 });
             }
+            HostEvent::Grow { volume, size } => host.claims.desired.send_modify(|sizes| {
+                sizes.insert(request(0, volume).id.handle, size);
+            }),
+            HostEvent::ClaimsAnswer(answers) => host.claims.is_silent.store(!answers, Ordering::Relaxed),
         }
     }
     settle(host, pods).await;
@@ -154,7 +170,15 @@ async fn run(stages: bool, history: Vec<HostEvent>) {
 
 /// Everything works from now on.
 async fn settle(host: Host, mut pods: Pods) {
-    for method in [Method::Stage, Method::Publish, Method::Unpublish, Method::Unstage, Method::Capabilities] {
+    host.claims.is_silent.store(false, Ordering::Relaxed);
+    for method in [
+        Method::Stage,
+        Method::Publish,
+        Method::Unpublish,
+        Method::Unstage,
+        Method::Expand,
+        Method::Capabilities,
+    ] {
         host.driver.always(method, Outcome::Done);
     }
     host.register();
@@ -185,10 +209,15 @@ async fn settle(host: Host, mut pods: Pods) {
         if host.driver.capabilities_now().stage {
             assert_eq!(host.driver.staged().contains_key(&handle), expected > 0, "{handle}");
         }
+        let desired_size = host.claims.desired.borrow().get(&handle).copied().unwrap_or(SIZE);
+        if expected > 0 {
+            let size = host.claims.claims.lock().get(&handle).copied().unwrap_or(SIZE);
+            assert!(size >= desired_size, "{handle} has {size} of {desired_size}");
+        }
         let name = request(0, volume).id.unique_name();
         assert_eq!(host.store.keys(Table::CsiVolumes).contains(&name), expected > 0, "{name}");
     }
-    assert_eq!(host.volumes().in_use().borrow().as_ref().unwrap().contains(&name), expected(1) > 0);
+    assert_eq!(host.volumes().in_use().borrow().contains(&name), expected(1) > 0);
     assert_eq!(host.driver.violations(), [""; 0]);
     let stray = |path: &String| {
         let is_wanted = |pod: &u8| path.contains(&format!("pod-{pod}/"));

@@ -2,9 +2,13 @@
 //! performs one step at a time. Calls drivers only through [`crate::NodeService`].
 
 mod adopt;
+mod expanding;
+#[cfg(test)]
+mod expanding_tests;
 #[cfg(test)]
 mod history_tests;
 mod layout;
+mod node_size;
 mod plan;
 mod publishing;
 mod record;

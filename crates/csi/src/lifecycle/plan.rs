@@ -52,11 +52,21 @@ pub(super) struct DesiredPublication {
     pub(super) backoff: Option<Backoff<Instant>>,
 }
 
+/// When what concerns the whole volume is tried.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Dues {
+    pub(super) unstage: Due,
+    /// If a pod uses the volume.
+    pub(super) expand: Due,
+}
+
 /// A step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Publish for a pod, after everything that it requires.
     Publish(Key),
+    /// Look whether the volume, which this pod uses, is to grow.
+    Expand(Key),
     /// Unpublish for a removed pod that nobody releases.
     Unpublish(Key),
     /// Unstage the volume.
@@ -73,7 +83,7 @@ pub(super) fn next(
     record: &Record,
     desired: &BTreeMap<Key, DesiredPublication>,
     orphaned: &BTreeMap<Key, Due>,
-    unstage: Due,
+    dues: Dues,
     now: Instant,
 ) -> Step {
     if let Some((key, _)) = orphaned.iter().find(|(key, due)| due.is_due(now) && !desired.contains_key(*key))
@@ -83,8 +93,8 @@ pub(super) fn next(
     if desired.is_empty() && record.publications.is_empty() {
         return match record.staged {
             Done::No => Step::Forget,
-            Done::Maybe | Done::Yes if unstage.is_due(now) => Step::Unstage,
-            Done::Maybe | Done::Yes => Step::Wait(unstage.at()),
+            Done::Maybe | Done::Yes if dues.unstage.is_due(now) => Step::Unstage,
+            Done::Maybe | Done::Yes => Step::Wait(dues.unstage.at()),
         };
     }
     // The one that has waited longest, so that one that always fails does not keep others waiting.
@@ -93,6 +103,20 @@ pub(super) fn next(
     if let Some((key, _)) = first {
         return Step::Publish(key.clone());
     }
-    let dues = desired.values().map(|desired| desired.due).chain(orphaned.values().copied());
-    Step::Wait(dues.filter_map(Due::at).min())
+    let expandable = expandable(record, desired);
+    if let Some(key) = expandable.filter(|_| dues.expand.is_due(now)) {
+        return Step::Expand(key.clone());
+    }
+    let all = desired.values().map(|desired| desired.due).chain(orphaned.values().copied());
+    let all = all.chain(expandable.map(|_| dues.expand));
+    Step::Wait(all.filter_map(Due::at).min())
+}
+
+/// A pod that uses the volume of its claim and may write it, as upstream grows none that is only read.
+fn expandable<'a>(record: &Record, desired: &'a BTreeMap<Key, DesiredPublication>) -> Option<&'a Key> {
+    let is_expandable = |(key, desired): &(&Key, &DesiredPublication)| {
+        let publish = &desired.publish;
+        publish.claim.is_some() && !publish.read_only && record.published(&key.0, &key.1) == Done::Yes
+    };
+    desired.iter().find(is_expandable).map(|(key, _)| key)
 }

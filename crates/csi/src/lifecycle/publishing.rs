@@ -10,6 +10,7 @@ use hostlet_base::error_chain;
 use hostlet_host::{GroupChange, MountTable, PathError, file_work, real_path, set_group_of_tree};
 use tokio::time::{Instant, timeout};
 
+use super::expanding::NotYet;
 use super::plan::{Due, Key};
 use super::record::Done;
 use super::vol_data::{self, VolData};
@@ -33,6 +34,8 @@ enum Failure {
     Failed(String),
     /// Retried after a change.
     Waits(String),
+    /// There is no room for it on this node. Retried after a back-off.
+    Exhausted(String),
 }
 
 impl From<Interrupted> for Failure {
@@ -47,6 +50,7 @@ enum At {
     Attach,
     Stage,
     Publish,
+    Expand,
 }
 
 impl At {
@@ -59,8 +63,11 @@ impl At {
             (Self::Stage, Form::Block) => "MapVolume.SetUpDevice",
             (Self::Publish, Form::Filesystem { .. }) => "MountVolume.SetUp",
             (Self::Publish, Form::Block) => "MapVolume.MapPodDevice",
+            (Self::Expand, Form::Filesystem { .. }) => "MountVolume.Setup failed while expanding volume",
+            (Self::Expand, Form::Block) => "MapVolume.MarkVolumeAsMounted failed while expanding volume",
         };
-        format!("{step} failed for volume {:?} : {cause}", desired.spec_name)
+        let failed = if matches!(self, Self::Expand) { "" } else { " failed" };
+        format!("{step}{failed} for volume {:?} : {cause}", desired.spec_name)
     }
 }
 
@@ -73,19 +80,24 @@ impl VolumeWorker {
         let backoff = self.desired.get(&key).and_then(|desired| desired.backoff);
         let (due, backoff) = match attempt {
             Ok(path) => {
-                self.last_error = None;
+                self.last_error = self.expanding.error.clone();
                 self.report(&key, PublishState::Published(Published { path }));
                 let again = desired.is_republished.then(|| Due::At(Instant::now() + REPUBLISH));
                 (again.unwrap_or(Due::Never), None)
             }
             Err(Failure::Interrupted) => return,
+            Err(Failure::Exhausted(text)) => {
+                self.failed(&key, was, text, PublishState::Exhausted);
+                let next = self.later(backoff);
+                (Due::At(next.updated + next.delay), Some(next))
+            }
             Err(Failure::Failed(text)) => {
-                self.failed(&key, was, text);
+                self.failed(&key, was, text.clone(), PublishState::Failed(text));
                 let next = self.later(backoff);
                 (Due::At(next.updated + next.delay), Some(next))
             }
             Err(Failure::Waits(text)) => {
-                self.failed(&key, was, text);
+                self.failed(&key, was, text.clone(), PublishState::Failed(text));
                 (Due::OnChange, backoff)
             }
         };
@@ -98,13 +110,13 @@ impl VolumeWorker {
     }
 
     /// A volume that is published stays so for its pod if publishing it again fails.
-    fn failed(&mut self, key: &Key, was: Done, text: String) {
+    fn failed(&mut self, key: &Key, was: Done, text: String, state: PublishState) {
         let volume = &self.record.id;
         tracing::warn!(pod = %key.0, %volume, "{text}");
-        self.last_error = Some(text.clone());
+        self.last_error = Some(text);
         match was {
             Done::Yes => {}
-            Done::No | Done::Maybe => self.report(key, PublishState::Failed(text)),
+            Done::No | Done::Maybe => self.report(key, state),
         }
     }
 
@@ -178,10 +190,10 @@ impl VolumeWorker {
             let text = At::Attach.message(desired, &error);
             match error {
                 AttachError::NoCluster(_) => Failure::Waits(text),
-                AttachError::NotReportedInUse
-                | AttachError::NotInNodeStatus
-                | AttachError::Failed(_)
-                | AttachError::Exhausted(_) => Failure::Failed(text),
+                AttachError::NotReportedInUse | AttachError::NotInNodeStatus | AttachError::Failed(_) => {
+                    Failure::Failed(text)
+                }
+                AttachError::Exhausted(_) => Failure::Exhausted(text),
             }
         })
     }
@@ -267,6 +279,13 @@ impl VolumeWorker {
             {
                 self.set_group(key, desired, group, target).await?;
             }
+            // Until it has its size, it counts as perhaps published: it is published again before that is tried again.
+            self.expand_before_use(desired, service, capabilities, target).await.map_err(
+                |why| match why {
+                    NotYet::Interrupted => Failure::Interrupted,
+                    NotYet::Failed(text) => Failure::Failed(At::Expand.message(desired, text)),
+                },
+            )?;
             self.record.set_published(&key.0, &key.1, Done::Yes);
             self.save();
         }

@@ -2,15 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::future::pending;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hostlet_base::{PodUid, WallClock, watching};
+use hostlet_base::{PodRef, PodUid, WallClock, watching};
 use hostlet_host::testing::FakeMounts;
 use hostlet_host::{Origin, PodDirs, pods_dir};
 use hostlet_store::Store;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -19,8 +23,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::fake::FakeDriver;
 use crate::{
-    AccessMode, AttachError, Attachments, CsiSettings, CsiVolumes, Form, NodeCapabilities, NodeService,
-    PodStates, Publish, PublishState, ReleaseError, Secrets, Services, VolumeId, found_on_disk,
+    AccessMode, AttachError, Attachments, ClaimOfPod, ClaimUpdateError, CsiSettings, CsiVolumes, Expansions,
+    Form, GrowError, Growth, Look, Moment, NodeCapabilities, NodeService, NodeSize, PodStates, Protocol,
+    Publish, PublishState, ReleaseError, Secrets, Services, VolumeId, found_on_disk,
 };
 
 /// The driver of all tests.
@@ -34,6 +39,8 @@ const PATIENCE: Duration = Duration::from_secs(60 * 60);
 pub(super) struct FakeCluster {
     pub(super) reported: watch::Sender<BTreeSet<String>>,
     pub(super) attached: watch::Sender<BTreeSet<String>>,
+    /// Whether the node has no room for more volumes.
+    pub(super) is_full: Arc<AtomicBool>,
 }
 
 #[async_trait]
@@ -45,12 +52,71 @@ impl Attachments for FakeCluster {
 
     async fn attached(&self, volume: &VolumeId) -> Result<BTreeMap<String, String>, AttachError> {
         let name = volume.unique_name();
+        if self.is_full.load(Ordering::Relaxed) {
+            return Err(AttachError::Exhausted(name));
+        }
         let mut attached = self.attached.subscribe();
         let is_attached = watching::becomes(&mut attached, |attached| attached.contains(&name));
         match timeout(Duration::from_secs(120), is_attached).await {
             Ok(()) => Ok(BTreeMap::from([("device".to_owned(), "/dev/x".to_owned())])),
             Err(_) => Err(AttachError::NotInNodeStatus),
         }
+    }
+}
+
+/// What claims say of the sizes of volumes, and what they learned.
+#[derive(Clone, Default)]
+pub(super) struct FakeExpansions {
+    /// The size that a volume is to have, by its handle.
+    pub(super) desired: watch::Sender<BTreeMap<String, i64>>,
+    /// The sizes of claims, by handle.
+    pub(super) claims: Arc<Mutex<BTreeMap<String, i64>>>,
+    /// What was published: `vol-1: 20` or `vol-1: <error>`.
+    pub(super) published: Arc<Mutex<Vec<String>>>,
+    /// Whether the API server says nothing.
+    pub(super) is_silent: Arc<AtomicBool>,
+    pub(super) looks: Arc<AtomicUsize>,
+}
+
+/// The size of each claim at first.
+pub(super) const SIZE: i64 = 10;
+
+#[async_trait]
+impl Expansions for FakeExpansions {
+    async fn look(&self, volume: &Publish, at: Moment, size: NodeSize) -> Result<Look, ClaimUpdateError> {
+        self.looks.fetch_add(1, Ordering::Relaxed);
+        if self.is_silent.load(Ordering::Relaxed) {
+            pending::<()>().await;
+        }
+        let handle = &volume.id.handle;
+        let claimed = self.claims.lock().get(handle).copied().unwrap_or(SIZE);
+        let desired = self.desired.borrow().get(handle).copied().unwrap_or(SIZE);
+        let known = match at {
+            Moment::Mounting => claimed,
+            Moment::InUse => size.known.unwrap_or(claimed),
+        };
+        if desired <= known {
+            return Ok(Look::Unchanged(Some(known)));
+        }
+        let protocol = Protocol::Recovery { gives_up: size.has_failed };
+        let quantity = Quantity(desired.to_string());
+        Ok(Look::Grow(Box::new(Growth { claim: Arc::default(), quantity, size: desired, protocol })))
+    }
+
+    async fn grown(
+        &self,
+        volume: &Publish,
+        _at: Moment,
+        growth: &Growth,
+        result: &Result<(), GrowError>,
+    ) -> Result<(), ClaimUpdateError> {
+        let handle = volume.id.handle.clone();
+        let text = result.as_ref().map_or_else(ToString::to_string, |()| growth.size.to_string());
+        self.published.lock().push(format!("{handle}: {text}"));
+        if result.is_ok() {
+            self.claims.lock().insert(handle, growth.size);
+        }
+        Ok(())
     }
 }
 
@@ -65,6 +131,7 @@ pub(super) struct Host {
     pub(super) dir: TempDir,
     pub(super) driver: FakeDriver,
     pub(super) cluster: FakeCluster,
+    pub(super) claims: FakeExpansions,
     pub(super) store: Store,
     pub(super) services: watch::Sender<Services>,
     mounts: FakeMounts,
@@ -85,6 +152,7 @@ impl Host {
             dir: tempfile::tempdir().unwrap(),
             driver,
             cluster: FakeCluster::default(),
+            claims: FakeExpansions::default(),
             store: Store::default(),
             services: watch::Sender::default(),
             mounts,
@@ -121,7 +189,8 @@ impl Host {
         };
         let (task, volumes) = CsiVolumes::new(settings, found_on_disk(&self.root()));
         let mut running = JoinSet::new();
-        running.spawn(task.run(Arc::new(self.cluster.clone()), CancellationToken::new()));
+        let (attachments, expansions) = (Arc::new(self.cluster.clone()), Arc::new(self.claims.clone()));
+        running.spawn(task.run(attachments, Some(expansions), CancellationToken::new()));
         self.daemon = Some(Daemon { volumes, task: running });
     }
 
@@ -246,5 +315,10 @@ pub(super) fn desired(pod: &str, n: u32) -> Publish {
         own_group: None,
         is_republished: false,
         se_linux_label: None,
+        claim: Some(ClaimOfPod {
+            pod: PodRef::new("ns", pod, pod),
+            name: format!("claim-{n}"),
+            expand_secrets: Ok(Secrets::default()),
+        }),
     }
 }

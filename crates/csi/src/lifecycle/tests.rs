@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hostlet_host::PodDirs;
@@ -93,7 +94,7 @@ async fn nothing_is_asked_before_the_volume_is_reported_in_use_and_attached() {
     let name = id("vol-1").unique_name();
     host.want(Publish { is_attached: true, ..desired("a", 1) }).await;
     let mut in_use = host.volumes().in_use();
-    in_use.wait_for(|names| names.as_ref().unwrap().contains(&name)).await.unwrap();
+    in_use.wait_for(|names| names.contains(&name)).await.unwrap();
     let text = host.failed("a", "pv-1").await;
     let expected = "MountVolume.WaitForAttach failed for volume \"pv-1\" : Volume has not been added to the list of \
                     VolumesInUse in the node's volume status";
@@ -117,10 +118,32 @@ async fn nothing_is_asked_before_the_volume_is_reported_in_use_and_attached() {
     host.driver.next(Method::Unstage, [Outcome::Fails(Code::Internal), Outcome::Hangs]);
     host.release("a").await.unwrap();
     host.driver.called(Method::Unstage, 2).await;
-    assert!(in_use.borrow().as_ref().unwrap().contains(&name));
+    assert!(in_use.borrow().contains(&name));
     host.driver.release();
-    in_use.wait_for(|names| names.as_ref().unwrap().is_empty()).await.unwrap();
+    in_use.wait_for(|names| names.is_empty()).await.unwrap();
     assert_eq!(host.driver.violations(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_without_room_is_reported_as_such_and_may_have_room_later() {
+    let host = Host::new();
+    let name = id("vol-1").unique_name();
+    host.cluster.is_full.store(true, Ordering::Relaxed);
+    host.cluster.reported.send_modify(|names| {
+        names.insert(name.clone());
+    });
+    host.want(Publish { is_attached: true, ..desired("a", 1) }).await;
+    host.becomes("a", "pv-1", |state| *state == PublishState::Exhausted).await;
+    let error = host.volumes().views().remove(0).last_error.unwrap();
+    assert!(
+        error.ends_with(&format!("Node has insufficient volume attachment capacity for: {name}")),
+        "{error}"
+    );
+    host.cluster.is_full.store(false, Ordering::Relaxed);
+    host.cluster.attached.send_modify(|names| {
+        names.insert(name);
+    });
+    host.published("a", "pv-1").await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -131,7 +154,7 @@ async fn a_pod_that_goes_does_not_wait_for_an_attachment() {
     host.release("a").await.unwrap();
     sleep(MINUTE).await;
     assert_eq!((host.driver.lines(), host.rows()), (Vec::new(), Vec::new()));
-    assert!(host.volumes().in_use().borrow().as_ref().unwrap().is_empty());
+    assert!(host.volumes().in_use().borrow().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -144,7 +167,7 @@ async fn a_volume_that_need_not_be_attached_after_all_waits_no_longer() {
     host.want(desired("a", 1)).await;
     host.published("a", "pv-1").await;
     assert!(began.elapsed() < Duration::from_secs(1));
-    assert!(host.volumes().in_use().borrow().as_ref().unwrap().is_empty());
+    assert!(host.volumes().in_use().borrow().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -155,7 +178,7 @@ async fn a_volume_that_is_used_is_not_attached_because_an_object_is_deleted() {
     host.want(Publish { is_attached: true, ..desired("a", 1) }).await;
     host.want(Publish { is_attached: true, ..desired("b", 1) }).await;
     host.published("b", "pv-1").await;
-    assert!(host.volumes().in_use().borrow().as_ref().unwrap().is_empty());
+    assert!(host.volumes().in_use().borrow().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -276,7 +299,7 @@ async fn a_volume_that_only_lives_in_a_pod_is_not_in_use_whoever_published_it() 
     host.kill().await;
     host.store.retain(hostlet_store::Table::CsiVolumes, |_| false);
     host.start();
-    assert!(host.volumes().in_use().borrow().as_ref().unwrap().is_empty());
+    assert!(host.volumes().in_use().borrow().is_empty());
     host.release("a").await.unwrap();
     assert!(host.driver.published().is_empty());
 }
@@ -315,14 +338,14 @@ async fn a_daemon_that_died_before_unstage_unstages_when_it_is_back() {
     fs::remove_file(host.root().join(data)).unwrap();
     host.deregister();
     host.start();
-    assert!(host.volumes().in_use().borrow().as_ref().unwrap().contains(&name));
+    assert!(host.volumes().in_use().borrow().contains(&name));
     sleep(60 * MINUTE).await;
     // The driver comes late (#91758).
     assert_eq!(host.driver.staged().len(), 1);
     host.register();
     sleep(MINUTE).await;
     assert_eq!((host.driver.staged().len(), host.remains(), host.rows()), (0, BTreeSet::new(), Vec::new()));
-    assert!(host.volumes().in_use().borrow().as_ref().unwrap().is_empty());
+    assert!(host.volumes().in_use().borrow().is_empty());
 }
 
 /// kubernetes/kubernetes#111933: the pod's directory is gone while the driver was away.

@@ -15,11 +15,14 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::layout;
-use super::plan::{DesiredPublication, Due, Key, Step, next};
+use super::node_size::Expanding;
+use super::plan::{DesiredPublication, Due, Dues, Key, Step, next};
 use super::record::{Done, Record};
 use super::vol_data;
 use crate::volumes::{CsiSettings, ReleaseError, Services, States};
-use crate::{Attachments, NodeService, Publish, PublishState, VolumeId, VolumePhase, VolumePod, VolumeView};
+use crate::{
+    Attachments, Expansions, NodeService, Publish, PublishState, VolumeId, VolumePhase, VolumePod, VolumeView,
+};
 
 /// Pauses between attempts after a failure (upstream `exponentialbackoff`, but for its first 500 ms).
 const RETRY: BackoffPolicy = BackoffPolicy {
@@ -32,6 +35,8 @@ const RETRY: BackoffPolicy = BackoffPolicy {
 pub(crate) struct Shared {
     pub(crate) settings: CsiSettings,
     pub(crate) attachments: Arc<dyn Attachments>,
+    /// `None` without a cluster, in which nobody asks for other sizes.
+    pub(crate) expansions: Option<Arc<dyn Expansions>>,
     pub(crate) states: States,
     /// For work on what drivers mounted, which may be on a server that does not respond.
     pub(crate) paths: PathWork,
@@ -76,6 +81,7 @@ pub(crate) struct VolumeWorker {
     /// The publish context from the attacher, once the volume is attached.
     pub(super) context: Option<BTreeMap<String, String>>,
     unstage_backoff: Option<Backoff<Instant>>,
+    pub(super) expanding: Expanding,
     inbox: mpsc::Receiver<Job>,
     /// A job that interrupted a wait.
     waiting: Option<Job>,
@@ -103,6 +109,7 @@ impl VolumeWorker {
             unstage: Due::Now,
             context: None,
             unstage_backoff: None,
+            expanding: Expanding::new(),
             inbox,
             waiting: None,
             services,
@@ -120,8 +127,10 @@ impl VolumeWorker {
             if let Some(job) = self.waiting.take() {
                 self.take(job).await;
             }
-            match next(&self.record, &self.desired, &self.orphaned, self.unstage, Instant::now()) {
+            let dues = Dues { unstage: self.unstage, expand: self.expanding.due };
+            match next(&self.record, &self.desired, &self.orphaned, dues, Instant::now()) {
                 Step::Publish(key) => self.publish(key).await,
+                Step::Expand(key) => self.expand(&key).await,
                 Step::Unpublish(key) => self.unpublish_orphaned(key).await,
                 Step::Unstage => self.try_unstage().await,
                 Step::Forget => match self.inbox.try_recv() {
@@ -198,8 +207,10 @@ impl VolumeWorker {
             self.desired.values_mut().map(|desired| &mut desired.due).filter(|due| **due == Due::OnChange);
         let orphaned = self.orphaned.values_mut().filter(|due| **due == Due::OnChange);
         waiting.chain(orphaned).for_each(|due| *due = Due::Now);
-        if self.unstage == Due::OnChange {
-            self.unstage = Due::Now;
+        for due in [&mut self.unstage, &mut self.expanding.due] {
+            if *due == Due::OnChange {
+                *due = Due::Now;
+            }
         }
     }
 
@@ -234,6 +245,20 @@ impl VolumeWorker {
                 // Cancel-safe, says its caller; it is polled until it is done otherwise.
                 done = &mut work => return Ok(done),
             }
+        }
+    }
+
+    /// Waits for what no pod waits for, unless a job arrives. `work` must be cancel-safe.
+    pub(super) async fn unless_asked<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Interrupted> {
+        tokio::select! {
+            biased;
+            // Cancel-safe: a job is received only when it is returned.
+            Some(job) = self.inbox.recv() => {
+                self.waiting = Some(job);
+                Err(Interrupted)
+            }
+            // Cancel-safe, says its caller.
+            done = work => Ok(done),
         }
     }
 

@@ -13,6 +13,7 @@ use hostlet_volume::{VolumeSettings, Volumes};
 use tokio::sync::watch;
 
 use super::deps::EngineDeps;
+use super::driver_stats::driver_stats;
 use super::handles::{EngineHandles, ProbeHandles, ProblemHandles};
 use super::pod_images::pod_images;
 use super::settings::EngineSettings;
@@ -90,6 +91,7 @@ impl Engine {
             adopted,
             kills: watch::Sender::default(),
             restarts: RestartRequests::new(deps.store.clone()),
+            volume_secrets: volumes.secrets(),
             usage,
             image_gc,
             dead_containers,
@@ -240,6 +242,7 @@ fn usage(
         root_dir: settings.root_dir.clone(),
         external: volumes.external(),
         external_pace: settings.volume_stats_period,
+        drivers: driver_stats(deps.csi.volumes.clone()),
         clock: deps.clock.clone(),
     });
     usage.register(&deps.metrics, desired_pods);

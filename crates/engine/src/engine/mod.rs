@@ -4,6 +4,7 @@
 
 mod build;
 mod deps;
+mod driver_stats;
 mod first_pods;
 mod handles;
 mod pod_images;

@@ -7,7 +7,7 @@ use hostlet_base::CONFIG_SOURCE_ANNOTATION;
 use hostlet_base::testing::at;
 use hostlet_observe::log::LogLayout;
 use hostlet_observe::pleg::Cache;
-use hostlet_observe::stats::StorageSettings;
+use hostlet_observe::stats::{StorageSettings, no_drivers};
 use hostlet_observe::status::timeline::TimelineStep;
 use hostlet_pod::{AdmittedPod, ExternalVolumes, PodPhase, StatusOverride};
 use hostlet_runtime::cri::fake::FakeRuntime;
@@ -45,6 +45,7 @@ impl Bench {
             root_dir: root.path().to_owned(),
             external: watch::channel(ExternalVolumes::new()).1,
             external_pace: None,
+            drivers: no_drivers(),
             clock: WallClock::of_tokio(at(0)),
         });
         let (desired_pods, timeline) = (watch::Sender::new(DesiredPods::default()), Timeline::default());

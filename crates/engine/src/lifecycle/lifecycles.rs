@@ -214,13 +214,15 @@ impl PodLifecycles {
         let Some(entry) = self.entries.get_mut(uid) else { return Vec::new() };
         let Worker::Busy { work, again } = &entry.worker else { return Vec::new() };
         let again = *again;
-        let step = entry.lifecycle.completed(work, outcome);
+        let step = entry.lifecycle.completed(work, outcome.clone());
         let jittered = |pause: Duration| now + pause.mul_f64(1.0 + JITTER * chance);
         let due = match outcome {
             Outcome::Done { due } => {
                 Some(due.map_or(jittered(self.resync), |d| d.min(jittered(self.resync))))
             }
-            Outcome::PodEnded | Outcome::DeadlineExceeded | Outcome::Cancelled => Some(now),
+            Outcome::PodEnded | Outcome::DeadlineExceeded | Outcome::Rejected(_) | Outcome::Cancelled => {
+                Some(now)
+            }
             Outcome::Failed(Retry::Soon) => Some(jittered(BACK_OFF_TRANSIENT)),
             Outcome::Failed(Retry::BackOff) => Some(jittered(BACK_OFF)),
             Outcome::Failed(Retry::By(latest)) => Some(jittered(BACK_OFF).min(latest)),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hostlet_base::{CONFIG_SOURCE_ANNOTATION, PodUid};
-use hostlet_pod::{AdmittedPod, PodPhase, StatusOverride};
+use hostlet_pod::{AdmittedPod, PodPhase, Rejection, StatusOverride};
 use hostlet_pod::{is_static, pod_ref, testing};
 use k8s_openapi::api::core::v1::PodStatus;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -78,6 +78,7 @@ fn op() -> impl Strategy<Value = Op> {
     let outcome = prop_oneof![
         6 => Just(Outcome::Done { due: None }),
         1 => Just(Outcome::PodEnded),
+        1 => Just(Outcome::Rejected(Rejection::new("NoRoom", "no room"))),
         1 => Just(Outcome::Failed(Retry::Soon)),
         1 => Just(Outcome::Failed(Retry::BackOff)),
         2 => Just(Outcome::Cancelled),
@@ -174,7 +175,7 @@ impl Model {
                 self.seen.entry(*pod).or_default().end_requested = true;
                 self.lifecycles.update(PodUpdate { kind: UpdateKind::Kill, subject, kill: None })
             }
-            Op::Complete(pod, outcome) => self.complete(*pod, *outcome),
+            Op::Complete(pod, outcome) => self.complete(*pod, outcome.clone()),
             Op::Wake(pod) => self.lifecycles.wake(&uid(*pod)),
             Op::SyncKnown(wanted) => {
                 for (pod, seen) in &mut self.seen {
@@ -211,15 +212,16 @@ impl Model {
     fn complete(&mut self, pod: usize, outcome: Outcome) -> Vec<Effect> {
         let seen = self.seen.entry(pod).or_default();
         let outcome = match (&seen.work.take(), outcome) {
-            (None, _) => return self.lifecycles.completed(&uid(pod), outcome, self.now, 0.5),
+            (None, outcome) => return self.lifecycles.completed(&uid(pod), outcome, self.now, 0.5),
             (Some(Work::Sync(_)), outcome) => outcome,
             // Only a sync can find that the pod has terminated.
-            (Some(Work::Terminate { .. } | Work::Finish { .. } | Work::Reap { .. }), Outcome::PodEnded) => {
-                Outcome::Done { due: None }
-            }
+            (
+                Some(Work::Terminate { .. } | Work::Finish { .. } | Work::Reap { .. }),
+                Outcome::PodEnded | Outcome::Rejected(_),
+            ) => Outcome::Done { due: None },
             (Some(Work::Terminate { .. } | Work::Finish { .. } | Work::Reap { .. }), outcome) => outcome,
         };
-        seen.end_requested |= outcome == Outcome::PodEnded;
+        seen.end_requested |= matches!(outcome, Outcome::PodEnded | Outcome::Rejected(_));
         self.lifecycles.completed(&uid(pod), outcome, self.now, 0.5)
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hostlet_base::{PodRef, PodUid};
 use hostlet_pod::testing;
-use hostlet_pod::{AdmittedPod, PodPhase, StatusOverride};
+use hostlet_pod::{AdmittedPod, PodPhase, Rejection, StatusOverride};
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::sync::oneshot;
@@ -133,6 +133,19 @@ fn a_lifecycle_passes_all_stages() {
     assert_eq!(table.phase("u1"), Some(LifecycleView::Terminated));
     assert_eq!(table.end("u1", DONE), ["stop u1"]);
     assert_eq!(table.phase("u1"), Some(LifecycleView::Finished));
+}
+
+#[test]
+fn a_pod_that_turns_out_not_to_fit_fails() {
+    let pod = spec("a", "u1", "v1");
+    let mut table = Table::with_syncing(&pod);
+    let rejected = Outcome::Rejected(Rejection::new("VolumeAttachmentLimitExceeded", "no room"));
+    let effects = table.lifecycles.completed(&uid("u1"), rejected, table.now, 0.0);
+    let [Effect::Run(_, Work::Terminate { status: Some(status), .. })] = effects.as_slice() else {
+        panic!("{effects:?}");
+    };
+    assert_eq!((status.phase, status.reason.as_str()), (PodPhase::Failed, "VolumeAttachmentLimitExceeded"));
+    assert_eq!(status.message, "Pod was rejected: no room");
 }
 
 #[test]
@@ -334,7 +347,7 @@ fn failed_work_is_retried_after_its_back_off_with_jitter() {
     for (outcome, shortest, longest) in pauses {
         for (chance, pause) in [(0.0, shortest), (1.0, longest)] {
             let mut table = Table::with_syncing(&pod);
-            assert!(table.lifecycles.completed(&uid("u1"), outcome, table.now, chance).is_empty());
+            assert!(table.lifecycles.completed(&uid("u1"), outcome.clone(), table.now, chance).is_empty());
             let due = table.now + seconds(pause);
             assert_eq!(table.lifecycles.next_due(), Some(due), "{outcome:?}");
             assert!(table.lifecycles.due(due - seconds(0.001)).is_empty());

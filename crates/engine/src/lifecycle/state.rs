@@ -369,6 +369,11 @@ impl PodLifecycle {
                 self.terminate(KillRequest { status: Some(deadline_exceeded()), ..KillRequest::default() });
                 Transition::Advance
             }
+            (LifecyclePhase::Syncing, Work::Sync(_), Outcome::Rejected(rejection)) => {
+                let status = Some(rejection.into_status());
+                self.terminate(KillRequest { status, ..KillRequest::default() });
+                Transition::Advance
+            }
             (
                 LifecyclePhase::Terminating { status, waiting, .. },
                 Work::Terminate { .. },
@@ -402,6 +407,7 @@ impl PodLifecycle {
                 Outcome::Done { .. }
                 | Outcome::PodEnded
                 | Outcome::DeadlineExceeded
+                | Outcome::Rejected(_)
                 | Outcome::Failed(_)
                 | Outcome::Cancelled,
             ) => Transition::Stay,

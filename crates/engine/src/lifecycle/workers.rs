@@ -23,7 +23,7 @@ struct Worker {
 }
 
 /// What the table receives about a worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum WorkerEvent {
     /// A report from the worker.
     Reported(Report),

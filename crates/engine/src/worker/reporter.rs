@@ -17,9 +17,6 @@ use hostlet_observe::status::{Activity, ContainerKill, PodFacts};
 use hostlet_pod::WaitingReason;
 use hostlet_volume::VolumeProblem;
 
-/// Upstream's reason for any problem of a volume.
-const FAILED_MOUNT: &str = "FailedMount";
-
 /// Reports on one pod.
 pub(super) struct Reporter {
     events: EventSender,
@@ -88,13 +85,14 @@ impl Reporter {
     }
 
     /// Ends the work: shows what the pod waits for now.
-    pub(super) fn work_ended(&self, outcome: Outcome) {
+    pub(super) fn work_ended(&self, outcome: &Outcome) {
         self.begin(match outcome {
             Outcome::Failed(_) => Activity::Retrying { error: self.failure.clone() },
             Outcome::Done { due: Some(_) } => Activity::BackingOff,
             Outcome::Done { due: None }
             | Outcome::PodEnded
             | Outcome::DeadlineExceeded
+            | Outcome::Rejected(_)
             | Outcome::Cancelled => Activity::Idle,
         });
         self.publish_retries();
@@ -207,10 +205,10 @@ impl Reporter {
     }
 
     /// Sends each problem of the pod's volumes as an event.
-    pub(super) fn volume_problems(&mut self, problems: &[VolumeProblem]) {
+    pub(super) fn volume_problems<'a>(&mut self, problems: impl Iterator<Item = &'a VolumeProblem>) {
         let known = std::mem::take(&mut self.volume_problems);
         for problem in problems {
-            let event = PodEvent::warning(FAILED_MOUNT, problem.to_string());
+            let event = PodEvent::warning(problem.reason(), problem.to_string());
             let at = match known.iter().find(|(known, _)| known == problem) {
                 Some((_, sent)) => self.events.repeat(None, &event, *sent),
                 None => {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use hostlet_base::PodRef;
 use hostlet_observe::pleg::Observed;
 use hostlet_observe::status::with_actual_outcomes;
+use hostlet_pod::Rejection;
 use tokio::time::Instant;
 
 use super::EnvNeeds;
@@ -37,6 +38,8 @@ pub(crate) struct WorkerState {
     pub(super) pulls: PodPulls,
     /// Whether what must exist before anything of the pod runs was made by this worker, or found.
     pub(super) is_prepared: bool,
+    /// Why the pod cannot run on this node, found by the present work.
+    pub(super) rejection: Option<Rejection>,
     /// When the last work completed, was cancelled or panicked: the next one needs a newer observation.
     pub(super) last_work: Option<Instant>,
     /// When the present work made its last change, set by work that has observed the result: the next one needs no newer
@@ -57,6 +60,7 @@ impl WorkerState {
             pull_secrets: PodPullSecrets::default(),
             pulls: PodPulls::default(),
             is_prepared: false,
+            rejection: None,
             last_work: None,
             settled: None,
         }

@@ -11,7 +11,7 @@ use hostlet_host::file_work;
 use hostlet_observe::pleg::PodStatus;
 use hostlet_observe::status::{Activity, PodProgress};
 use hostlet_pod::resources::Enforced;
-use hostlet_pod::{AdmittedPod, resize_message};
+use hostlet_pod::{AdmittedPod, Rejection, resize_message};
 use hostlet_runtime::cri::CriError;
 use hostlet_volume::{PodVolumes, VolumeOwner};
 use jiff::Timestamp;
@@ -44,6 +44,17 @@ pub(super) struct PodSync<'a> {
 impl PodSync<'_> {
     /// Performs the step, unless the pod's deadline is over before it completes.
     pub(super) async fn run(mut self) -> Outcome {
+        let outcome = self.step_in_time().await;
+        match self.state.rejection.take() {
+            Some(rejection) => {
+                self.state.reporter.announce(None, &rejection.event());
+                Outcome::Rejected(rejection)
+            }
+            None => outcome,
+        }
+    }
+
+    async fn step_in_time(&mut self) -> Outcome {
         let Some(limit) = self.pod.spec().active_deadline_seconds else { return self.step().await };
         let left = time_left(limit, self.active_for().await);
         // External input: one that is too far away for a clock is none.
@@ -457,7 +468,8 @@ impl PodSync<'_> {
         let memory_limit = u64::try_from(Enforced::of_pod(self.pod).memory_limit).ok().filter(|it| *it > 0);
         match host.volumes.set_up(VolumeOwner { pod: self.pod.clone(), memory_limit }).await {
             Ok(volumes) => {
-                self.state.reporter.volume_problems(&volumes.problems);
+                let passing = volumes.problems.iter().filter(|problem| !problem.rejects_pod());
+                self.state.reporter.volume_problems(passing);
                 for warning in &volumes.shared {
                     let event = PodEvent::warning("AlreadyMountedVolume", warning);
                     self.state.reporter.announce(None, &event);
@@ -481,6 +493,10 @@ impl PodSync<'_> {
         let volumes = self.set_up_volumes().await;
         if self.pod.host_volumes().all(|volume| volumes.is_ready(&volume.name)) {
             return Ok(volumes);
+        }
+        if let Some(problem) = volumes.problems.iter().find(|problem| problem.rejects_pod()) {
+            let reason = reasons::VOLUME_ATTACHMENT_LIMIT_EXCEEDED;
+            self.state.rejection = Some(Rejection::new(reason, problem.to_string()));
         }
         if let Some(problem) = volumes.problems.first() {
             self.state.reporter.failed(problem.to_string());

@@ -72,7 +72,7 @@ impl PodSyncer for WorkerContext {
                 PodEnd { context: self, pod: None, state }.reap(*grace_seconds).await
             }
         };
-        state.reporter.work_ended(outcome);
+        state.reporter.work_ended(&outcome);
         self.metrics.work.ended(kind, began.elapsed());
         outcome
     }

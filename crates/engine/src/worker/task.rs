@@ -43,7 +43,7 @@ pub(crate) struct Job {
 }
 
 /// A worker's report to the pod table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Report {
     /// Its work completed.
     Done(Outcome),
@@ -115,7 +115,11 @@ async fn perform_jobs(
         });
         match outcome {
             Outcome::Failed(_) => span.failed("it will be tried again"),
-            Outcome::Done { .. } | Outcome::PodEnded | Outcome::DeadlineExceeded | Outcome::Cancelled => {}
+            Outcome::Done { .. }
+            | Outcome::PodEnded
+            | Outcome::DeadlineExceeded
+            | Outcome::Rejected(_)
+            | Outcome::Cancelled => {}
         }
         drop(span);
         if reports.send((pod.uid.clone(), Report::Done(outcome))).await.is_err() {

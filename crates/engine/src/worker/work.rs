@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hostlet_base::PodRef;
 use hostlet_image::ImageError;
-use hostlet_pod::{AdmittedPod, StatusOverride};
+use hostlet_pod::{AdmittedPod, Rejection, StatusOverride};
 use hostlet_runtime::cri::CriError;
 use tokio::time::Instant;
 
@@ -69,7 +69,7 @@ impl Work {
 }
 
 /// The outcome of work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// It succeeded.
     Done {
@@ -80,6 +80,8 @@ pub(crate) enum Outcome {
     PodEnded,
     /// The pod was active for longer than its `activeDeadlineSeconds`, whatever its containers do.
     DeadlineExceeded,
+    /// The pod turned out not to fit on this node.
+    Rejected(Rejection),
     Failed(Retry),
     /// It was cancelled: newer work waits.
     Cancelled,

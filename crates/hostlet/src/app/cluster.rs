@@ -33,8 +33,8 @@ use hostlet_net::tls::CertificateStore;
 use hostlet_observe::pleg;
 use hostlet_observe::status::timeline::Timeline;
 use hostlet_observe::status::{PodDirectory, PublishProgress, StatusCache};
-use hostlet_pod::objects::KnownClasses;
 use hostlet_pod::objects::services::KnownServices;
+use hostlet_pod::objects::{KnownClasses, VolumeSecrets};
 use hostlet_pod::{ApiState, DesiredPods, PodEvents};
 use hostlet_runtime::cri::{ImageService, RuntimeService, RuntimeStatus};
 use hostlet_store::Store;
@@ -84,6 +84,7 @@ pub(super) struct ClusterInputs {
     pub(super) pods: PodDirectory,
     pub(super) timeline: Timeline,
     pub(super) desired_pods: watch::Receiver<DesiredPods>,
+    pub(super) volume_secrets: watch::Receiver<VolumeSecrets>,
     pub(super) store: Store,
     /// Recorder of node events.
     pub(super) events: NodeEvents,
@@ -195,6 +196,11 @@ impl Cluster {
         self.certificate.clone()
     }
 
+    /// Recorder of events.
+    pub(super) fn recorder(&self) -> EventRecorder {
+        self.recorder.clone()
+    }
+
     /// Recorder of pod events.
     pub(super) fn pod_events(&self) -> PodEvents {
         let recorder = self.recorder.clone();
@@ -281,7 +287,11 @@ impl Cluster {
         let ObjectTasks { objects, offline, services, runtime_classes, csi_drivers } = inputs.objects;
         tasks.spawn(Stage::Support, "objects", |cancel| objects.run(cancel));
         offline.register(&inputs.metrics);
-        let users = OfflineUsers { desired_pods: inputs.desired_pods.clone(), references: object_references };
+        let users = OfflineUsers {
+            desired_pods: inputs.desired_pods.clone(),
+            references: object_references,
+            volume_secrets: inputs.volume_secrets,
+        };
         let offline = OfflineObjectsTask::new(offline, users);
         tasks.spawn(Stage::Support, "offline objects", |cancel| offline.run(cancel));
         tasks.spawn(Stage::Support, "services", |cancel| services.run(cancel));

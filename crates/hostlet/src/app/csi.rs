@@ -5,16 +5,19 @@ use std::sync::Arc;
 use hostlet_base::WallClock;
 use hostlet_base::node::NodeEvents;
 use hostlet_base::watching::{changed, publish};
+use hostlet_cluster::api::events::EventRecorder;
 use hostlet_cluster::csi::{
-    ApiAttachments, AttachmentDeps, CsiNodeDeps, CsiNodeTask, NodeInfoUpdates, RefreshNodeInfo,
+    ApiAttachments, ApiExpansions, AttachmentDeps, CsiNodeDeps, CsiNodeTask, ExpansionDeps, NodeInfoUpdates,
+    RefreshNodeInfo,
 };
 use hostlet_cluster::node::{LatestNode, NodeSettings, VolumesInUse};
 use hostlet_config::Config;
 use hostlet_csi::{
-    Attachments, CsiHandler, CsiSettings, CsiTask, CsiVolumes, DriverObjects, KnownDrivers, NoAttachments,
-    NodeInfos, VolumesOnDisk, used_of_spec,
+    Attachments, CsiHandler, CsiSettings, CsiTask, CsiVolumes, DriverObjects, Expansions, KnownDrivers,
+    NoAttachments, NodeInfos, VolumesOnDisk, used_of_spec,
 };
 use hostlet_host::Mounts;
+use hostlet_pod::PodEvents;
 use hostlet_pod::objects::{CsiDriverSpecs, Standalone};
 use hostlet_store::Store;
 use hostlet_telemetry::Metrics;
@@ -59,13 +62,14 @@ impl CsiSide {
     }
 
     /// Starts to stage and publish.
-    pub(super) fn spawn(self, attachments: Option<Arc<ApiAttachments>>, tasks: &mut Tasks) {
-        let attachments: Arc<dyn Attachments> = match attachments {
-            Some(attachments) => attachments,
+    pub(super) fn spawn(self, cluster: Option<&CsiPublication>, tasks: &mut Tasks) {
+        let attachments: Arc<dyn Attachments> = match cluster {
+            Some(cluster) => cluster.attachments.clone(),
             None => Arc::new(NoAttachments),
         };
+        let expansions = cluster.map(|cluster| -> Arc<dyn Expansions> { cluster.expansions.clone() });
         // Those that act wait until this host is known to be hostlet's.
-        tasks.spawn(Stage::Pods, "CSI volumes", |cancel| self.task.run(attachments, cancel));
+        tasks.spawn(Stage::Pods, "CSI volumes", |cancel| self.task.run(attachments, expansions, cancel));
     }
 }
 
@@ -90,7 +94,8 @@ pub(super) struct CsiPublication {
     pub(super) volumes_in_use: VolumesInUse,
     /// Why the node is not ready for volumes.
     pub(super) storage: watch::Receiver<Option<String>>,
-    pub(super) attachments: Arc<ApiAttachments>,
+    attachments: Arc<ApiAttachments>,
+    expansions: Arc<ApiExpansions>,
     csi_node: CsiNodeTask,
     updates: NodeInfoUpdates,
 }
@@ -99,7 +104,7 @@ pub(super) struct CsiPublication {
 pub(super) struct CsiPublicationDeps {
     /// Without a rate limit: a node is not ready before it has a CSINode.
     pub(super) node_client: Client,
-    /// For VolumeAttachments.
+    /// For VolumeAttachments and claims.
     pub(super) client: Client,
     pub(super) settings: Arc<NodeSettings>,
     pub(super) latest_node: LatestNode,
@@ -108,12 +113,22 @@ pub(super) struct CsiPublicationDeps {
     pub(super) volumes_in_use: VolumesInUse,
     pub(super) store: Store,
     pub(super) events: NodeEvents,
+    pub(super) pod_events: PodEvents,
+    /// Of claims.
+    pub(super) recorder: EventRecorder,
 }
 
 impl CsiPublication {
     pub(super) fn new(deps: CsiPublicationDeps) -> Self {
         let (node_name, node) = (deps.settings.name.clone(), deps.latest_node.subscribe());
         let is_managed = deps.settings.node.controller_attach_detach;
+        let expansions = ApiExpansions::new(ExpansionDeps {
+            client: deps.client.clone(),
+            node_name: node_name.clone(),
+            pod_events: deps.pod_events,
+            recorder: deps.recorder,
+            clock: WallClock::system(),
+        });
         let (csi_node, storage) = CsiNodeTask::new(CsiNodeDeps {
             client: deps.node_client,
             settings: deps.settings,
@@ -136,8 +151,8 @@ impl CsiPublication {
             drivers: deps.drivers.infos,
             refresh: deps.drivers.refresh,
         };
-        let attachments = Arc::new(attachments);
-        Self { volumes_in_use: deps.volumes_in_use, storage, attachments, csi_node, updates }
+        let (attachments, expansions) = (Arc::new(attachments), Arc::new(expansions));
+        Self { volumes_in_use: deps.volumes_in_use, storage, attachments, expansions, csi_node, updates }
     }
 
     pub(super) fn spawn(self, tasks: &mut Tasks) {

@@ -249,11 +249,13 @@ impl Parts {
                 volumes_in_use: volumes_in_use.clone(),
                 store: store.clone(),
                 events: node_events.clone(),
+                pod_events: cluster.pod_events(),
+                recorder: cluster.recorder(),
             };
             CsiPublication::new(deps)
         });
         let csi_volumes = csi_side.volumes.clone();
-        csi_side.spawn(csi.as_ref().map(|csi| csi.attachments.clone()), tasks);
+        csi_side.spawn(csi.as_ref(), tasks);
         let describer = NodeDescriber {
             settings: node.settings.clone(),
             inputs: NodeInputs {
@@ -306,6 +308,7 @@ impl Parts {
                 pods: handles.pods.clone(),
                 timeline: handles.timeline.clone(),
                 desired_pods: handles.desired_pods.clone(),
+                volume_secrets: handles.volume_secrets.clone(),
                 store: store.clone(),
                 metrics: metrics.clone(),
                 events: node_events.clone(),

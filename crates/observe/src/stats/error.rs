@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use tokio::task::JoinError;
 
+use super::drivers::DriverStatsError;
 use hostlet_host::cgroup::CgroupError;
 use hostlet_host::{PathError, SysError};
 use hostlet_runtime::cri::CriError;
@@ -30,6 +31,9 @@ pub enum MeasureError {
     /// A volume could not be accessed.
     #[error("cannot measure a volume")]
     Volume { source: PathError },
+    /// A driver did not say how full a volume is.
+    #[error("the driver {driver} does not say how full a volume is")]
+    Driver { driver: std::sync::Arc<str>, source: DriverStatsError },
     /// The cgroups of pods could not be listed.
     #[error("cannot list the cgroups of pods")]
     Cgroups { source: CgroupError },

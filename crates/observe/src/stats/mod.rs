@@ -10,6 +10,7 @@ mod disk;
 mod disk_task;
 #[cfg(test)]
 mod disk_task_tests;
+mod drivers;
 mod error;
 mod handle;
 #[cfg(test)]
@@ -37,6 +38,9 @@ mod usage;
 
 pub use disk::{ContainerDisk, DiskSettings, DiskUsage, ImageUsage, LayerUsage};
 pub use disk_task::{DiskStats, DiskStatsTask};
+#[cfg(any(test, feature = "fakes"))]
+pub use drivers::no_drivers;
+pub use drivers::{DriverAnswer, DriverStats, DriverStatsError};
 pub use error::MeasureError;
 pub use handle::UsageStats;
 pub use node_usage::{

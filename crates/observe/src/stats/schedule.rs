@@ -1,6 +1,7 @@
 //! When each part of a pod is measured next. Pure: `now` is an argument; measures nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hostlet_base::PodUid;
@@ -22,14 +23,22 @@ pub(super) enum Part {
     Volume(String),
     /// The filesystem of a volume that outlives the pod.
     External(String),
+    /// A volume of a driver, which is asked about it.
+    Driver {
+        /// The driver's name.
+        driver: Arc<str>,
+        /// The volume's name in the pod.
+        volume: String,
+    },
 }
 
 /// The kinds of parts, which do not wait for each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PartKind {
     Containers,
     Volume,
     External,
+    Driver(Arc<str>),
 }
 
 impl Part {
@@ -38,6 +47,7 @@ impl Part {
             Self::Containers => PartKind::Containers,
             Self::Volume(_) => PartKind::Volume,
             Self::External(_) => PartKind::External,
+            Self::Driver { driver, .. } => PartKind::Driver(driver.clone()),
         }
     }
 }
@@ -61,7 +71,10 @@ impl Schedule {
         for places in all {
             let containers = places.containers.iter().map(|_| Part::Containers);
             let volumes = places.volumes.keys().cloned().map(Part::Volume);
-            let external = places.external.keys().cloned().map(Part::External);
+            let external = places.external.iter().map(|(name, volume)| match &volume.driver {
+                Some(of) => Part::Driver { driver: of.driver.clone(), volume: name.clone() },
+                None => Part::External(name.clone()),
+            });
             for part in containers.chain(volumes).chain(external) {
                 let key = (places.pod.uid.clone(), part);
                 let turn = self.parts.get(&key).copied().unwrap_or(Turn::Due(now));
@@ -72,7 +85,7 @@ impl Schedule {
     }
 
     /// Takes the part of this kind that has been due for the longest time.
-    pub(super) fn take(&mut self, kind: PartKind, now: Instant) -> Option<(PodUid, Part)> {
+    pub(super) fn take(&mut self, kind: &PartKind, now: Instant) -> Option<(PodUid, Part)> {
         let (at, key) = self.due(kind).min()?;
         let key = (at <= now).then(|| key.clone())?;
         self.parts.insert(key.clone(), Turn::UnderWay);
@@ -80,12 +93,21 @@ impl Schedule {
     }
 
     /// When the next part of this kind is due.
-    pub(super) fn next(&self, kind: PartKind) -> Option<Instant> {
+    pub(super) fn next(&self, kind: &PartKind) -> Option<Instant> {
         self.due(kind).map(|(at, _)| at).min()
     }
 
-    fn due(&self, kind: PartKind) -> impl Iterator<Item = (Instant, &(PodUid, Part))> {
-        self.parts.iter().filter(move |((_, part), _)| part.kind() == kind).filter_map(|(key, turn)| {
+    /// The drivers that are asked about volumes.
+    pub(super) fn drivers(&self) -> BTreeSet<Arc<str>> {
+        let drivers = self.parts.keys().filter_map(|(_, part)| match part {
+            Part::Driver { driver, .. } => Some(driver.clone()),
+            Part::Containers | Part::Volume(_) | Part::External(_) => None,
+        });
+        drivers.collect()
+    }
+
+    fn due<'a>(&'a self, kind: &'a PartKind) -> impl Iterator<Item = (Instant, &'a (PodUid, Part))> {
+        self.parts.iter().filter(move |((_, part), _)| part.kind() == *kind).filter_map(|(key, turn)| {
             match turn {
                 Turn::Due(at) => Some((*at, key)),
                 Turn::UnderWay => None,

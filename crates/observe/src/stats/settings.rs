@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::sync::watch;
 
+use super::drivers::DriverStats;
 use crate::log::LogLayout;
 use crate::pleg::Cache;
 use hostlet_base::WallClock;
@@ -61,6 +62,8 @@ pub struct StorageSettings {
     pub external: watch::Receiver<ExternalVolumes>,
     /// How often (`volumeStatsAggPeriod`); `None` if never.
     pub external_pace: Option<Duration>,
+    /// Asks drivers about theirs.
+    pub drivers: DriverStats,
     /// For times that others see; deadlines use tokio's clock.
     pub clock: WallClock,
 }

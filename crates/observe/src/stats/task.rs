@@ -50,6 +50,7 @@ impl StorageStats {
             storage: found,
             schedule: Schedule::default(),
             failing: BTreeSet::new(),
+            asked: BTreeSet::new(),
         };
         (task, Self { desired, storage })
     }
@@ -91,6 +92,8 @@ pub struct StorageStatsTask {
     schedule: Schedule,
     /// The parts whose last measurement failed, which was logged.
     failing: BTreeSet<(PodUid, Part)>,
+    /// The drivers that are asked now.
+    asked: BTreeSet<Arc<str>>,
 }
 
 /// A finished measurement.
@@ -116,12 +119,14 @@ impl StorageStatsTask {
     /// Runs until cancelled.
     pub async fn run(mut self, cancel: CancellationToken) {
         let (mut containers, mut volumes, mut external) = (Running::new(), Running::new(), Running::new());
+        let mut drivers = Running::new();
         self.external.mark_changed();
         loop {
             let next_containers = self.start(PartKind::Containers, &containers);
             let next_volume = self.start(PartKind::Volume, &volumes);
             let next_external = self.start(PartKind::External, &external);
-            let next = [next_containers, next_volume, next_external, self.forget_at];
+            let next_of_drivers = self.ask_drivers(&drivers);
+            let next = [next_containers, next_volume, next_external, next_of_drivers, self.forget_at];
             let next = next.into_iter().flatten().min();
             tokio::select! {
                 // Cancel-safe: waits for a token.
@@ -134,6 +139,7 @@ impl StorageStatsTask {
                 Some(measured) = containers.next() => self.finish(measured),
                 Some(measured) = volumes.next() => self.finish(measured),
                 Some(measured) = external.next() => self.finish(measured),
+                Some(measured) = drivers.next() => self.finish(measured),
                 // Cancel-safe: only waits.
                 () = sleep_until(next) => {
                     if self.forget_at.is_some_and(|at| at <= Instant::now()) {
@@ -147,14 +153,36 @@ impl StorageStatsTask {
     /// Starts what is due. Returns when the next part is due that could start then.
     fn start(&mut self, kind: PartKind, running: &Running) -> Option<Instant> {
         while running.len() < PARALLEL {
-            let Some((uid, part)) = self.schedule.take(kind, Instant::now()) else {
-                return self.schedule.next(kind);
+            let Some((uid, part)) = self.schedule.take(&kind, Instant::now()) else {
+                return self.schedule.next(&kind);
             };
             if let Some(places) = self.places.get(&uid).cloned() {
                 running.push(Box::pin(measure(self.settings.clone(), self.paths.clone(), places, part)));
             }
         }
         None
+    }
+
+    /// Asks each driver about the volume that is due, one at a time: one that does not answer delays no other's. Returns when the next one
+    /// is due of a driver that is not asked now.
+    fn ask_drivers(&mut self, running: &Running) -> Option<Instant> {
+        let drivers = self.schedule.drivers();
+        let mut next: Option<Instant> = None;
+        for driver in drivers {
+            if self.asked.contains(&driver) {
+                continue;
+            }
+            let kind = PartKind::Driver(driver.clone());
+            let Some((uid, part)) = self.schedule.take(&kind, Instant::now()) else {
+                next = next.into_iter().chain(self.schedule.next(&kind)).min();
+                continue;
+            };
+            if let Some(places) = self.places.get(&uid).cloned() {
+                running.push(Box::pin(measure(self.settings.clone(), self.paths.clone(), places, part)));
+                self.asked.insert(driver);
+            }
+        }
+        next
     }
 
     /// Adopts what is to be measured.
@@ -187,11 +215,14 @@ impl StorageStatsTask {
 
     fn finish(&mut self, measured: Measured) {
         let Measured { uid, part, took, found, problem } = measured;
+        if let Part::Driver { driver, .. } = &part {
+            self.asked.remove(driver);
+        }
         let Some(places) = self.places.get(&uid).cloned() else { return };
         let pace = match &part {
             Part::Containers => PACE_OF_LIMITS,
             Part::Volume(name) => places.volumes.get(name).map_or(PACE_OF_LIMITS, |place| place.pace),
-            Part::External(_) => self.settings.external_pace.unwrap_or(PACE_OF_LIMITS),
+            Part::External(_) | Part::Driver { .. } => self.settings.external_pace.unwrap_or(PACE_OF_LIMITS),
         };
         self.schedule.done(&uid, &part, took, pace, Instant::now());
         if let Some(found) = found {
@@ -259,6 +290,10 @@ async fn measure(
             Some(volume) => external(&settings.clock, &paths, &places.pod.uid, name, volume).await,
             None => nothing,
         },
+        Part::Driver { volume: name, .. } => match places.external.get(name) {
+            Some(volume) => of_driver(&settings, &paths, &places.pod.uid, name, volume).await,
+            None => nothing,
+        },
     };
     let (found, problem) = outcome.unwrap_or_else(|problem| (None, Some(problem)));
     Measured { uid: places.pod.uid.clone(), part, took: began.elapsed(), found, problem }
@@ -278,6 +313,26 @@ async fn volume(clock: &WallClock, name: &str, place: &VolumePlace) -> Outcome {
     let problem = (!is_exact_enough).then(|| MeasureError::TooDeep { path: place.path.clone() });
     let usage = VolumeUsage { at: clock.now(), space: tree.space, filesystem };
     Ok((Some(Found::Volume(name.to_owned(), usage)), problem))
+}
+
+/// Asks the driver. If it does not know, the mount is measured, which a block device is not.
+async fn of_driver(
+    settings: &StorageSettings,
+    paths: &PathWork,
+    uid: &PodUid,
+    name: &str,
+    volume: &ExternalVolume,
+) -> Outcome {
+    let Some(of) = &volume.driver else { return Ok((None, None)) };
+    match (settings.drivers)(of.clone(), volume.dir.clone()).await {
+        Some(Ok((space, filesystem))) => {
+            let usage = VolumeUsage { at: settings.clock.now(), space, filesystem };
+            Ok((Some(Found::Volume(name.to_owned(), usage)), None))
+        }
+        Some(Err(source)) => Err(MeasureError::Driver { driver: of.driver.clone(), source }),
+        None if of.is_block => Ok((None, None)),
+        None => external(&settings.clock, paths, uid, name, volume).await,
+    }
 }
 
 /// A server that does not respond blocks a thread for its volumes, but no measurement of others.

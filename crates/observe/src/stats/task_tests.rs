@@ -6,11 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hostlet_base::{ContainerId, PodRef, PodUid, WallClock};
-use hostlet_pod::{AdmittedPod, DesiredPods, ExternalVolume, ExternalVolumes};
+use hostlet_host::{FilesystemUsage, SpaceUsage};
+use hostlet_pod::{AdmittedPod, DesiredPods, DriverVolume, ExternalVolume, ExternalVolumes};
 use hostlet_runtime::cri::Operation;
 use hostlet_runtime::cri::fake::{Failure, FakeRuntime, Fault, Rule};
 use hostlet_telemetry::Metrics;
 use k8s_openapi::api::core::v1::Pod;
+use parking_lot::Mutex;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde_json::json;
@@ -21,13 +23,21 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::testing::run;
-use super::{ContainerStorage, PodPlaces, PodStorage, StorageSettings, StorageStats, VolumePlace};
+use super::{
+    ContainerStorage, DriverAnswer, DriverStats, DriverStatsError, PodPlaces, PodStorage, StorageSettings,
+    StorageStats, VolumePlace,
+};
 use crate::log::LogLayout;
 use crate::pleg::Pleg;
 
 const INTERVAL: Duration = Duration::from_secs(10);
 
+/// What a driver answers; `None` while it does not.
+type Answers = Arc<Mutex<BTreeMap<String, Option<Option<DriverAnswer>>>>>;
+
 struct Bench {
+    /// What drivers say of volumes, by handle.
+    answers: Answers,
     root: TempDir,
     fake: FakeRuntime,
     logs: LogLayout,
@@ -50,6 +60,17 @@ impl Bench {
         let (pleg, handle) = Pleg::new(runtime.clone(), StdRng::seed_from_u64(1));
         tasks.spawn(pleg.run(CancellationToken::new()));
         let external = watch::Sender::new(ExternalVolumes::new());
+        let answers = Answers::default();
+        let of = answers.clone();
+        let drivers: DriverStats = Arc::new(move |volume, _| {
+            let answer = of.lock().get(&volume.handle).cloned().flatten();
+            Box::pin(async move {
+                match answer {
+                    Some(answer) => answer,
+                    None => std::future::pending().await,
+                }
+            })
+        });
         let (task, stats) = StorageStats::new(StorageSettings {
             runtime,
             observed: handle.cache().clone(),
@@ -57,11 +78,12 @@ impl Bench {
             root_dir: root.path().to_owned(),
             external: external.subscribe(),
             external_pace: Some(INTERVAL * 6),
+            drivers,
             clock: WallClock::system(),
         });
         tasks.spawn(task.run(CancellationToken::new()));
         let storage = stats.storage();
-        Self { root, fake, logs, stats, storage, external, _tasks: tasks }
+        Self { answers, root, fake, logs, stats, storage, external, _tasks: tasks }
     }
 
     /// Starts a container of the pod.
@@ -104,7 +126,20 @@ impl Bench {
         let mut all = ExternalVolumes::new();
         for (pod, name, dir) in volumes {
             let dir = self.root.path().join(dir);
-            let volume = ExternalVolume { unit: dir.clone(), dir };
+            let volume = ExternalVolume { unit: dir.clone(), dir, driver: None };
+            all.entry((*pod).clone()).or_default().insert((*name).to_owned(), volume);
+        }
+        self.external.send_replace(all);
+    }
+
+    /// Sets the volumes of drivers: the pod, the volume and its handle, the driver, whether it is a block device.
+    fn set_driver_volumes(&self, volumes: &[(&PodRef, &str, &str, bool)]) {
+        let mut all = ExternalVolumes::new();
+        for (pod, name, driver, is_block) in volumes {
+            let driver =
+                DriverVolume { driver: (*driver).into(), handle: (*name).to_owned(), is_block: *is_block };
+            let dir = self.root.path().join("volumes");
+            let volume = ExternalVolume { unit: dir.clone(), dir, driver: Some(driver) };
             all.entry((*pod).clone()).or_default().insert((*name).to_owned(), volume);
         }
         self.external.send_replace(all);
@@ -316,4 +351,41 @@ async fn a_claim_of_two_pods_has_one_series_of_each_family() {
     let labels = "{namespace=\"default\",persistentvolumeclaim=\"claim\"}";
     let expected = values.map(|(name, value)| format!("kubelet_volume_stats_{name}{labels} {value}"));
     assert_eq!(samples, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn drivers_are_asked_and_one_that_hangs_delays_no_other() {
+    let mut bench = Bench::new();
+    let (web, other) = (pod("web"), pod("other"));
+    bench.write("volumes/data/file", 4);
+    let filesystem = FilesystemUsage { capacity: 7, ..FilesystemUsage::default() };
+    let said = Some(Some(Ok((SpaceUsage { bytes: 5, inodes: 6 }, filesystem))));
+    {
+        let mut answers = bench.answers.lock();
+        answers.insert("said".to_owned(), said.clone());
+        answers.insert("device".to_owned(), said);
+        // The driver cannot measure.
+        answers.insert("unknown".to_owned(), Some(None));
+        answers.insert("raw".to_owned(), Some(None));
+        answers.insert("failed".to_owned(), Some(Some(Err(DriverStatsError("no".to_owned())))));
+    }
+    let hanging: Vec<String> = (0..20).map(|number| format!("hangs-{number}")).collect();
+    let mut volumes = vec![
+        (&web, "device", "good", true),
+        (&web, "failed", "good", false),
+        (&web, "raw", "plain", true),
+        (&web, "said", "good", false),
+        (&web, "unknown", "plain", false),
+    ];
+    volumes.extend(hanging.iter().map(|name| (&other, name.as_str(), "bad", false)));
+    bench.set_driver_volumes(&volumes);
+    let storage = bench.until(&web, |it| it.volumes.len() == 3).await;
+    assert_eq!(storage.volumes.keys().collect::<Vec<_>>(), ["device", "said", "unknown"]);
+    for name in ["device", "said"] {
+        let usage = storage.volumes[name];
+        assert_eq!((usage.space.bytes, usage.space.inodes, usage.filesystem.capacity), (5, 6, 7));
+    }
+    assert!(storage.volumes["unknown"].filesystem.capacity > 7, "its filesystem");
+    sleep(INTERVAL * 20).await;
+    assert!(!bench.storage.borrow().contains_key(&other.uid));
 }

@@ -20,7 +20,7 @@ pub use claims::{ClaimError, ClaimRef, ClaimState, GROUP, MOUNT_OPTIONS, claim_n
 #[cfg(any(test, feature = "fakes"))]
 pub use fake::FakeObjects;
 pub use object::{Object, ObjectError, ObjectKind, ObjectRef, ObjectState};
-pub use references::ObjectReferences;
+pub use references::{ObjectReferences, VolumeSecrets};
 pub use runtime_classes::{KnownClasses, RuntimeClassError, RuntimeClasses};
 pub use source::{ObjectSource, ServiceAccountInfo, Token, TokenRequest};
 pub use standalone::{CsiDriverSpecs, FileObject, Standalone};

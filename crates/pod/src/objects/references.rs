@@ -1,6 +1,8 @@
 //! What a pod needs of its source of objects, so that others know which of them are in use. No logic.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+
+use hostlet_base::PodUid;
 
 use super::object::ObjectRef;
 use super::source::TokenRequest;
@@ -16,3 +18,6 @@ pub struct ObjectReferences {
     /// The trust bundles in its volumes.
     pub trust_bundles: BTreeSet<TrustBundleRef>,
 }
+
+/// The Secrets that the PersistentVolumes of pods need, which only these name.
+pub type VolumeSecrets = BTreeMap<PodUid, BTreeSet<ObjectRef>>;

@@ -227,7 +227,9 @@ pub(super) fn behind(
     if terms.is_none_or(|terms| matches_node_selector(terms, "", context.labels)) {
         desired
     } else {
-        persistent.failed(VolumeStep::NodeAffinity, "no matching NodeSelectorTerms")
+        let step =
+            if persistent.is_block { VolumeStep::DeviceNodeAffinity } else { VolumeStep::NodeAffinity };
+        persistent.failed(step, "no matching NodeSelectorTerms")
     }
 }
 

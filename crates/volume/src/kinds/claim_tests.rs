@@ -144,6 +144,9 @@ fn a_volume_of_other_nodes_is_not_mounted() {
     let expected =
         "MountVolume.NodeAffinity check failed for volume \"pv-1\" : no matching NodeSelectorTerms";
     assert_eq!(problem(spec.clone()), expected);
+    let mut device = spec.clone();
+    device["volumeMode"] = json!("Block");
+    assert_eq!(problem(device), expected.replace("MountVolume", "MapVolume"));
     let mut pod = Pod::new(json!({}));
     pod.labels = [("kubernetes.io/hostname".to_owned(), "n1".to_owned())].into();
     assert_eq!(external_of(pod, spec, false).source, "/mnt");

@@ -3,8 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use hostlet_base::PodRef;
 use hostlet_base::causes::Group;
-use hostlet_csi::{AccessMode, Form, KnownDrivers, Publish, Secrets, VolumeId, ephemeral_handle};
+use hostlet_csi::{
+    AccessMode, ClaimOfPod, Form, KnownDrivers, MissingSecret, Publish, Secrets, VolumeId, ephemeral_handle,
+};
 use hostlet_pod::migration::migrated_inline;
 use hostlet_pod::objects::{
     ClaimState, Object, ObjectError, ObjectRef, ObjectState, Token, TokenRequest, claim_name,
@@ -115,8 +118,9 @@ fn key(volume: &str, audience: &str) -> TokenKey {
 }
 
 /// The Secrets of a PersistentVolume.
-pub(super) fn secrets_of(source: &CSIPersistentVolumeSource) -> impl Iterator<Item = ObjectRef> {
-    let secrets = [&source.node_stage_secret_ref, &source.node_publish_secret_ref];
+pub(crate) fn secrets_of(source: &CSIPersistentVolumeSource) -> impl Iterator<Item = ObjectRef> {
+    let secrets =
+        [&source.node_stage_secret_ref, &source.node_publish_secret_ref, &source.node_expand_secret_ref];
     secrets.into_iter().flatten().map(secret_of)
 }
 
@@ -157,6 +161,7 @@ fn of_pod(name: &str, source: &CSIVolumeSource, context: &Context<'_>) -> Driver
             group: context.group().map(i64::from),
             is_republished: driver.is_republished(),
             se_linux_label: None,
+            claim: None,
         })
     };
     DriverVolume {
@@ -217,6 +222,7 @@ fn of_claim(
             own_group,
             is_republished: driver.is_republished(),
             se_linux_label: label.clone(),
+            claim: claim_of(volume, source, context),
         })
     };
     DriverVolume {
@@ -228,6 +234,22 @@ fn of_claim(
         is_republished: driver.is_republished(),
         is_labelled: label.is_some(),
     }
+}
+
+/// The claim that the volume belongs to; `None` for a volume of a cloud that the pod's spec names, which has none.
+fn claim_of(
+    volume: &Persistent<'_>,
+    source: &CSIPersistentVolumeSource,
+    context: &Context<'_>,
+) -> Option<ClaimOfPod> {
+    let claim = volume.spec.claim_ref.as_ref()?.name.clone()?;
+    let secret = source.node_expand_secret_ref.as_ref().map(secret_of);
+    let expand_secrets = secrets(secret.as_ref(), context).map_err(|why| {
+        let of = place(secret.as_ref());
+        MissingSecret(format!("expander.NodeExpand failed to get NodeExpandSecretRef {of}: {why}"))
+    });
+    let pod = PodRef::new(context.namespace(), context.name(), context.uid().as_str());
+    Some(ClaimOfPod { pod, name: claim, expand_secrets })
 }
 
 /// The first access mode, as upstream.

@@ -35,6 +35,12 @@ pub(super) const RULES: &[Rule] = &[
         "remove pods with volumes of this driver from the node, or run the pod on another one",
     ),
     rule(
+        &["while expanding volume"],
+        "the CSI driver could not give the volume the size of its claim, and the pod waits for that",
+        "look at the condition NodeResizeError of the claim, and read the logs of the driver's pod on this node; a claim that asks for another \
+         size ends this attempt; hostlet retries automatically",
+    ),
+    rule(
         &["attachvolume.attach failed"],
         "the CSI driver's controller could not attach the volume to this node",
         "look at status.attachError of the VolumeAttachment and at the logs of the driver's controller; hostlet retries automatically",

@@ -112,6 +112,22 @@ fn a_persistent_volume_has_its_attributes_its_options_and_its_first_access_mode(
 }
 
 #[test]
+fn the_claim_of_a_volume_says_how_large_it_is() {
+    let spec = || json!({"claimRef": {"namespace": "ns", "name": "data", "uid": "u"}});
+    let request = |pod: TestPod, spec: Value, source: Value| persistent(pod, spec, source).request.unwrap();
+    let claim = request(plain(), spec(), json!({})).claim.unwrap();
+    assert_eq!((claim.name.as_str(), claim.expand_secrets), ("data", Ok(Secrets::default())));
+    assert_eq!(claim.pod.uid, "uid-1".into());
+    assert_eq!(request(plain(), json!({}), json!({})).claim, None);
+    // A Secret that is missing keeps no pod waiting.
+    let source = json!({"nodeExpandSecretRef": {"namespace": "drivers", "name": "s"}});
+    let claim = request(plain(), spec(), source).claim.unwrap();
+    let expected = "expander.NodeExpand failed to get NodeExpandSecretRef drivers/s: kubernetes.io/csi: failed to find the secret s in the \
+                    namespace drivers with error: timed out waiting for the secret \"s\"";
+    assert_eq!(claim.expand_secrets.unwrap_err().to_string(), expected);
+}
+
+#[test]
 fn a_driver_says_what_it_wants() {
     let request =
         |spec: Value| persistent(plain().driver(DRIVER, spec), json!({}), json!({})).request.unwrap();

@@ -8,6 +8,9 @@ use crate::error::{ContentError, VolumeStep};
 use crate::model::{Context, DesiredVolume, KindDirectory, Persistent};
 use crate::path_type::PathType;
 
+/// Upstream's name of the plugin.
+pub(crate) const PLUGIN: &str = "kubernetes.io/host-path";
+
 /// Causes why a host path cannot be used.
 const RULES: &[Rule] = &[
     rule(
@@ -53,7 +56,7 @@ impl Kind for HostPath {
     }
 
     fn plugin(&self) -> &'static str {
-        "kubernetes.io/host-path"
+        PLUGIN
     }
 
     fn directory(&self) -> Option<KindDirectory> {

@@ -8,7 +8,7 @@ mod csi_label;
 mod csi_rules;
 mod downward_api;
 pub(super) mod empty_dir;
-mod host_path;
+pub(super) mod host_path;
 mod keys;
 mod kind;
 pub(super) mod local_volume;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use hostlet_base::{WallClock, error_chain};
 use hostlet_pod::objects::{
-    Object, ObjectRef, ObjectReferences, Token, TokenRequest, TrustAnchors, TrustBundleRef,
+    Object, ObjectRef, ObjectReferences, Token, TokenRequest, TrustAnchors, TrustBundleRef, VolumeSecrets,
 };
 use hostlet_pod::{AdmittedPod, DesiredPods};
 use hostlet_store::{KeyPlace, SealedRows, Store, Table, UnreadableRow};
@@ -27,8 +27,10 @@ const TABLES: [Table; 3] = [Table::OfflineObjects, Table::OfflineTokens, Table::
 pub struct OfflineUsers {
     /// The admitted pods.
     pub desired_pods: watch::Receiver<DesiredPods>,
-    /// What a pod needs.
+    /// What a pod needs by its spec.
     pub references: fn(&AdmittedPod) -> ObjectReferences,
+    /// What its PersistentVolumes need besides.
+    pub volume_secrets: watch::Receiver<VolumeSecrets>,
 }
 
 /// A copy on which a pod relies because the API server has not answered.
@@ -297,13 +299,20 @@ impl State {
     /// Notes what is used now, if that has changed. Returns the rows to remove; none before all sources of pods were read.
     fn refresh(&mut self) -> Vec<(Table, String)> {
         let Some(users) = &mut self.users else { return Vec::new() };
-        if !users.desired_pods.has_changed().unwrap_or_default() {
+        let has_changed = users.desired_pods.has_changed().unwrap_or_default()
+            || users.volume_secrets.has_changed().unwrap_or_default();
+        if !has_changed {
             return Vec::new();
         }
+        let secrets = users.volume_secrets.borrow_and_update();
         let desired_pods = users.desired_pods.borrow_and_update();
         // Pods that have ended start nothing more.
         let pods = desired_pods.pods.iter().filter(|pod| !pod.has_ended());
-        let needed = pods.map(|pod| (users.references)(pod));
+        let needed = pods.map(|pod| {
+            let mut needed = (users.references)(pod);
+            needed.objects.extend(secrets.get(&pod.reference.uid).into_iter().flatten().cloned());
+            needed
+        });
         let used: BTreeSet<CopySubject> = needed.flat_map(CopySubject::of_references).collect();
         self.copies.set_used(used);
         if desired_pods.ready { self.copies.remove_unused() } else { Vec::new() }

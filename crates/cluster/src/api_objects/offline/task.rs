@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use hostlet_base::watching::changed;
 use hostlet_pod::DesiredPods;
+use hostlet_pod::objects::VolumeSecrets;
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -17,14 +18,15 @@ const RETRY: Duration = Duration::from_secs(60);
 pub struct OfflineObjectsTask {
     objects: OfflineObjects,
     desired_pods: watch::Receiver<DesiredPods>,
+    volume_secrets: watch::Receiver<VolumeSecrets>,
 }
 
 impl OfflineObjectsTask {
     /// The task for copies that these pods use. Copies are made from now on.
     pub fn new(objects: OfflineObjects, users: OfflineUsers) -> Self {
-        let desired_pods = users.desired_pods.clone();
+        let (desired_pods, volume_secrets) = (users.desired_pods.clone(), users.volume_secrets.clone());
         objects.set_users(users);
-        Self { objects, desired_pods }
+        Self { objects, desired_pods, volume_secrets }
     }
 
     /// Runs until cancelled. The copies stay.
@@ -39,7 +41,11 @@ impl OfflineObjectsTask {
         let remove = async {
             loop {
                 self.objects.remove_unused();
-                changed(&mut self.desired_pods).await;
+                tokio::select! {
+                    // Cancel-safe, both: a watch marks its value seen only when it returns.
+                    () = changed(&mut self.desired_pods) => {}
+                    () = changed(&mut self.volume_secrets) => {}
+                }
             }
         };
         tokio::select! {

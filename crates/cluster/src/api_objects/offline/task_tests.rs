@@ -10,7 +10,7 @@ use hostlet_base::WallClock;
 use hostlet_net::tls::fake::FakeAuthority;
 use hostlet_pod::objects::{
     ObjectError, ObjectRef, ObjectReferences, ObjectSource, ObjectState, Token, TokenRequest, TrustAnchors,
-    TrustBundleRef, TrustBundleState,
+    TrustBundleRef, TrustBundleState, VolumeSecrets,
 };
 use hostlet_pod::{AdmittedPod, DesiredPods};
 use hostlet_store::{KEY_CREDENTIAL, KeyPlace, Store, StoreWriter, Table};
@@ -37,6 +37,8 @@ struct Host {
     dir: TempDir,
     clock: WallClock,
     api: FakeApi,
+    /// What the PersistentVolumes of pods need, which the volumes remember.
+    volume_secrets: watch::Sender<VolumeSecrets>,
 }
 
 /// A daemon.
@@ -60,7 +62,8 @@ fn place(dir: &Path) -> KeyPlace {
 impl Host {
     fn new() -> Self {
         let clock = WallClock::of_tokio("2026-11-21T07:00:00Z".parse().unwrap());
-        Self { dir: tempfile::tempdir().unwrap(), api: FakeApi::new(clock.clone()), clock }
+        let (dir, api) = (tempfile::tempdir().unwrap(), FakeApi::new(clock.clone()));
+        Self { dir, api, clock, volume_secrets: watch::Sender::default() }
     }
 
     fn store_path(&self) -> PathBuf {
@@ -73,7 +76,11 @@ impl Host {
         let offline = OfflineObjects::new(store.clone(), place(self.dir.path()), self.clock.clone());
         let (objects_task, objects) = ApiObjects::new(self.api.client(), offline.clone(), projections());
         let desired_pods = watch::Sender::new(DesiredPods { pods: pods.to_vec(), ..DesiredPods::default() });
-        let users = OfflineUsers { desired_pods: desired_pods.subscribe(), references };
+        let users = OfflineUsers {
+            desired_pods: desired_pods.subscribe(),
+            references,
+            volume_secrets: self.volume_secrets.subscribe(),
+        };
         let task = OfflineObjectsTask::new(offline.clone(), users);
         let cancel = CancellationToken::new();
         #[expect(clippy::disallowed_methods, reason = "tasks of a test")]
@@ -479,4 +486,27 @@ async fn trust_anchors_survive_a_reboot_without_the_api_server_but_not_their_bun
     let mut known = daemon.objects.watch_trust_bundles(&bundles());
     let is_failed = |state: &TrustBundleState| matches!(state, TrustBundleState::Failed(_));
     timeout(PATIENCE, known.wait_for(is_failed)).await.expect("an error").unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_secret_of_a_persistent_volume_is_stored_while_its_pod_is_there() {
+    let host = Host::new();
+    host.set_secret("volume", "one");
+    let pod = pod("a", &[]);
+    let needed = BTreeSet::from([ObjectRef::secret("volume", "ns")]);
+    let daemon = host.start(&[pod.clone()]).await;
+    daemon.set_pods(&[pod.clone()]);
+    host.volume_secrets.send_replace(VolumeSecrets::from([(pod.reference.uid.clone(), needed)]));
+    daemon.reads("volume", "one", SOON).await;
+    assert_eq!(daemon.store.keys(Table::OfflineObjects).len(), 1);
+    daemon.stop();
+
+    host.disconnect();
+    let daemon = host.start(&[pod.clone()]).await;
+    daemon.set_pods(&[pod]);
+    daemon.reads("volume", "one", PATIENCE).await;
+    daemon.set_pods(&[]);
+    sleep(SOON).await;
+    assert_eq!(daemon.store.keys(Table::OfflineObjects).len(), 0);
+    daemon.stop();
 }

@@ -40,10 +40,7 @@ pub(in crate::node) fn update(
     status.daemon_endpoints = Some(NodeDaemonEndpoints { kubelet_endpoint: Some(DaemonEndpoint { port }) });
     // The scheduler and the API server act on declared features. What another kubelet left there does not apply to this one.
     status.declared_features = Some(DECLARED_FEATURES.map(str::to_owned).to_vec());
-    // The attach-detach controller would detach what an earlier daemon still uses.
-    if let Some(volumes) = &facts.volumes_in_use {
-        status.volumes_in_use = (!volumes.is_empty()).then(|| volumes.clone());
-    }
+    status.volumes_in_use = Some(facts.volumes_in_use.clone()).filter(|volumes| !volumes.is_empty());
     events.extend(conditions::set_pressures(status, &facts.pressures, name, now));
     kernel::set(status, &facts.kernel, now);
     events.extend(ready::set(status, settings, &facts.unready, now));

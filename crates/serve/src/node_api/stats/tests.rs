@@ -82,7 +82,7 @@ impl Bench {
         let (pleg, handle) = Pleg::new(runtime.clone(), StdRng::seed_from_u64(1));
         tasks.spawn(pleg.run(CancellationToken::new()));
         let observed = handle.cache().clone();
-        let disk = ExternalVolume { dir: root_dir.clone(), unit: root_dir.clone() };
+        let disk = ExternalVolume { dir: root_dir.clone(), unit: root_dir.clone(), driver: None };
         let external = ExternalVolumes::from([(pod.clone(), [("disk".to_owned(), disk)].into())]);
         let (task, storage) = StorageStats::new(StorageSettings {
             runtime: runtime.clone(),
@@ -91,6 +91,7 @@ impl Bench {
             root_dir: root_dir.clone(),
             external: watch::channel(external).1,
             external_pace: Some(Duration::from_secs(60)),
+            drivers: hostlet_observe::stats::no_drivers(),
             clock: clock.clone(),
         });
         tasks.spawn(task.run(CancellationToken::new()));
