@@ -1,6 +1,6 @@
 //! Labels and annotations of sandboxes and containers, from which hostlet or a stock kubelet recovers a pod. Pure.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use hostlet_base::{
     CONTAINER_HASH_ANNOTATION, CONTAINER_NAME_LABEL, CONTAINER_PORTS_ANNOTATION,
@@ -32,10 +32,12 @@ pub(super) fn container_labels(pod: PodView<'_>, container: &Container) -> HashM
     identity(pod).into_iter().chain([name]).collect()
 }
 
+/// Annotations of a container: those it was granted, overridden by the kubelet's.
 pub(super) fn container_annotations(
     pod: PodView<'_>,
     container: &Container,
     attempt: u32,
+    granted: BTreeMap<String, String>,
 ) -> HashMap<String, String> {
     let text = |value: &Option<String>| value.clone().unwrap_or_default();
     let always = [
@@ -61,7 +63,8 @@ pub(super) fn container_annotations(
         (CONTAINER_PORTS_ANNOTATION, ports.and_then(|ports| go_json(&ports).ok())),
     ];
     let sometimes = sometimes.into_iter().filter_map(|(key, value)| Some((key, value?)));
-    always.into_iter().chain(sometimes).map(|(key, value)| (key.to_owned(), value)).collect()
+    let own = always.into_iter().chain(sometimes).map(|(key, value)| (key.to_owned(), value));
+    granted.into_iter().chain(own).collect()
 }
 
 fn identity(pod: PodView<'_>) -> [(String, String); 3] {
@@ -93,7 +96,7 @@ mod tests {
     fn optional_annotations_appear_only_when_set() {
         let mut pod = pod(json!({"containers": [{"name": "c"}]}));
         let keys = |pod: &k8s_openapi::api::core::v1::Pod| {
-            container_annotations(pod.into(), &pod.spec.as_ref().unwrap().containers[0], 3)
+            container_annotations(pod.into(), &pod.spec.as_ref().unwrap().containers[0], 3, BTreeMap::new())
         };
         assert_eq!(keys(&pod).len(), 4);
         assert_eq!(keys(&pod)[CONTAINER_RESTART_COUNT_ANNOTATION], "3");

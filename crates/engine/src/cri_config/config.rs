@@ -6,9 +6,10 @@ use hostlet_base::{ContainerId, stop_signal_number};
 use hostlet_observe::log::container_log_path;
 use hostlet_pod::absolute_mount_path;
 use hostlet_pod::view::PodView;
+use hostlet_resources::{ContainerGrant, GrantedDevice, GrantedMount};
 use hostlet_runtime::cri::ImageInfo;
 use hostlet_runtime::cri::wire::{
-    ContainerConfig, ContainerMetadata, Device, ImageSpec, KeyValue, LinuxContainerConfig, Mount,
+    CdiDevice, ContainerConfig, ContainerMetadata, Device, ImageSpec, KeyValue, LinuxContainerConfig, Mount,
     NamespaceMode, PodSandboxConfig,
 };
 use k8s_openapi::api::core::v1::{Container, Pod, VolumeMount};
@@ -52,12 +53,14 @@ pub(crate) struct ContainerExtras {
     pub devices: Vec<Device>,
     /// The groups that its volumes give to its processes.
     pub groups: BTreeSet<i64>,
+    /// What it was granted. Its variables are an input of the environment.
+    pub grant: ContainerGrant,
 }
 
 /// The configuration of a pod's container.
 pub(crate) fn container_config(input: ContainerInput<'_>) -> Result<ContainerConfig, ConfigError> {
     let ContainerInput { pod: api, container, host, attempt, image, env, sandbox, target, extras } = input;
-    let ContainerExtras { mounts, devices, groups } = extras;
+    let ContainerExtras { mounts, devices, groups, grant } = extras;
     let pod = PodView::from(api);
     check_volumes(container, &mounts)?;
     let environment = environment(pod, container, env, host)?;
@@ -78,10 +81,11 @@ pub(crate) fn container_config(input: ContainerInput<'_>) -> Result<ContainerCon
         args,
         working_dir: container.working_dir.clone().unwrap_or_default(),
         envs,
-        mounts,
-        devices,
+        mounts: grant.mounts.into_iter().map(granted_mount).chain(mounts).collect(),
+        devices: grant.devices.into_iter().map(granted_device).chain(devices).collect(),
+        cdi_devices: grant.cdi_devices.into_iter().map(|name| CdiDevice { name }).collect(),
         labels: container_labels(pod, container),
-        annotations: container_annotations(pod, container, attempt),
+        annotations: container_annotations(pod, container, attempt, grant.annotations),
         log_path: container_log_path(&container.name, attempt),
         stdin: container.stdin.unwrap_or(false),
         stdin_once: container.stdin_once.unwrap_or(false),
@@ -99,6 +103,20 @@ pub(crate) fn container_config(input: ContainerInput<'_>) -> Result<ContainerCon
         share_processes(&mut config, target);
     }
     Ok(config)
+}
+
+fn granted_mount(mount: GrantedMount) -> Mount {
+    Mount {
+        host_path: mount.host_path,
+        container_path: mount.container_path,
+        readonly: mount.read_only,
+        ..Default::default()
+    }
+}
+
+fn granted_device(device: GrantedDevice) -> Device {
+    let GrantedDevice { host_path, container_path, permissions } = device;
+    Device { container_path, host_path, permissions }
 }
 
 /// The CRI's number of the signal that stops the container; 0 if its image or the runtime decides.

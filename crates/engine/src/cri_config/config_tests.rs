@@ -62,6 +62,49 @@ fn words<const N: usize>(words: [&str; N]) -> Vec<String> {
 }
 
 #[test]
+fn what_was_granted_comes_first_and_the_pods_and_the_kubelets_own_override_it() {
+    let grant = ContainerGrant {
+        devices: vec![GrantedDevice {
+            host_path: "/dev/gpu3".into(),
+            container_path: "/dev/gpu0".into(),
+            permissions: "rw".into(),
+        }],
+        mounts: vec![GrantedMount {
+            host_path: "/opt/lib".into(),
+            container_path: "/usr/lib/gpu".into(),
+            read_only: true,
+        }],
+        env: [("GREETING", "granted"), ("GPU", "3")].map(|(k, v)| (k.into(), v.into())).into(),
+        annotations: [("vendor.com/gpu", "3"), ("io.kubernetes.container.restartCount", "9")]
+            .map(|(k, v)| (k.into(), v.into()))
+            .into(),
+        cdi_devices: vec!["vendor.com/gpu=3".into()],
+    };
+    let mut pod = full_pod();
+    pod.spec.as_mut().unwrap().containers[0].args = Some(words(["$(GPU)"]));
+    let found = Found::with(EnvSources { granted: grant.env.clone(), ..no_services() });
+    let volume = Device { container_path: "/dev/block".into(), ..Device::default() };
+    let mount = Mount { container_path: "/etc/hosts".into(), ..Mount::default() };
+    let extras =
+        ContainerExtras { mounts: vec![mount], devices: vec![volume], grant, ..ContainerExtras::default() };
+    let config = container_config(ContainerInput { extras, ..found.input(&pod) }).unwrap();
+    let devices = config.devices.iter().map(|it| [&*it.host_path, &*it.container_path, &*it.permissions]);
+    assert_eq!(devices.collect::<Vec<_>>(), [["/dev/gpu3", "/dev/gpu0", "rw"], ["", "/dev/block", ""]]);
+    let mounts = config.mounts.iter().map(|it| (&*it.host_path, &*it.container_path, it.readonly));
+    assert_eq!(mounts.collect::<Vec<_>>(), [("/opt/lib", "/usr/lib/gpu", true), ("", "/etc/hosts", false)]);
+    let cdi: Vec<_> = config.cdi_devices.iter().map(|it| &*it.name).collect();
+    assert_eq!(cdi, ["vendor.com/gpu=3"]);
+    let value = |name: &str| {
+        let found = config.envs.iter().find(|variable| variable.key == name).unwrap();
+        String::from_utf8(found.value.clone()).unwrap()
+    };
+    assert_eq!([value("GPU"), value("GREETING")], ["3", "hi $(POD)"]);
+    assert_eq!(config.args, ["3"]);
+    assert_eq!(config.annotations["vendor.com/gpu"], "3");
+    assert_eq!(config.annotations["io.kubernetes.container.restartCount"], "0");
+}
+
+#[test]
 fn equals_the_stock_kubelets() {
     let mounts = vec![
         Mount {

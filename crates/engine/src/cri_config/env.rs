@@ -26,6 +26,8 @@ pub(crate) struct EnvSources<'a> {
     pub files: BTreeMap<String, FileValue>,
     /// Service variables; `None` before the Services are known.
     pub services: Option<ServiceVariables>,
+    /// The variables of what the container was granted.
+    pub granted: BTreeMap<String, String>,
 }
 
 /// What a file in a volume has for a variable (`fileKeyRef`).
@@ -93,7 +95,8 @@ impl Environment {
 }
 
 /// The environment of a container. References in a value see the variables declared before it; `env` overrides `envFrom`, and
-/// both override service variables.
+/// both override service variables, and these the variables of what it was granted, which only its command and its paths can refer
+/// to.
 pub(super) fn environment(
     pod: PodView<'_>,
     container: &Container,
@@ -117,6 +120,11 @@ pub(super) fn environment(
         }
     }
     for (name, value) in services {
+        if environment.get(name).is_none() {
+            environment.set(name, value.clone().into_bytes());
+        }
+    }
+    for (name, value) in &sources.granted {
         if environment.get(name).is_none() {
             environment.set(name, value.clone().into_bytes());
         }

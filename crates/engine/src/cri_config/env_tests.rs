@@ -86,8 +86,13 @@ fn made_with(
     let pod: Pod = pod(json!({"containers": [container], "serviceAccountName": "sa"}));
     let ips = ["fd00::2".parse().unwrap(), "10.0.0.2".parse().unwrap()];
     let container = &pod.spec.as_ref().unwrap().containers[0];
-    let mut sources =
-        EnvSources { pod_ips: &ips, objects: objects(), files: files(), services: Some(services) };
+    let mut sources = EnvSources {
+        pod_ips: &ips,
+        objects: objects(),
+        files: files(),
+        services: Some(services),
+        ..EnvSources::default()
+    };
     let references = env_references(container, "ns");
     sources.objects.retain(|object, _| references.contains(object));
     environment((&pod).into(), container, &sources, &host()).map(Environment::into_variables)

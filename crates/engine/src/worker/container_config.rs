@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use hostlet_base::{ContainerId, error_chain, reasons};
 use hostlet_pod::AdmittedPod;
+use hostlet_resources::ContainerGrant;
 use hostlet_runtime::cri::ImageInfo;
 use hostlet_runtime::cri::wire::{ContainerConfig, ImageSpec};
 use hostlet_volume::SubPath;
@@ -31,7 +32,9 @@ impl ContainerStarter<'_> {
     ) -> Result<ContainerConfig, NotStarted> {
         let (pod, container, host) = (&**self.pod, self.container, &self.context.host.settings);
         let target = self.target()?;
-        let env = env_sources(self.context, pod, container, self.prepared, &mut self.state.env).await;
+        let grant = ContainerGrant::default();
+        let mut env = env_sources(self.context, pod, container, self.prepared, &mut self.state.env).await;
+        env.granted.clone_from(&grant.env);
         let config = async {
             let (volumes, sandbox) = (&self.prepared.volumes, &self.prepared.sandbox);
             let parts = self.mount_parts(&env, images).await?;
@@ -53,7 +56,7 @@ impl ContainerStarter<'_> {
                 env: &env,
                 sandbox: &sandbox.config,
                 target: target.as_ref(),
-                extras: ContainerExtras { mounts, devices, groups: volumes.groups.clone() },
+                extras: ContainerExtras { mounts, devices, groups: volumes.groups.clone(), grant },
             };
             Ok::<_, FilesError>(container_config(input)?)
         };
@@ -140,5 +143,11 @@ async fn env_sources<'s>(
         needs.lacks_services(services);
     }
     let files = file_values(context, pod, container, &prepared.volumes).await;
-    EnvSources { pod_ips: &prepared.sandbox.ips, objects, files, services: variables }
+    EnvSources {
+        pod_ips: &prepared.sandbox.ips,
+        objects,
+        files,
+        services: variables,
+        granted: BTreeMap::new(),
+    }
 }
