@@ -4,6 +4,7 @@
 mod agent;
 mod control_plane;
 mod dra_driver;
+mod dra_plugin;
 mod e2e;
 mod gateway;
 mod metrics_server;
@@ -14,6 +15,7 @@ mod tenant;
 pub use agent::{Agent, Joining};
 pub use control_plane::Cluster;
 pub use dra_driver::DraDriver;
+pub use dra_plugin::DraPlugin;
 pub(crate) use e2e::may_lower_oom_scores;
 pub use e2e::{E2eImages, kubernetes_program};
 pub use metrics_server::MetricsServer;
