@@ -2,6 +2,7 @@
 //! hold. Used by the fuzz targets here and, without a fuzzer, by the test `fuzz` of hostlet.
 
 mod archive;
+mod claims;
 mod config;
 mod credentials;
 mod dra;
@@ -15,6 +16,7 @@ mod streams;
 mod text;
 
 pub use archive::image_archive;
+pub use claims::claims_state;
 pub use config::config;
 pub use credentials::{docker_config, provider_response};
 pub use dra::dra_message;
@@ -31,7 +33,7 @@ pub use text::{env_file, image_reference, kernel_log, log_line, quantity, resolv
 pub type Check = fn(&[u8]);
 
 /// All checks, by the name of their target and of the directory of their corpus.
-pub const CHECKS: [(&str, Check); 22] = [
+pub const CHECKS: [(&str, Check); 23] = [
     ("manifest", manifest),
     ("pod_answer", pod_answer),
     ("config", config),
@@ -43,6 +45,7 @@ pub const CHECKS: [(&str, Check); 22] = [
     ("image_archive", image_archive),
     ("plugin_info", plugin_info),
     ("dra_message", dra_message),
+    ("claims_state", claims_state),
     ("docker_config", docker_config),
     ("env_file", env_file),
     ("provider_response", provider_response),

@@ -174,6 +174,8 @@ dra_driver() { program_of_tests dra_driver dra-driver "the DRA driver of the tes
 
 # Prints the path of what registers CSI drivers of the tests.
 csi_registrar() { program_of_tests csi_registrar csi-registrar "the registrar of CSI drivers"; }
+# Prints the path of the DRA driver of today.
+dra_plugin() { program_of_tests dra_plugin dra-plugin "the DRA driver of today"; }
 
 # Prints the path of the checker of Prometheus rules and dashboards, which also evaluates them on scrapes.
 promql_check() { program_of_tests promql_check promql-check "the checker of Prometheus rules"; }

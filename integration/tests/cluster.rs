@@ -8,6 +8,8 @@
 mod admission;
 #[path = "cluster/certificates.rs"]
 mod certificates;
+#[path = "cluster/claimed_devices.rs"]
+mod claimed_devices;
 #[path = "cluster/claims.rs"]
 mod claims;
 #[path = "cluster/controllers.rs"]

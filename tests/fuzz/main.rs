@@ -21,6 +21,7 @@ mod mutator;
 #[path = "../../fuzz/fuzz_targets"]
 mod targets {
     pub(crate) mod accept;
+    pub(crate) mod claims_state;
     pub(crate) mod config;
     pub(crate) mod docker_config;
     pub(crate) mod dra_message;
@@ -186,6 +187,11 @@ fn plugin_infos() {
 #[test]
 fn messages_of_dra_drivers() {
     run("dra_message", targets::dra_message::target);
+}
+
+#[test]
+fn records_of_claims() {
+    run("claims_state", targets::claims_state::target);
 }
 
 #[test]

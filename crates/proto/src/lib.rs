@@ -3,5 +3,7 @@
 pub mod cri;
 pub mod csi;
 pub mod dra;
+pub mod dra_health;
+pub mod dra_plugin;
 pub mod listed;
 pub mod registration;

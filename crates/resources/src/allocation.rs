@@ -6,6 +6,8 @@ use hostlet_base::resources::PODS;
 use hostlet_base::{Quantity, ResourceList};
 use hostlet_pod::resources::requested_resources;
 
+use super::claimed::without_claimed;
+
 /// What a pod was granted of the node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allocation {
@@ -14,9 +16,9 @@ pub struct Allocation {
 }
 
 impl Allocation {
-    /// The allocation of a pod that is admitted as it is.
+    /// The allocation of a pod that is admitted as it is: what it requests of the node.
     pub fn of(pod: &Pod) -> Self {
-        let mut resources = requested_resources(pod);
+        let mut resources = requested_resources(&without_claimed(pod));
         resources.set(PODS, Quantity::count(1));
         Self { resources }
     }

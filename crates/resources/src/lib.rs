@@ -3,6 +3,7 @@
 
 mod allocation;
 mod allocator;
+mod claimed;
 mod container_grant;
 mod node_resources;
 mod shortage;

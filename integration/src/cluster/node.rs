@@ -123,6 +123,11 @@ impl Node {
         Ok(())
     }
 
+    /// Restarts containerd; its containers keep running.
+    pub async fn restart_containerd(&mut self) -> Result<()> {
+        self.host.restart_containerd().await
+    }
+
     /// Kills the agent with SIGKILL.
     pub fn kill_agent(&mut self) -> Result<()> {
         end(self.agent.take())

@@ -20,6 +20,7 @@ use hostlet_cluster::node::{
 use hostlet_cluster::publish::mirror::{MirrorDeps, Mirrors};
 use hostlet_cluster::publish::status::{StatusManager, StatusManagerDeps};
 use hostlet_csi::{CsiVolumes, DriverObjects};
+use hostlet_dra::Claims;
 use hostlet_engine::engine::{
     self, CsiDeps, Engine, EngineDeps, Interception, ObjectInputs, PodSources, RuntimeDeps,
 };
@@ -108,6 +109,7 @@ impl HollowNode {
             preload: None,
             objects,
             csi: CsiDeps { volumes: CsiVolumes::none(), drivers: DriverObjects::none() },
+            claims: Claims::none(),
             sources: PodSources {
                 manifests: watch::channel(SourceState { ready: true, ..SourceState::default() }).1,
                 api: api.clone(),

@@ -10,6 +10,7 @@ use hostlet_base::json;
 use hostlet_cluster::api::LaneCounts;
 use hostlet_config::control_socket;
 use hostlet_csi::VolumeView;
+use hostlet_dra::ClaimView;
 use hostlet_plugins::PluginView;
 use hostlet_serve::server::{
     ImageView, LogsQuery, NodeReport, PodsView, PruneView, PullsView, UnusedImagesView, UsageView,
@@ -147,6 +148,11 @@ pub(super) async fn plugins(socket: &Path) -> Result<Vec<PluginView>, ClientErro
 /// The volumes of CSI drivers on this node.
 pub(super) async fn volumes(socket: &Path) -> Result<Vec<VolumeView>, ClientError> {
     json(socket, "/v1/volumes").await
+}
+
+/// The ResourceClaims of this node's pods.
+pub(super) async fn claims(socket: &Path) -> Result<Vec<ClaimView>, ClientError> {
+    json(socket, "/v1/claims").await
 }
 
 /// The connections to the API server.

@@ -1,5 +1,6 @@
 //! The subcommands. They use only the daemon's socket, except those that work without the daemon: `config`, `doctor`, `purge`.
 
+mod claims;
 mod client;
 mod command;
 mod completions;
@@ -32,6 +33,7 @@ mod unused_images;
 mod version;
 mod volumes;
 
+pub use claims::{ClaimsArgs, claims};
 pub use client::{ClientError, DaemonArgs};
 pub use command::{Cli, Command};
 pub use completions::{CompletionsArgs, Shell, completions};

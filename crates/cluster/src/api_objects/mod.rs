@@ -1,5 +1,5 @@
-//! Objects of the API server that pods refer to: follows ConfigMaps, Secrets, claims and trust bundles on request, all Services,
-//! RuntimeClasses and CSIDriver objects, and requests tokens and certificates, its only writes. Knows of pods only what `offline` needs:
+//! Objects of the API server that pods refer to: follows ConfigMaps, Secrets, claims of volumes and trust bundles on request, all
+//! Services, RuntimeClasses and CSIDriver objects, reads ResourceClaims, and requests tokens and certificates, its only writes. Knows of pods only what `offline` needs:
 //! which objects are in use.
 
 mod answered;
@@ -12,6 +12,7 @@ mod csi_drivers;
 mod objects;
 mod offline;
 mod read;
+mod resource_claims;
 mod runtime_classes;
 mod services;
 mod trust_bundles;
@@ -21,5 +22,6 @@ pub use certificates::CertificateDeps;
 pub use csi_drivers::cached_csi_drivers;
 pub use objects::{ApiObjects, ObjectsTask, ProjectionDeps};
 pub use offline::{CopySubject, OfflineObjects, OfflineObjectsTask, OfflineUsers, ServedCopy};
+pub use resource_claims::ApiClaims;
 pub use runtime_classes::cached_runtime_classes;
 pub use services::cached_services;

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::device::Inventory;
+use super::handler::reports_devices;
 use super::pace::Pace;
 
 /// How long the slices of a driver without an instance remain: the time of a restart. The stock kubelet's delay. Also the
@@ -139,6 +140,12 @@ impl Driver {
         }
     }
 
+    /// Whether the serving instance may report its devices.
+    pub(super) fn is_reporting(&self) -> bool {
+        self.serving()
+            .is_some_and(|instance| instance.versions.iter().any(|version| reports_devices(version)))
+    }
+
     /// Whether this instance serves; what others say is outdated.
     pub(super) fn is_serving(&self, id: InstanceId) -> bool {
         self.serving().is_some_and(|instance| instance.id == id)
@@ -172,6 +179,8 @@ impl Driver {
         match (&self.presence, &self.word) {
             (Presence::Gone(since), _) if now.saturating_duration_since(*since) >= GRACE => Goal::Nothing,
             (Presence::Rejected(_), _) => Goal::Nothing,
+            // It publishes its devices by itself, whatever an earlier version of it reported.
+            (Presence::Registered(_), _) if !self.is_reporting() => Goal::Nothing,
             (Presence::Registered(_) | Presence::Gone(_), Word::Nothing) => Goal::Leave,
             (Presence::Registered(_) | Presence::Gone(_), Word::Unsupported) => Goal::Nothing,
             (Presence::Registered(_) | Presence::Gone(_), Word::Said(inventory)) => {
@@ -229,7 +238,7 @@ mod tests {
             id: InstanceId(id),
             name: "d".to_owned(),
             endpoint: "/d.sock".into(),
-            versions: Vec::new(),
+            versions: vec!["1.0.0".to_owned()],
             socket: "/reg.sock".into(),
             since: Timestamp::UNIX_EPOCH,
         })

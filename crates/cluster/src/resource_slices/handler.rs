@@ -1,4 +1,5 @@
-//! Serves plugins of the type `DRAPlugin`: accepts drivers, and reports what is known about them.
+//! Learns of plugins of the type `DRAPlugin`: accepts drivers that report their devices to the kubelet, and reports what is known about
+//! all of them. Another handler accepts those that only prepare claims.
 
 use std::path::Path;
 
@@ -124,15 +125,10 @@ impl PluginHandler for Dra {
             return Ok(());
         }
         let supported = if versions.is_empty() { "none".to_owned() } else { versions.join(", ") };
-        let what = if versions.iter().any(|version| PREPARING_SERVICES.contains(&version.as_str())) {
-            "hostlet does not prepare devices yet, and deletes the ResourceSlices that this driver publishes for this \
-             node, so that no pod is scheduled here because of them"
-        } else {
-            "these are not versions of a DRA driver"
-        };
         Err(PluginRejected(format!(
-            "supported versions: {supported}; {what}. At least one must be v1alpha3.Node or a version 1.x, of a driver \
-             that reports its devices to the kubelet"
+            "supported versions: {supported}; these are not versions of a DRA driver that hostlet knows. At least one must be \
+             v1.DRAPlugin or v1beta1.DRAPlugin, of a driver that prepares claims, or v1alpha3.Node or a version 1.x, of a driver that \
+             reports its devices to the kubelet"
         )))
     }
 
@@ -166,12 +162,9 @@ impl PluginHandler for Dra {
     }
 }
 
-/// The services of drivers that publish their ResourceSlices by themselves and expect the kubelet to call them for each claim.
-const PREPARING_SERVICES: [&str; 3] = ["v1.DRAPlugin", "v1beta1.DRAPlugin", "v1alpha4.Node"];
-
 /// Whether a driver with this version may report its devices to the kubelet: the service that does it, or the semantic version
 /// of the registration that the helper of 1.30 sends. Whether a driver has that service shows only when it is called.
-fn reports_devices(version: &str) -> bool {
+pub(super) fn reports_devices(version: &str) -> bool {
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
     let mut parts = version.strip_prefix('v').unwrap_or(version).split('.');
     let is_first = parts.next() == Some("1");
@@ -197,25 +190,21 @@ mod tests {
         for versions in old {
             assert_eq!(validate("gpu.example.com", versions), Ok(()), "{versions:?}");
         }
-        for versions in [&[][..], &["2.0.0"], &["0.1.0"], &["v1.Else"], &["1"], &["1.0.0.0"], &["1.x"]] {
+        for versions in [
+            &[][..],
+            &["v1alpha4.Node"],
+            &["2.0.0"],
+            &["0.1.0"],
+            &["v1.Else"],
+            &["1"],
+            &["1.0.0.0"],
+            &["1.x"],
+        ] {
             let error = validate("gpu.example.com", versions).unwrap_err();
-            assert!(error.contains("v1alpha3.Node") && error.contains("not versions"), "{error}");
+            assert!(error.contains("v1alpha3.Node") && error.contains("v1.DRAPlugin"), "{error}");
         }
         for name in ["", "a b", "../x", &"a".repeat(64)] {
             assert!(validate(name, &["1.0.0"]).unwrap_err().contains("DNS subdomain"), "{name}");
-        }
-    }
-
-    #[test]
-    fn drivers_whose_devices_must_be_prepared_are_rejected() {
-        let new: [&[&str]; 3] = [
-            &["v1.DRAPlugin", "v1beta1.DRAPlugin", "v1alpha1.DRAResourceHealth"],
-            &["v1beta1.DRAPlugin"],
-            &["v1alpha4.Node", "v1beta1.DRAPlugin"],
-        ];
-        for versions in new {
-            let error = validate("gpu.example.com", versions).unwrap_err();
-            assert!(error.contains(versions[0]) && error.contains("does not prepare devices"), "{error}");
         }
     }
 

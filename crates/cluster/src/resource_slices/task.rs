@@ -104,12 +104,13 @@ impl Streams {
         }
     }
 
-    /// Opens streams of the serving instances, and closes all others.
+    /// Opens streams of the serving instances that may report devices, and closes all others.
     fn adjust(&mut self) {
         let serving: HashMap<String, Arc<PluginInstance>> = self.context.shared.with(|state| {
             let serving = state
                 .drivers
                 .iter()
+                .filter(|(_, driver)| driver.is_reporting())
                 .filter_map(|(name, driver)| Some((name.clone(), driver.serving()?.clone())));
             serving.collect()
         });

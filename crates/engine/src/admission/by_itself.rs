@@ -150,7 +150,7 @@ mod tests {
         let node = NodeView::default();
         let found = unrunnable(&manifests, &ApiState::default(), &running, &[], &node);
         let named: Vec<String> = found.iter().map(|one| one.pod.to_string()).collect();
-        assert_eq!(named, ["ns/iscsi", "ns/gpu", "ns/claims"]);
+        assert_eq!(named, ["ns/iscsi", "ns/gpu"]);
         assert!(found[0].why.contains("iscsi"), "{found:?}");
         assert!(found[1].why.contains("nvidia.com/gpu"), "{found:?}");
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use hostlet_base::node::{CgroupLimits, NodeAddresses, NodeEvents, NodePressure, NodeReader, OwnNode};
 use hostlet_base::{QuietPeriod, WallClock};
 use hostlet_csi::{CsiVolumes, DriverObjects};
+use hostlet_dra::Claims;
 use hostlet_host::Mounts;
 use hostlet_image::Images;
 use hostlet_image::gc::MeasureFilesystem;
@@ -39,6 +40,8 @@ pub struct EngineDeps {
     pub objects: ObjectInputs,
     /// The volumes of CSI drivers.
     pub csi: CsiDeps,
+    /// The ResourceClaims of pods.
+    pub claims: Claims,
     /// What should run.
     pub sources: PodSources,
     /// What is observed of this node, some of it by the API server's clients.

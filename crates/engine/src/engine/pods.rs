@@ -89,6 +89,7 @@ impl Engine {
                 user_namespaces: shared.user_namespaces.clone(),
                 logs: self.settings.logs.clone(),
                 volumes: self.volumes.clone(),
+                claims: deps.claims.clone(),
                 mounts: deps.host.mounts.clone(),
             },
             env: EnvAccess { objects: deps.objects.objects.clone(), services: deps.objects.services.clone() },
@@ -120,6 +121,7 @@ impl Engine {
             root_dir: self.settings.root_dir.clone(),
             mounts: self.deps.host.mounts.clone(),
             volumes: self.volumes.clone(),
+            claims: self.deps.claims.clone(),
             logs: self.settings.logs.clone(),
             cgroups: host.cgroups.clone(),
             // The kernel protects memory on cgroup v2 alone.

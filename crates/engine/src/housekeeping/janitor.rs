@@ -9,6 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::future::join_all;
 use hostlet_base::{MemoryProtection, MemoryQos, PodUid, QosClass, QuietPeriod, error_chain};
+use hostlet_dra::Claims;
 use hostlet_host::cgroup::{Cgroups, ClassResources};
 use hostlet_host::{Mounts, file_work};
 use hostlet_observe::log::LogLayout;
@@ -42,6 +43,8 @@ pub(crate) struct HostJanitor {
     pub mounts: Arc<dyn Mounts>,
     /// Tears down volumes.
     pub volumes: Volumes,
+    /// Has claimed devices unprepared.
+    pub claims: Claims,
     /// The layout of container logs.
     pub logs: LogLayout,
     /// Pod cgroups; `None` with `cgroupsPerQOS: false`.
@@ -87,13 +90,16 @@ impl Janitor for HostJanitor {
             let unseen = if lists.iter().all(Option::is_some) { Vec::new() } else { own.all() };
             lists.into_iter().flatten().flatten().chain(unseen).collect()
         };
-        or_default(file_work(list).await)
+        let mut found: HashSet<PodUid> = or_default(file_work(list).await);
+        found.extend(self.claims.pods());
+        found
     }
 
     async fn remove(&self, unknown: HashSet<PodUid>, known: KnownPods) {
         let KnownPods { pods: known, running } = known;
         let present: HashSet<PodUid> = known.union(&unknown).cloned().collect();
         self.own.retain(&present, Instant::now()).await;
+        let claims = self.release_claims(unknown.clone());
         let (removed, foreign): (HashSet<PodUid>, HashSet<PodUid>) =
             unknown.into_iter().partition(|uid| self.own.has(uid));
         let (root, of) = (self.root_dir.clone(), removed.clone());
@@ -118,7 +124,7 @@ impl Janitor for HostJanitor {
                 log_removal(&uid, "cgroup", cgroups.remove_pod(&uid));
             }
         };
-        let (_, others, ()) = tokio::join!(directories, file_work(remove), self.report(foreign));
+        let (_, others, (), ()) = tokio::join!(directories, file_work(remove), self.report(foreign), claims);
         or_default(others);
     }
 
@@ -179,6 +185,16 @@ impl HostJanitor {
         if let Some(about) = about.filter(|_| is_new) {
             tracing::warn!("on this node {about}");
         }
+    }
+
+    /// Has the devices of removed pods unprepared. Whose claims these are is said by the record of claims, which is the kubelet's own. A
+    /// driver that is not there delays nothing: the next sweep tries again.
+    async fn release_claims(&self, removed: HashSet<PodUid>) {
+        let users = self.claims.pods();
+        let releases = removed.iter().filter(|uid| users.contains(*uid)).map(|uid| async move {
+            log_removal(uid, "claimed devices", self.claims.release(uid).await);
+        });
+        join_all(releases).await;
     }
 
     /// Removes the volumes and the directory of a removed pod. A volume on a server that does not respond delays the sweep as long

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod address_tests;
 #[cfg(test)]
+mod claims_tests;
+#[cfg(test)]
 mod clock_tests;
 #[cfg(test)]
 mod cut_short_tests;

@@ -15,6 +15,7 @@ use std::time::Duration;
 use futures::future::FutureExt;
 use hostlet_base::node::NodeAddresses;
 use hostlet_base::{CONFIG_SEEN_ANNOTATION, POD_UID_LABEL, PodRef, PodUid, WallClock};
+use hostlet_dra::Claims;
 use hostlet_image::PullLimits;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
@@ -96,6 +97,8 @@ pub(super) struct Node {
     pub(super) runtime: FakeRuntime,
     /// ConfigMaps and Secrets.
     pub(super) objects: FakeObjects,
+    /// The claims of pods, kept across daemons.
+    pub(super) claims: Claims,
     /// The known Services, kept across daemons.
     pub(super) service_env: ServiceEnv,
     /// The known RuntimeClasses, kept across daemons.
@@ -170,6 +173,7 @@ impl Node {
         let mut node = Self {
             runtime,
             objects: FakeObjects::new(clock.clone()),
+            claims: Claims::none(),
             service_env: ServiceEnv::none(),
             runtime_classes: RuntimeClasses::none(),
             addresses: NodeAddresses::new(),

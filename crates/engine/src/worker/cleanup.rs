@@ -3,10 +3,12 @@
 
 use futures::future::join_all;
 use hostlet_base::error_chain;
+use hostlet_dra::ReleaseError;
 use hostlet_host::cgroup::CgroupError;
 use hostlet_host::file_work;
 use hostlet_observe::log::LogError;
 use hostlet_observe::pleg::PodStatus;
+use hostlet_observe::status::Activity;
 use hostlet_runtime::cri::CriError;
 use hostlet_volume::VolumeError;
 use tokio::task::JoinError;
@@ -31,6 +33,8 @@ pub(super) enum EndError {
     /// Every removal succeeded, and yet the runtime has something of the pod.
     #[error("the container runtime still has something of the pod after it was removed")]
     StillThere,
+    #[error(transparent)]
+    Claims(ReleaseError),
     #[error("cannot tear down the pod's volumes")]
     Volumes(#[source] VolumeError),
     #[error("cannot remove the pod's cgroup")]
@@ -50,6 +54,7 @@ impl EndError {
             Self::Runtime(error) => Retry::after(error),
             Self::StillRunning(_)
             | Self::StillThere
+            | Self::Claims(_)
             | Self::Volumes(_)
             | Self::Cgroup(_)
             | Self::Logs(_)
@@ -129,6 +134,16 @@ impl Cleanup<'_> {
             remove_pod_dir(&settings.root_dir, &pod.uid, &*mounts).map_err(EndError::Directory)
         };
         file_work(work).await.map_err(EndError::Panicked)?
+    }
+
+    /// Has the devices unprepared that the pod used last. None of its containers runs.
+    pub(super) async fn claims(self) -> Result<(), EndError> {
+        let (pod, claims) = (self.reporter.pod(), &self.context.host.claims);
+        if claims.is_released(&pod.uid) {
+            return Ok(());
+        }
+        self.reporter.begin(Activity::UnpreparingClaims);
+        claims.release(&pod.uid).await.map_err(EndError::Claims)
     }
 
     /// Releases the pod's resources on the host. Volumes come first: those in memory are charged to the pod's cgroup.

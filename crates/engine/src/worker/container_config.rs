@@ -32,7 +32,10 @@ impl ContainerStarter<'_> {
     ) -> Result<ContainerConfig, NotStarted> {
         let (pod, container, host) = (&**self.pod, self.container, &self.context.host.settings);
         let target = self.target()?;
-        let grant = ContainerGrant::default();
+        let cdi_devices = self.context.host.claims.cdi_devices(pod, container).map_err(|error| {
+            self.failed(reasons::CREATE_CONTAINER_CONFIG_ERROR, error.to_string(), Retry::BackOff)
+        })?;
+        let grant = ContainerGrant { cdi_devices, ..ContainerGrant::default() };
         let mut env = env_sources(self.context, pod, container, self.prepared, &mut self.state.env).await;
         env.granted.clone_from(&grant.env);
         let config = async {

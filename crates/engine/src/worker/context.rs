@@ -12,6 +12,7 @@ use crate::cri_config::{HostSettings, UserNamespaces};
 use crate::gate::{StartGate, StopGate};
 use crate::ownership::OwnPods;
 use hostlet_base::QuietPeriod;
+use hostlet_dra::Claims;
 use hostlet_host::Mounts;
 use hostlet_host::cgroup::Cgroups;
 use hostlet_image::Images;
@@ -58,6 +59,8 @@ pub(crate) struct HostAccess {
     pub logs: LogLayout,
     /// Sets up the pods' volumes and tears them down.
     pub volumes: Volumes,
+    /// Has the pods' claimed devices prepared and unprepared.
+    pub claims: Claims,
     /// The host's mounts: no removal crosses one.
     pub mounts: Arc<dyn Mounts>,
 }

@@ -45,9 +45,13 @@ impl PodEnd<'_> {
             let observed = self.state.observe(self.context).await?;
             self.state.reporter.facts.progress = PodProgress::Terminating(status.cloned());
             self.state.reporter.publish_facts();
-            self.stop_and_verify(&observed, grace_seconds, stopping).await
+            let stopped = self.stop_and_verify(&observed, grace_seconds, stopping).await?;
+            // Before the status says that the pod has terminated, after which its claims may be given to another pod.
+            self.cleanup().claims().await?;
+            Ok(stopped)
         };
-        match stopped.await {
+        let stopped: Result<_, EndError> = stopped.await;
+        match stopped {
             // The status is reported with that of the finished pod, which follows at once: one write to the API server.
             Ok((_, stopped)) => {
                 self.mark(TimelineStep::Stopped);
@@ -66,6 +70,7 @@ impl PodEnd<'_> {
     pub(super) async fn finish(mut self, status: Option<&StatusOverride>, content: Content) -> Outcome {
         let finished = async {
             let observed = self.state.observe(self.context).await?;
+            self.cleanup().claims().await?;
             let reporter = &mut self.state.reporter;
             let seen = match &reporter.facts.progress {
                 // A retry: some of it may be removed by now.
@@ -112,6 +117,7 @@ impl PodEnd<'_> {
             let observed = observed.or_else(|error| cache.listed(&pod.uid).ok_or(error))?;
             let stopping = self.context.runtime.stops.begin(Rank::default(), Urgency::default());
             let (observed, _) = self.stop_and_verify(&observed, grace_seconds, stopping).await?;
+            self.cleanup().claims().await?;
             self.state.reporter.begin(Activity::CleaningUp);
             self.cleanup().resources().await?;
             self.cleanup().everything(&observed).await

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use hostlet_base::{PodEvent, error_chain, go_duration, reasons};
+use hostlet_dra::has_claims;
 use hostlet_host::file_work;
 use hostlet_observe::pleg::PodStatus;
 use hostlet_observe::status::{Activity, PodProgress};
@@ -144,6 +145,7 @@ impl PodSync<'_> {
             self.state.reporter.facts.setup_error = None;
         }
         self.report_resize(plan.resize.is_under_way);
+        self.report_health();
         self.state.reporter.publish_facts();
         if plan.has_ended {
             return Outcome::PodEnded;
@@ -310,11 +312,20 @@ impl PodSync<'_> {
             SandboxPlan::Keep(id) => {
                 self.kill_unwanted(observed, plan).await?;
                 if plan.start.is_empty() {
-                    // No container waits for them, but a new daemon has to keep volumes up to date.
+                    // No container waits for them, but a new daemon has to keep volumes up to date, and to know the claims that it
+                    // must unprepare one day.
                     self.set_up_volumes().await;
+                    if !self.context.host.claims.holds(self.pod) {
+                        // It runs anyway; the event says what is wrong.
+                        let _ = self.require_claims().await;
+                    }
                     return Ok(None);
                 }
                 let volumes = self.require_volumes().await?;
+                // What runs in the sandbox has them already, whoever had them prepared.
+                if !self.context.host.claims.holds(self.pod) {
+                    self.require_claims().await?;
+                }
                 let config = self.sandboxes().config(kept_attempt(observed), &volumes.groups).await?;
                 self.state.reporter.facts.setup_error = None;
                 Ok(Some((PodSandbox { id: id.clone(), config, ips: observed.ips.clone() }, volumes)))
@@ -326,6 +337,7 @@ impl PodSync<'_> {
                 }
                 self.stop_all(observed).await?;
                 let volumes = self.require_volumes().await?;
+                self.require_claims().await?;
                 let metrics = &self.context.metrics.starts;
                 metrics.pod(self.has_users());
                 let created = self.sandboxes().create(*attempt, &volumes.groups).await;
@@ -502,6 +514,28 @@ impl PodSync<'_> {
             self.state.reporter.failed(problem.to_string());
         }
         Err(Retry::BackOff)
+    }
+
+    /// Has the pod's claimed devices prepared, and fails unless all are.
+    async fn require_claims(&mut self) -> Result<(), Retry> {
+        if !has_claims(self.pod) {
+            return Ok(());
+        }
+        self.state.reporter.begin(Activity::PreparingClaims);
+        let Err(error) = self.context.host.claims.prepare(self.pod).await else { return Ok(()) };
+        let text = format!("Failed to prepare dynamic resources: prepare dynamic resources: {error}");
+        self.state.reporter.event(None, PodEvent::warning("FailedPrepareDynamicResources", text));
+        Err(Retry::BackOff)
+    }
+
+    /// Takes the health of the pod's claimed devices into its status.
+    fn report_health(&mut self) {
+        let (pod, claims) = (self.pod, &self.context.host.claims);
+        let health = pod.main_containers().filter_map(|container| {
+            let health = claims.health(pod, container.spec);
+            (!health.is_empty()).then(|| (container.spec.name.clone(), health))
+        });
+        self.state.reporter.facts.device_health = health.collect();
     }
 
     async fn kill_unwanted(&mut self, observed: &PodStatus, plan: &Plan) -> Result<(), Retry> {

@@ -82,6 +82,7 @@ impl PodSyncer for WorkerContext {
             biased;
             // Cancel-safe, all of them: news are taken only when they are returned.
             pod = self.host.volumes.changed() => pod,
+            pod = self.host.claims.changed() => pod,
             pod = self.restarts.news() => pod,
             pod = self.probes.news() => pod,
         }

@@ -1,5 +1,6 @@
 //! Wiring: builds every part, is the only place that spawns tasks, and orders the shutdown. Decides nothing about pods.
 
+mod claims;
 mod cluster;
 mod csi;
 mod engine;

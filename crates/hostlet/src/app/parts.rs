@@ -14,6 +14,7 @@ use hostlet_cluster::node::{
 use hostlet_cluster::resource_slices::Dra;
 use hostlet_config::Config;
 use hostlet_csi::{CsiVolumes, VolumesOnDisk};
+use hostlet_dra::Claims;
 use hostlet_engine::admission::AdoptedPod;
 use hostlet_engine::engine::{
     self, CsiDeps, Engine, EngineDeps, EngineHandles, EventSinks, HostDeps, Interception, ObjectInputs,
@@ -28,7 +29,7 @@ use hostlet_image::Images;
 use hostlet_observe::log::LogWatches;
 use hostlet_observe::stats::UsageStats;
 use hostlet_observe::status::RecentEvents;
-use hostlet_plugins::PluginList;
+use hostlet_plugins::{PluginHandler, PluginList};
 use hostlet_pod::objects::services::ServiceEnv;
 use hostlet_pod::objects::{RuntimeClasses, Standalone};
 use hostlet_pod::{ApiState, ContainerRef, PodEvents};
@@ -41,6 +42,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tokio::sync::watch;
 
+use super::claims::ClaimsSide;
 use super::cluster::{Cluster, ClusterInputs, ClusterOutputs, projections};
 use super::csi::{CsiPublication, CsiPublicationDeps, CsiSide, RegisteredDrivers, drivers_of_manifests};
 use super::engine::{engine_settings, image_preload};
@@ -87,6 +89,7 @@ pub(super) struct Parts {
     pub(super) stats: Stats,
     pub(super) plugins: PluginList,
     pub(super) csi_volumes: CsiVolumes,
+    pub(super) claims: Claims,
     pub(super) kubelets: watch::Receiver<Option<String>>,
     /// Stored copies of objects.
     pub(super) offline: OfflineObjects,
@@ -170,7 +173,11 @@ impl Parts {
         let mounts: Arc<dyn Mounts> = Arc::new(KernelMounts { mountinfo: MOUNTINFO.into() });
         let boot = node.machine.borrow().boot_id.clone();
         let csi_side = CsiSide::start(config, &boot, store.clone(), mounts.clone(), volumes, &metrics, tasks);
-        let plugins = start_plugins(config, &dra, &csi_side.drivers, &node_events, &metrics, tasks);
+        let claims_side = ClaimsSide::new(&config.root_dir, &boot, cluster.as_ref(), &dra, &metrics);
+        let claims = claims_side.claims.clone();
+        let handlers: [Arc<dyn PluginHandler>; 2] =
+            [Arc::new(claims_side.drivers.clone()), Arc::new(csi_side.drivers.clone())];
+        let plugins = start_plugins(config, handlers, &node_events, &metrics, tasks);
         let images = start_images(config, &runtime, &store, &metrics, tasks);
 
         let offline = offline_objects(config, &store);
@@ -205,6 +212,7 @@ impl Parts {
             preload: image_preload(config, &runtime),
             objects,
             csi: CsiDeps { volumes: csi_side.volumes.clone(), drivers: driver_objects.clone() },
+            claims: claims.clone(),
             sources: PodSources { manifests: manifests.clone(), api: api.clone() },
             node: engine::NodeInputs {
                 own_node: node.own_node.subscribe(),
@@ -256,6 +264,7 @@ impl Parts {
         });
         let csi_volumes = csi_side.volumes.clone();
         csi_side.spawn(csi.as_ref(), tasks);
+        claims_side.spawn(tasks);
         let describer = NodeDescriber {
             settings: node.settings.clone(),
             inputs: NodeInputs {
@@ -342,6 +351,7 @@ impl Parts {
             stats: Stats::default(),
             plugins,
             csi_volumes,
+            claims,
             kubelets,
             offline,
             exposure,

@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use hostlet_base::WallClock;
 use hostlet_base::node::NodeEvents;
-use hostlet_cluster::resource_slices::Dra;
 use hostlet_config::Config;
-use hostlet_csi::CsiHandler;
 use hostlet_plugins::{Handlers, PluginHandler, PluginList, PluginSettings, Plugins};
 use hostlet_telemetry::Metrics;
 
@@ -16,8 +14,7 @@ use super::tasks::{Stage, Tasks};
 /// Starts to register plugins.
 pub(super) fn start_plugins(
     config: &Config,
-    dra: &Dra,
-    csi: &CsiHandler,
+    handlers: impl IntoIterator<Item = Arc<dyn PluginHandler>>,
     events: &NodeEvents,
     metrics: &Metrics,
     tasks: &mut Tasks,
@@ -25,7 +22,7 @@ pub(super) fn start_plugins(
     let settings = PluginSettings {
         registry: config.root_dir.join(PLUGIN_REGISTRY),
         proc: PROC.into(),
-        handlers: Handlers::new([Arc::new(dra.clone()) as Arc<dyn PluginHandler>, Arc::new(csi.clone())]),
+        handlers: Handlers::new(handlers),
         events: events.clone(),
         clock: WallClock::system(),
         rescan: tasks.rescan().subscribe(),

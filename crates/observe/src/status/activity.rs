@@ -47,6 +47,8 @@ pub enum Activity {
     QueuedStart,
     /// Sets up the volumes.
     SettingUpVolumes,
+    /// Has claimed devices prepared.
+    PreparingClaims,
     /// Creates the sandbox and its network.
     MakingSandbox,
     /// Waits for an image that is being pulled, for a container that it starts or for a volume of that container.
@@ -73,6 +75,8 @@ pub enum Activity {
     },
     /// Stops the sandbox and tears down its network.
     StoppingSandbox,
+    /// Has claimed devices unprepared.
+    UnpreparingClaims,
     /// Removes containers, logs, directories and cgroup.
     CleaningUp,
     /// Waits for restart back-offs.
@@ -92,6 +96,8 @@ impl Activity {
             Self::Idle
             | Self::QueuedStart
             | Self::SettingUpVolumes
+            | Self::PreparingClaims
+            | Self::UnpreparingClaims
             | Self::MakingSandbox
             | Self::CreatingContainer { .. }
             | Self::StartingContainer { .. }

@@ -96,6 +96,7 @@ impl OneContainer<'_> {
         let signal = newest.and_then(|newest| newest.stop_signal).filter(|_| self.input.gates.stop_signals);
         status.stop_signal = signal.map(str::to_owned);
         status.volume_mounts = self.volume_mounts(newest);
+        status.allocated_resources_status = self.input.device_health.get(&self.container.name).cloned();
         status
     }
 

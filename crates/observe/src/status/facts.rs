@@ -8,6 +8,7 @@ use hostlet_base::ContainerId;
 use hostlet_pod::resources::Actuated;
 use hostlet_pod::{StatusOverride, WaitingReason};
 use hostlet_runtime::cri::{ContainerStatus, SandboxStatus};
+use k8s_openapi::api::core::v1::ResourceStatus;
 
 use super::{ImagePull, LifecycleSummary};
 use crate::pleg::PodStatus;
@@ -73,6 +74,8 @@ pub struct PodFacts {
     pub actuated: Option<Arc<Actuated>>,
     /// How many allocated resizes the worker has taken up.
     pub allocations: u32,
+    /// The health of devices that its containers use, by container.
+    pub device_health: BTreeMap<String, Vec<ResourceStatus>>,
     /// Whether its runtime handler supports recursive read-only mounts.
     pub recursive_read_only: bool,
     /// It has terminated and released its resources on the host.

@@ -7,7 +7,7 @@ use hostlet_base::ContainerId;
 use hostlet_pod::resources::Actuated;
 use hostlet_pod::{AdmittedPod, PodProbes, StatusOverride, WaitingReason};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::PodStatus as ApiPodStatus;
+use k8s_openapi::api::core::v1::{PodStatus as ApiPodStatus, ResourceStatus};
 
 use super::ImagePull;
 use crate::pleg::PodStatus;
@@ -53,6 +53,8 @@ pub(super) struct StatusInput<'a> {
     pub(super) pulling: &'a BTreeMap<String, ImagePull>,
     /// What is enforced of its resources while a resize is under way; otherwise, what is allocated.
     pub(super) actuated: Option<&'a Actuated>,
+    /// The health of devices that its containers use, by container.
+    pub(super) device_health: &'a BTreeMap<String, Vec<ResourceStatus>>,
     /// Whether its runtime handler supports recursive read-only mounts.
     pub(super) recursive_read_only: bool,
     /// The phase of its lifecycle.

@@ -130,6 +130,7 @@ impl PodState {
             setup_error: facts.setup_error.as_deref(),
             pulling: &facts.pulling,
             actuated: facts.actuated.as_deref(),
+            device_health: &facts.device_health,
             recursive_read_only: facts.recursive_read_only,
             lifecycle,
             status_override: facts.progress.status_override(),

@@ -9,7 +9,7 @@ use hostlet_pod::resources::Actuated;
 use hostlet_pod::{AdmittedPod, PodProbes, StatusOverride, WaitingReason, pod_ref, testing};
 use hostlet_runtime::cri::{ContainerStatus, SandboxState};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Pod, PodStatus as ApiPodStatus};
+use k8s_openapi::api::core::v1::{Pod, PodStatus as ApiPodStatus, ResourceStatus};
 
 use super::generate::generate;
 use super::input::StatusInput;
@@ -27,6 +27,7 @@ pub(super) struct Scene {
     pub(super) setup_error: Option<String>,
     pub(super) pulling: BTreeMap<String, ImagePull>,
     pub(super) actuated: Option<Actuated>,
+    pub(super) device_health: BTreeMap<String, Vec<ResourceStatus>>,
     pub(super) recursive_read_only: bool,
     pub(super) lifecycle: LifecycleSummary,
     pub(super) status_override: Option<StatusOverride>,
@@ -55,6 +56,7 @@ impl Scene {
             setup_error: None,
             pulling: BTreeMap::new(),
             actuated: None,
+            device_health: BTreeMap::new(),
             recursive_read_only: false,
             lifecycle: LifecycleSummary::Active,
             status_override: None,
@@ -100,6 +102,7 @@ impl Scene {
             setup_error: self.setup_error.as_deref(),
             pulling: &self.pulling,
             actuated: self.actuated.as_ref(),
+            device_health: &self.device_health,
             recursive_read_only: self.recursive_read_only,
             lifecycle: self.lifecycle,
             status_override: self.status_override.as_ref(),

@@ -37,6 +37,8 @@ pub enum TimelineStep {
     QueuedStart,
     /// The volumes were set up.
     Volumes,
+    /// Claimed devices were prepared.
+    PrepareClaims,
     /// The sandbox was created.
     Sandbox,
     /// The sandbox has its addresses.
@@ -77,6 +79,8 @@ pub enum TimelineStep {
     StopSandbox,
     /// Nothing of the pod runs.
     Stopped,
+    /// Claimed devices were unprepared.
+    UnprepareClaims,
     /// What the pod left was cleaned up.
     CleanUp,
     /// Nothing is left of it.
@@ -89,6 +93,7 @@ impl TimelineStep {
         match self {
             Self::QueuedStart => Some("turn"),
             Self::Volumes => Some("volumes"),
+            Self::PrepareClaims => Some("prepare-claims"),
             Self::Sandbox => Some("sandbox"),
             Self::Pull => Some("pull"),
             Self::PullVolume => Some("pull-volume"),
@@ -97,6 +102,7 @@ impl TimelineStep {
             Self::PostStart => Some("post-start"),
             Self::Stop => Some("stop"),
             Self::StopSandbox => Some("stop-sandbox"),
+            Self::UnprepareClaims => Some("unprepare-claims"),
             Self::CleanUp => Some("clean-up"),
             Self::BackOff
             | Self::Seen
@@ -231,6 +237,8 @@ impl Timeline {
             Activity::Idle | Activity::PullingImage(_) | Activity::Retrying { .. } => None,
             Activity::QueuedStart => Some((TimelineStep::QueuedStart, String::new())),
             Activity::SettingUpVolumes => Some((TimelineStep::Volumes, String::new())),
+            Activity::PreparingClaims => Some((TimelineStep::PrepareClaims, String::new())),
+            Activity::UnpreparingClaims => Some((TimelineStep::UnprepareClaims, String::new())),
             Activity::MakingSandbox => Some((TimelineStep::Sandbox, String::new())),
             Activity::CreatingContainer { container } => Some((TimelineStep::Create, container.clone())),
             Activity::StartingContainer { container } => Some((TimelineStep::Start, container.clone())),
@@ -449,6 +457,8 @@ fn lasts_until_next(step: TimelineStep) -> bool {
     match step {
         TimelineStep::QueuedStart
         | TimelineStep::Volumes
+        | TimelineStep::PrepareClaims
+        | TimelineStep::UnprepareClaims
         | TimelineStep::Sandbox
         | TimelineStep::Create
         | TimelineStep::Start

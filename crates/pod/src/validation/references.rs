@@ -88,6 +88,10 @@ fn has_publish_secret(volume: &Volume) -> bool {
 }
 
 fn check_container(container: &Container, path: &FieldPath, reject: &mut impl FnMut(&FieldPath, &str)) {
+    let claims = container.resources.as_ref().map(|resources| list(&resources.claims)).unwrap_or_default();
+    for (index, _) in claims.iter().enumerate() {
+        reject(&path.child("resources").child("claims").index(index), "resource claims");
+    }
     for (index, variable) in list(&container.env).iter().enumerate() {
         let Some(source) = &variable.value_from else { continue };
         let path = path.child("env").index(index).child("valueFrom");

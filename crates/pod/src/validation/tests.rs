@@ -494,9 +494,11 @@ fn mounts_must_refer_to_volumes() {
 fn static_pods_may_not_refer_to_api_objects() {
     let pod = pod(json!({
         "serviceAccountName": "robot", "imagePullSecrets": [{"name": "s"}],
+        "resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}],
         "volumes": [{"name": "s", "secret": {"secretName": "s"}}, {"name": "c", "persistentVolumeClaim": {"claimName": "c"}},
             {"name": "p", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}],
         "containers": [{"name": "c", "image": "a", "envFrom": [{"configMapRef": {"name": "c"}}],
+            "resources": {"claims": [{"name": "gpu"}]},
             "env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}]
     }));
     assert_eq!(validate(&pod), Vec::new());
@@ -506,7 +508,9 @@ fn static_pods_may_not_refer_to_api_objects() {
         errors(ObjectReferences::FromFiles),
         [
             "spec.serviceAccountName: Forbidden: a static pod may not reference a service account",
+            "spec.resourceClaims[0]: Forbidden: a static pod may not reference resource claims",
             "spec.volumes[2].projected.sources[0].serviceAccountToken: Forbidden: a static pod may not reference service account tokens",
+            "spec.containers[0].resources.claims[0]: Forbidden: a static pod may not reference resource claims",
         ]
     );
     assert_eq!(
@@ -514,9 +518,11 @@ fn static_pods_may_not_refer_to_api_objects() {
         [
             "spec.serviceAccountName: Forbidden: a static pod may not reference a service account",
             "spec.imagePullSecrets[0]: Forbidden: a static pod may not reference secrets",
+            "spec.resourceClaims[0]: Forbidden: a static pod may not reference resource claims",
             "spec.volumes[0].secret: Forbidden: a static pod may not reference secrets",
             "spec.volumes[1].persistentVolumeClaim: Forbidden: a static pod may not reference persistent volume claims",
             "spec.volumes[2].projected.sources[0].serviceAccountToken: Forbidden: a static pod may not reference service account tokens",
+            "spec.containers[0].resources.claims[0]: Forbidden: a static pod may not reference resource claims",
             "spec.containers[0].env[0].valueFrom.secretKeyRef: Forbidden: a static pod may not reference secrets",
             "spec.containers[0].envFrom[0].configMapRef: Forbidden: a static pod may not reference config maps",
         ]
@@ -536,12 +542,7 @@ fn unsupported_fields_are_reported_one_by_one() {
             "schedulingGates": [{"name": "g"}],
             "resourceClaims": [{"name": "r"}]
         })),
-        &[
-            "spec.resourceClaims",
-            "spec.schedulingGates",
-            "spec.volumes[0].iscsi",
-            "spec.volumes[3].emptyDir.medium",
-        ],
+        &["spec.schedulingGates", "spec.volumes[0].iscsi", "spec.volumes[3].emptyDir.medium"],
     );
     let handler = json!({"exec": {"command": ["true"]}});
     not_served(

@@ -5,8 +5,6 @@
 //! `schedulerName`, `preemptionPolicy`, `schedulingGroup`), who asks for evictions (`evictionResponders`) or another operating
 //! system (`windowsOptions`) are accepted. `nodeSelector`, required node affinity and tolerations are checked in `admission`.
 
-use std::collections::BTreeSet;
-
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ResourceRequirements, Volume};
 
 use super::volumes::sources;
@@ -19,7 +17,6 @@ pub fn unsupported(pod: &Pod) -> Vec<FieldError> {
     let Some(spec) = &pod.spec else { return found.0 };
     let path = FieldPath::root("spec");
     check_pod(spec, &path, &mut found);
-    check_allocated(pod, &mut found);
     let lists = [("initContainers", list(&spec.init_containers)), ("containers", &spec.containers)];
     for (field, containers) in lists {
         for (index, container) in containers.iter().enumerate() {
@@ -46,39 +43,13 @@ impl Found {
 }
 
 fn check_pod(spec: &PodSpec, path: &FieldPath, found: &mut Found) {
-    let fields = [
-        ("resourceClaims", !list(&spec.resource_claims).is_empty(), "claimed devices are not prepared"),
-        (
-            "schedulingGates",
-            !list(&spec.scheduling_gates).is_empty(),
-            "a pod with a node name is not scheduled, so scheduling gates have no effect",
-        ),
-    ];
-    for (field, set, sentence) in fields {
-        found.add(set, &path.child(field), sentence);
-    }
-    if let Some(requirements) = &spec.resources {
-        check_claims(requirements, &path.child("resources"), found);
-    }
+    found.add(
+        !list(&spec.scheduling_gates).is_empty(),
+        &path.child("schedulingGates"),
+        "a pod with a node name is not scheduled, so scheduling gates have no effect",
+    );
     for (index, volume) in list(&spec.volumes).iter().enumerate() {
         check_volume(volume, &path.child("volumes").index(index), found);
-    }
-}
-
-/// Rejects a pod whose extended resources the scheduler allocated from ResourceSlices. Only its status says so: in its spec they
-/// look like the resources of a device plugin, and the node does not list them.
-fn check_allocated(pod: &Pod, found: &mut Found) {
-    let claim = pod.status.as_ref().and_then(|status| status.extended_resource_claim_status.as_ref());
-    if let Some(claim) = claim {
-        let path = FieldPath::root("status").child("extendedResourceClaimStatus");
-        let resources: BTreeSet<&str> =
-            claim.request_mappings.iter().map(|mapping| mapping.resource_name.as_str()).collect();
-        let resources = Vec::from_iter(resources).join(", ");
-        let sentence = format!(
-            "the devices of ResourceClaim {}, from which {resources} come, are not prepared",
-            claim.resource_claim_name
-        );
-        found.add(true, &path, &sentence);
     }
 }
 
@@ -127,9 +98,6 @@ fn check_container(container: &Container, path: &FieldPath, found: &mut Found) {
         let path = path.child("volumeMounts").index(index).child("bindMountOptions");
         found.add(set, &path, "no released container runtime supports mount options");
     }
-    if let Some(requirements) = &container.resources {
-        check_claims(requirements, &path.child("resources"), found);
-    }
 }
 
 /// All unsupported fields of an ephemeral container. It may be added to a pod that was admitted long ago.
@@ -138,14 +106,6 @@ pub fn unsupported_ephemeral(container: &Container) -> Vec<FieldError> {
     let path = FieldPath::root("spec").child("ephemeralContainers").key(&container.name);
     check_container(container, &path, &mut found);
     found.0
-}
-
-fn check_claims(requirements: &ResourceRequirements, path: &FieldPath, found: &mut Found) {
-    found.add(
-        !list(&requirements.claims).is_empty(),
-        &path.child("claims"),
-        "claimed devices are not prepared",
-    );
 }
 
 /// Rejects extended resources of static pods. For scheduled pods, the scheduler or admission counts them. A limited one is

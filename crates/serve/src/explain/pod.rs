@@ -214,12 +214,14 @@ fn terminating(case: &ExplainInput<'_>) -> Option<Explanation> {
         Activity::Idle
         | Activity::QueuedStart
         | Activity::SettingUpVolumes
+        | Activity::PreparingClaims
         | Activity::MakingSandbox
         | Activity::PullingImage(_)
         | Activity::CreatingContainer { .. }
         | Activity::StartingContainer { .. }
         | Activity::PostStartHook { .. }
         | Activity::StoppingSandbox
+        | Activity::UnpreparingClaims
         | Activity::CleaningUp
         | Activity::BackingOff => Explanation::under_way(format!("The pod is being stopped{why}")),
     };
@@ -294,9 +296,11 @@ fn sandbox(case: &ExplainInput<'_>) -> Option<Explanation> {
         Activity::Idle
         | Activity::QueuedStart
         | Activity::SettingUpVolumes
+        | Activity::PreparingClaims
         | Activity::MakingSandbox
         | Activity::StoppingContainers { .. }
         | Activity::StoppingSandbox
+        | Activity::UnpreparingClaims
         | Activity::CleaningUp
         | Activity::Retrying { .. } => false,
     };

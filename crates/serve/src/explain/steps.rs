@@ -37,6 +37,9 @@ pub(super) fn starting(case: &ExplainInput<'_>, activity: &Activity) -> Explanat
             format!("The pod is being started: the image {image} is being pulled for {owner}")
         }
         Activity::SettingUpVolumes => "The pod is being started: its volumes are being set up".to_owned(),
+        Activity::PreparingClaims => {
+            "The pod is being started: its claimed devices are being prepared by their drivers".to_owned()
+        }
         Activity::MakingSandbox => "The pod is being started: its sandbox and network are being created".to_owned(),
         Activity::CreatingContainer { container } | Activity::StartingContainer { container } => {
             format!("The pod is being started: container {container} is next")
@@ -47,6 +50,7 @@ pub(super) fn starting(case: &ExplainInput<'_>, activity: &Activity) -> Explanat
         Activity::Idle
         | Activity::StoppingContainers { .. }
         | Activity::StoppingSandbox
+        | Activity::UnpreparingClaims
         | Activity::CleaningUp
         | Activity::BackingOff
         | Activity::Retrying { .. } => "The pod is being started".to_owned(),
@@ -82,6 +86,8 @@ pub(super) fn step(activity: &Activity) -> String {
         Activity::Idle => "syncing the pod".to_owned(),
         Activity::QueuedStart => "waiting for its turn to start".to_owned(),
         Activity::SettingUpVolumes => "setting up the volumes".to_owned(),
+        Activity::PreparingClaims => "preparing the claimed devices".to_owned(),
+        Activity::UnpreparingClaims => "unpreparing the claimed devices".to_owned(),
         Activity::MakingSandbox => "creating the sandbox".to_owned(),
         Activity::PullingImage(ImagePull { image, .. }) => {
             format!("pulling the image {image}")

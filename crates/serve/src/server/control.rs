@@ -1,5 +1,5 @@
-//! The endpoints of the control socket, each with what it needs. Everything but `exec`, `restart` and the removal of
-//! unused images only reads.
+//! The endpoints of the control socket, each with what it needs. Everything but `exec`, `restart`, the removal of unused images and
+//! giving up a claim only reads.
 
 use std::time::Duration;
 
@@ -7,6 +7,7 @@ use axum::Router;
 use tokio::net::UnixListener;
 use tokio_util::sync::CancellationToken;
 
+use super::claims::ClaimsEndpoint;
 use super::events::EventsEndpoint;
 use super::exec::ExecEndpoint;
 use super::explain::ExplainEndpoint;
@@ -46,6 +47,8 @@ pub struct ControlServer {
     pub node: NodeEndpoints,
     /// `/v1/volumes`.
     pub volumes: VolumesEndpoint,
+    /// `/v1/claims` and `/v1/claims/forget`.
+    pub claims: ClaimsEndpoint,
     /// `/v1/usage`.
     pub usage: UsageEndpoint,
     /// `/metrics` and `/metrics/probes`.
@@ -66,6 +69,7 @@ impl ControlServer {
             .merge(self.images.routes())
             .merge(self.node.routes())
             .merge(self.volumes.routes())
+            .merge(self.claims.routes())
             .merge(self.usage.routes())
             .merge(self.metrics.routes());
         let serving = http::serve(listener, app, &cancel);

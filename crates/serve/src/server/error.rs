@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use hostlet_base::error_chain;
+use hostlet_dra::ForgetError;
 use hostlet_image::gc::GcError;
 use hostlet_observe::log::LogError;
 use hostlet_observe::stats::MeasureError;
@@ -51,6 +52,9 @@ pub(super) enum RequestError {
     /// Unused images could not be looked for or removed.
     #[error("looking for unused images")]
     ImageGc(#[source] GcError),
+    /// A claim cannot be given up.
+    #[error(transparent)]
+    Forget(#[from] ForgetError),
     /// The runtime returned an error.
     #[error("the request to the container runtime failed")]
     Runtime(#[from] CriError),
@@ -62,6 +66,8 @@ impl RequestError {
             Self::Find(error) if error.is_not_found() => StatusCode::NOT_FOUND,
             Self::Find(_) => StatusCode::BAD_REQUEST,
             Self::NotLasting { .. } | Self::NoCommand => StatusCode::BAD_REQUEST,
+            Self::Forget(ForgetError::Unknown(_)) => StatusCode::NOT_FOUND,
+            Self::Forget(ForgetError::InUse(_) | ForgetError::NotStuck(_)) => StatusCode::CONFLICT,
             Self::Ended { .. } | Self::NeverRestarts { .. } => StatusCode::CONFLICT,
             Self::Exec(CriError::Unreachable { .. }) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Exec(CriError::TimedOut { .. }) => StatusCode::GATEWAY_TIMEOUT,

@@ -1,5 +1,6 @@
 //! The daemon's server for users and programs on this host.
 
+mod claims;
 mod control;
 mod error;
 mod events;
@@ -24,6 +25,7 @@ mod usage;
 mod view;
 mod volumes;
 
+pub use claims::{ClaimsEndpoint, ForgetQuery, ForgottenView};
 pub use control::ControlServer;
 pub use events::{EventsEndpoint, EventsQuery};
 pub use exec::{ExecEndpoint, ExecQuery, ExecView};

@@ -19,6 +19,7 @@ use hostlet_cluster::api::Connections;
 use hostlet_cluster::api_objects::OfflineObjects;
 use hostlet_cluster::node::{self, NodeDescriber, NodeInputs, RuntimeFacts};
 use hostlet_csi::CsiVolumes;
+use hostlet_dra::Claims;
 use hostlet_engine::container_logs::ContainerLogs;
 use hostlet_engine::shutdown::ShutdownView;
 use hostlet_engine::source::{SourceState, StaticPod};
@@ -60,9 +61,9 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ControlServer, EventsEndpoint, ExecEndpoint, ExplainEndpoint, HostProblems, ImageEndpoints, ImagePulls,
-    LogsEndpoint, MetricsEndpoints, NodeEndpoints, PodFinder, PodsEndpoint, RestartEndpoint, RuntimeHealth,
-    TimelineEndpoint, UsageEndpoint, VolumesEndpoint,
+    ClaimsEndpoint, ControlServer, EventsEndpoint, ExecEndpoint, ExplainEndpoint, HostProblems,
+    ImageEndpoints, ImagePulls, LogsEndpoint, MetricsEndpoints, NodeEndpoints, PodFinder, PodsEndpoint,
+    RestartEndpoint, RuntimeHealth, TimelineEndpoint, UsageEndpoint, VolumesEndpoint,
 };
 
 /// Unused images may be removed at once.
@@ -244,6 +245,7 @@ impl Bench {
                 volumes: CsiVolumes::none(),
                 pods: PodDirectory::of(StatusCache::default()),
             },
+            claims: ClaimsEndpoint { claims: Claims::none(), pods: PodDirectory::of(StatusCache::default()) },
             node: NodeEndpoints {
                 describer: describer.clone(),
                 runtime,

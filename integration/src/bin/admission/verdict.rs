@@ -4,7 +4,7 @@ use std::fmt;
 
 use hostlet_pod::AdmittedPod;
 use hostlet_pod::defaults::set_defaults;
-use hostlet_pod::validation::{FieldError, unsupported, validate};
+use hostlet_pod::validation::{unsupported, validate};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
@@ -32,9 +32,6 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// What these fields ask for is not a matter of the pod alone: a device.
-const APART: [&str; 2] = ["resourceClaims", "claims"];
-
 /// Options for another operating system, which hostlet ignores as the stock kubelet does.
 const WINDOWS_OPTIONS: &str = "windowsOptions";
 
@@ -61,13 +58,7 @@ pub(crate) fn judge(written: &Value) -> Verdict {
         AdmittedPod::new(pod);
         return Verdict::Admitted;
     }
-    let (apart, rejected): (Vec<_>, Vec<_>) = unsupported.into_iter().partition(is_apart);
-    let texts = |errors: Vec<FieldError>| errors.iter().map(ToString::to_string).collect();
-    if rejected.is_empty() { Verdict::Apart(texts(apart)) } else { Verdict::Rejected(texts(rejected)) }
-}
-
-fn is_apart(error: &FieldError) -> bool {
-    error.path.rsplit('.').next().is_some_and(|field| APART.contains(&field))
+    Verdict::Rejected(unsupported.iter().map(ToString::to_string).collect())
 }
 
 fn has_field(value: &Value, name: &str) -> bool {
@@ -132,7 +123,7 @@ mod tests {
                 "resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}],
             },
         }));
-        assert!(matches!(claims, Verdict::Apart(_)), "{claims:?}");
+        assert_eq!(claims, Verdict::Admitted);
         let iscsi = json!({"targetPortal": "a", "iqn": "iqn.2001-04.com.example:a", "lun": 0});
         assert!(matches!(with(json!({"name": "v", "iscsi": iscsi})), Verdict::Rejected(_)));
         assert!(matches!(with(json!({"name": "V", "emptyDir": {}})), Verdict::Invalid(_)));

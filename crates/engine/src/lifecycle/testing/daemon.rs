@@ -203,6 +203,7 @@ fn deps(
             runtime_classes: node.runtime_classes.clone(),
         },
         csi: CsiDeps { volumes: CsiVolumes::none(), drivers: DriverObjects::none() },
+        claims: node.claims.clone(),
         sources: PodSources { manifests: manifests.subscribe(), api: node.surroundings.api.subscribe() },
         node: NodeInputs {
             own_node: watch::channel(own_node).1,

@@ -1,6 +1,7 @@
 //! Rules that map an error message to a cause and a remedy; the first match wins. The messages are those of containerd 1.6 to
 //! 2.2, runc 1.1 to 1.3, CNI plugins, the kernel and hostlet itself. Pure.
 
+mod claims;
 mod config;
 mod container;
 mod host;
@@ -30,7 +31,15 @@ pub(super) const OF_SANDBOX: Group = &[runtime::RULES, sandbox::RULES, container
 pub(super) const OF_PULL: Group = &[pull::RULES, runtime::RULES, host::RULES];
 /// Rules for a failed step that is reported only by an event.
 pub(super) static OF_STEP: LazyLock<Vec<&'static [Rule]>> = LazyLock::new(|| {
-    let others = [volume::RULES, runtime::RULES, sandbox::RULES, container::RULES, host::RULES, host::STEPS];
+    let others = [
+        claims::RULES,
+        volume::RULES,
+        runtime::RULES,
+        sandbox::RULES,
+        container::RULES,
+        host::RULES,
+        host::STEPS,
+    ];
     hostlet_volume::cause_rules().chain(others).collect()
 });
 

@@ -1,0 +1,97 @@
+//! The file of claims, `dra_manager_state` in the daemon's directory: read once, replaced as a whole. Knows no format.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use hostlet_base::error_chain;
+use hostlet_host::{file_work, replace_file};
+use tokio::task::JoinError;
+
+use crate::ledger::{CheckpointError, Ledger, decode, encode};
+
+/// Upstream's name.
+const FILE: &str = "dra_manager_state";
+
+/// What a damaged file is renamed to.
+const DAMAGED: &str = "dra_manager_state.damaged";
+
+const MODE: u32 = 0o600;
+
+/// Why the file is not written.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RecordError {
+    #[error("cannot encode the claims")]
+    Encode(#[source] serde_json::Error),
+    #[error("cannot write {}", path.display())]
+    Write { path: PathBuf, source: io::Error },
+    #[error("writing the claims panicked")]
+    Panicked(#[source] JoinError),
+}
+
+/// The file.
+#[derive(Clone, Debug)]
+pub(crate) struct ClaimsFile {
+    root: PathBuf,
+    boot: String,
+}
+
+impl ClaimsFile {
+    /// That of the daemon's directory `root`, in this boot of the host.
+    pub(crate) fn new(root: &Path, boot: &str) -> Self {
+        Self { root: root.to_owned(), boot: boot.to_owned() }
+    }
+
+    /// The claims of earlier daemons. A damaged file is set aside: the claims of pods that run are prepared again, and so are known again.
+    /// Blocks its thread.
+    pub(crate) fn read(&self) -> Ledger {
+        let path = self.root.join(FILE);
+        let content = match fs::read(&path) {
+            Ok(content) => content,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ledger::default(),
+            Err(error) => return self.set_aside(&error),
+        };
+        decode(&content, &self.boot).unwrap_or_else(|error: CheckpointError| self.set_aside(&error))
+    }
+
+    fn set_aside(&self, error: &dyn std::error::Error) -> Ledger {
+        let (path, aside) = (self.root.join(FILE), self.root.join(DAMAGED));
+        let moved = fs::rename(&path, &aside);
+        tracing::error!(
+            file = %path.display(),
+            aside = %aside.display(),
+            error = error_chain(error),
+            moved = moved.is_ok(),
+            "the record of prepared claims cannot be read and is set aside; claims of pods that have ended may stay prepared"
+        );
+        Ledger::default()
+    }
+
+    /// Replaces the file. Survives a power cut once it returns.
+    pub(crate) async fn write(&self, ledger: &Ledger) -> Result<(), RecordError> {
+        let content = encode(ledger, &self.boot).map_err(RecordError::Encode)?;
+        let path = self.root.join(FILE);
+        let named = path.clone();
+        let written = file_work(move || replace_file(&path, content.as_bytes(), MODE)).await;
+        written.map_err(RecordError::Panicked)?.map_err(|source| RecordError::Write { path: named, source })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_damaged_file_is_set_aside_and_a_new_one_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = ClaimsFile::new(dir.path(), "boot");
+        assert_eq!(file.read(), Ledger::default());
+        fs::write(dir.path().join(FILE), "{").unwrap();
+        assert_eq!(file.read(), Ledger::default());
+        assert_eq!(fs::read(dir.path().join(DAMAGED)).unwrap(), b"{");
+        file.write(&Ledger::default()).await.unwrap();
+        assert_eq!(file.read(), Ledger::default());
+        let error = ClaimsFile::new(&dir.path().join("none"), "boot").write(&Ledger::default()).await;
+        assert!(error_chain(&error.unwrap_err()).contains("none/dra_manager_state: No such file"));
+    }
+}
