@@ -99,6 +99,29 @@ async fn a_static_pod_changed_while_no_daemon_ran_waits_for_no_other_source() {
     assert!(stop[0].at <= start[0].at, "one after the other");
 }
 
+/// On a full disk, an earlier daemon could not record its pods.
+#[tokio::test(start_paused = true)]
+async fn a_static_pod_waits_for_a_predecessor_that_only_the_runtime_knows() {
+    for is_complete in [true, false] {
+        let mut node = Node::new();
+        node.runtime.script("a", Script::forever().on_term(OnTerm::Exits { after: 3 * SECOND, code: 0 }));
+        node.want([pod("web", "u1", &["a"])]);
+        node.until("it runs", SECOND, |n| n.running("u1").len() == 1).await;
+        node.stop().await;
+        node.set_desired(is_complete, [pod("web", "u2", &["a"])]);
+        node.boot();
+        node.until("its successor runs", MINUTE, |n| {
+            let both = n.running("u1").len() + n.running("u2").len();
+            assert!(both <= 1, "both run");
+            n.running("u2").len() == 1
+        })
+        .await;
+        let (stop, start) =
+            (node.calls_of("u1", Operation::StopContainer), node.calls_of("u2", Operation::RunSandbox));
+        assert!(stop[0].at + 3 * SECOND <= start[0].at, "{stop:?} {start:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_static_pod_that_is_put_back_waits_for_no_other_source() {
     let mut node = Node::new();
