@@ -27,7 +27,7 @@ year DAYS='365':
 e2e:
     sudo ./integration/test.sh
 
-# Faults on a real containerd, in slices whose seeds are printed: an hour or more
+# Faults on a real containerd and in a cluster, in slices whose seeds are printed: two hours or more
 storm FAULTS='2000':
     sudo ./integration/storm.sh {{FAULTS}}
 

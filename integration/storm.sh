@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# A storm of faults on a real containerd, in slices: hostlet and containerd are killed and frozen at random instants, and hostlet before,
-# during and after each runtime call, while pods come and go. After each slice everything must be as it should, and nothing left behind.
-# Prints the seed of each slice before it begins, and the number of its faults after it. 2,000 faults take over an hour on two idle cores.
+# Storms of faults on a real containerd and in a real cluster, in slices. hostlet and containerd are killed and frozen at random instants,
+# and hostlet before, during and after each runtime call; disks are filled, frozen and broken; the API server is killed, frozen and cut
+# off; pods are evicted; all while pods come and go. After each slice everything must be as it should, and nothing left behind.
+# Prints the seed of each slice before it begins, and the number of its faults after it. 2,000 faults take over two hours on two idle cores.
 #
 # usage: sudo integration/storm.sh [FAULTS]
 #
@@ -25,17 +26,28 @@ install_rust
 cd "$TOP"
 export RUST_BACKTRACE=0
 build_suites
+can_have_cluster || die "building a control plane needs Go (https://go.dev/dl/)"
+(build_kubernetes "${CLUSTER_PROGRAMS[@]}")
 
-# Of a slice: rounds of the storm, and random instants of kills besides those of each call.
-export HOSTLET_STORM_ROUNDS=200 HOSTLET_STORM_KILLS=25
 seed=${HOSTLET_STORM_SEED:-$(date +%s)}
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
+
+# Runs the storms of a suite, with their output in $log. usage: storms SUITE ROUNDS
+storms() {
+  HOSTLET_STORM_ROUNDS=$2 run_suite "$1" ", storms of seed $seed" storm:: --nocapture >>"$log" 2>&1
+}
+
+# Random instants of kills in a slice, besides those of each call.
+export HOSTLET_STORM_KILLS=25
 survived=0
 while [ "$survived" -lt "$wanted" ]; do
   export HOSTLET_STORM_SEED=$seed
   say "$survived of $wanted faults; now a slice with HOSTLET_STORM_SEED=$seed"
-  run_suite containerd ", storm of seed $seed" storm:: --nocapture >"$log" 2>&1
+  : >"$log"
+  storms containerd 200
+  # Each fault of the API server takes seconds.
+  storms cluster 50
   if [ "${#failed[@]}" -gt 0 ]; then
     cat "$log"
     die "failed: ${failed[*]}"

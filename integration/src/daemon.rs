@@ -91,8 +91,11 @@ imagePreloadDir: {state}/archives
 
     /// Writes the daemon's files and adds their paths to the command `daemon`.
     fn arrange(&self, daemon: &mut Command) -> Result<()> {
-        let config = self.state.join("config.yaml");
-        fs::write(&config, self.configuration()).with_context(|| format!("writing {}", config.display()))?;
+        let (config, text) = (self.state.join("config.yaml"), self.configuration());
+        // A daemon that is started as before needs no space for it on a disk that may be full.
+        if fs::read_to_string(&config).ok().as_ref() != Some(&text) {
+            fs::write(&config, text).with_context(|| format!("writing {}", config.display()))?;
+        }
         let root_dir = self.state.join("kubelet");
         fs::create_dir_all(&root_dir).with_context(|| format!("creating {}", root_dir.display()))?;
         daemon.arg("--config").arg(&config).arg("--root-dir").arg(&root_dir);
@@ -147,6 +150,14 @@ impl Daemon {
             })
         })
         .await?
+    }
+
+    /// Fails if the daemon has exited by itself.
+    pub fn check_it_runs(&mut self) -> Result<()> {
+        match self.child.try_wait().context("looking after hostlet")? {
+            Some(status) => bail!("hostlet has ended ({status}):\n{}", tail(&self.log)),
+            None => Ok(()),
+        }
     }
 
     /// Waits until the daemon has exited by itself.

@@ -9,6 +9,7 @@ pub mod hollow;
 pub mod monitoring;
 pub mod real;
 pub mod samples;
+pub mod storm;
 
 mod daemon;
 mod fake_api;

@@ -3,6 +3,7 @@
 //!
 //! The expected values are in `golden/`, recorded with `HOSTLET_TEST_KUBELET=stock HOSTLET_TEST_RECORD=1`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::print_stdout, reason = "a test tells its seed, and what it measured")]
 
 #[path = "cluster/admission.rs"]
 mod admission;
@@ -64,6 +65,8 @@ mod static_pods;
 mod stats;
 #[path = "cluster/status.rs"]
 mod status;
+#[path = "cluster/storm/mod.rs"]
+mod storm;
 #[path = "cluster/streams.rs"]
 mod streams;
 #[path = "cluster/support.rs"]

@@ -35,6 +35,8 @@ mod life;
 mod logs;
 #[path = "containerd/manifests.rs"]
 mod manifests;
+#[path = "containerd/memory_alarm.rs"]
+mod memory_alarm;
 #[path = "containerd/pods.rs"]
 mod pods;
 #[path = "containerd/preload.rs"]

@@ -14,6 +14,7 @@ E2E_NODE_SPECS=(
   'oom-score-adj should be -999'
   'stats/summary under pressure'
   'ContainerMetrics'
+  'MemoryQoS'
   # A current runc, a kernel with all modules.
   'User Namespaces for Restricted'
   'PrivilegedPod'

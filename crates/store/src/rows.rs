@@ -155,11 +155,14 @@ impl Store {
         self.shared.changed.notified().await;
     }
 
-    /// A copy with the current rows: what a restarted daemon finds if everything has just been written.
+    /// A copy with the current rows, which count as written: what a restarted daemon finds.
     #[cfg(any(test, feature = "fakes"))]
     pub fn copy(&self) -> Self {
         let copy = Self::default();
-        *copy.contents() = self.contents().clone();
+        let mut contents = self.contents();
+        contents.take_changes();
+        *copy.contents() = contents.clone();
+        drop(contents);
         copy
     }
 }

@@ -11,7 +11,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use kube::Client;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
-use tokio::sync::Mutex;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use parking_lot::Mutex;
 
 use super::gateway::Gateway;
 use crate::hollow::write_kubeconfigs;
@@ -30,14 +32,14 @@ const START_TIMEOUT: Duration = Duration::from_secs(240);
 const API_SERVER: usize = 1;
 
 /// The cluster shared by concurrent tests.
-static SHARED: Mutex<Weak<Cluster>> = Mutex::const_new(Weak::new());
+static SHARED: tokio::sync::Mutex<Weak<Cluster>> = tokio::sync::Mutex::const_new(Weak::new());
 
 /// A running control plane. Dropping it stops it.
 #[derive(Debug)]
 pub struct Cluster {
     dirs: Dirs,
     netns: Netns,
-    programs: Vec<Child>,
+    programs: Mutex<Vec<Child>>,
     /// Held open.
     _gateway: Gateway,
     joined: AtomicU8,
@@ -88,7 +90,8 @@ impl Cluster {
         let pki = dirs.state.join("pki");
         let kubeconfig = lib("kubeconfig", [pki.as_os_str(), "admin".as_ref(), server.as_ref()])?;
         let joined = AtomicU8::new(0);
-        let mut cluster = Self { dirs: dirs.clone(), netns, programs: Vec::new(), _gateway: gateway, joined };
+        let programs = Mutex::default();
+        let cluster = Self { dirs: dirs.clone(), netns, programs, _gateway: gateway, joined };
         fs::write(cluster.kubeconfig(), kubeconfig).context("writing a kubeconfig")?;
         for program in ["etcd", "kube-apiserver"] {
             cluster.start_program(program)?;
@@ -100,9 +103,9 @@ impl Cluster {
         Ok(cluster)
     }
 
-    fn start_program(&mut self, name: &str) -> Result<()> {
+    fn start_program(&self, name: &str) -> Result<()> {
         let child = self.spawn(&self.netns, name, &self.log(name), &[])?;
-        self.programs.push(child);
+        self.programs.lock().push(child);
         Ok(())
     }
 
@@ -115,10 +118,10 @@ impl Cluster {
         spawn_logged(&mut command, log).with_context(|| format!("starting {name}"))
     }
 
-    async fn wait_until_it_serves(&mut self) -> Result<()> {
+    async fn wait_until_it_serves(&self) -> Result<()> {
         let client = self.client().await?;
         wait_for("the API server is ready", START_TIMEOUT, async || {
-            for child in &mut self.programs {
+            for child in self.programs.lock().iter_mut() {
                 if let Some(status) = child.try_wait().context("looking after a program")? {
                     bail!(
                         "a program has ended ({status}):\n{}",
@@ -136,19 +139,27 @@ impl Cluster {
     }
 
     /// Kills the API server.
-    pub fn stop_api_server(&mut self) -> Result<()> {
-        let server = self.programs.get_mut(API_SERVER).context("no API server")?;
+    pub fn stop_api_server(&self) -> Result<()> {
+        let mut programs = self.programs.lock();
+        let server = programs.get_mut(API_SERVER).context("no API server")?;
         server.kill().context("killing the API server")?;
         server.wait().context("waiting for the end of the API server")?;
         Ok(())
     }
 
     /// Starts it again, and waits until it serves.
-    pub async fn start_api_server(&mut self) -> Result<()> {
+    pub async fn start_api_server(&self) -> Result<()> {
         let name = "kube-apiserver";
         let child = self.spawn(&self.netns, name, &self.log(name), &[])?;
-        *self.programs.get_mut(API_SERVER).context("no API server")? = child;
+        *self.programs.lock().get_mut(API_SERVER).context("no API server")? = child;
         self.wait_until_it_serves().await
+    }
+
+    /// Sends the API server a signal, e.g. SIGSTOP, after which it keeps its connections and does not respond.
+    pub fn signal_api_server(&self, signal: Signal) -> Result<()> {
+        let id = self.programs.lock().get(API_SERVER).context("no API server")?.id();
+        let pid = i32::try_from(id).context("a pid out of range")?;
+        kill(Pid::from_raw(pid), signal).with_context(|| format!("sending {signal} to the API server"))
     }
 
     /// Kubeconfigs of hollow nodes.
@@ -269,7 +280,7 @@ impl Cluster {
 impl Drop for Cluster {
     #[allow(clippy::print_stderr, reason = "a failed clean-up is no secret")]
     fn drop(&mut self) {
-        for child in &mut self.programs {
+        for child in self.programs.get_mut() {
             let _ = child.kill();
             let _ = child.wait();
         }

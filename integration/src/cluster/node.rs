@@ -81,6 +81,11 @@ impl Node {
         Ok(())
     }
 
+    /// Replaces the further fields of `KubeletConfiguration` from the agent's next start on.
+    pub fn configure(&mut self, extra: &Value) {
+        self.extra = extra.clone();
+    }
+
     /// Adds an address to the host, which the agent reports as the node's after its next start, and returns it. The API
     /// server's host has no route to it.
     pub fn readdress(&mut self) -> Result<String> {

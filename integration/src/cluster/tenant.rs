@@ -63,7 +63,22 @@ impl Tenant {
 
     /// The same, with nodes that join in this way.
     pub async fn joining(name: &str, agents: &[Agent], joining: Joining, extra: &Value) -> Result<Self> {
-        let cluster = Cluster::shared().await?;
+        Self::on(Cluster::shared().await?, name, agents, joining, extra).await
+    }
+
+    /// A tenant of a cluster of its own, which it may stop.
+    pub async fn alone(name: &str, nodes: usize, extra: &Value) -> Result<Self> {
+        let cluster = Arc::new(Cluster::start().await?);
+        Self::on(cluster, name, &vec![Agent::chosen()?; nodes], Joining::Certificate, extra).await
+    }
+
+    async fn on(
+        cluster: Arc<Cluster>,
+        name: &str,
+        agents: &[Agent],
+        joining: Joining,
+        extra: &Value,
+    ) -> Result<Self> {
         let client = cluster.client().await?;
         let namespace = format!("{name}-{}", NEXT.fetch_add(1, Ordering::Relaxed));
         let mut tenant = Self { nodes: Vec::new(), client, namespace, cluster };

@@ -59,6 +59,8 @@ enum StoreWriter {
     Listed,
     /// A ready sandbox or a running container.
     Alive,
+    /// The same, or a pod with such a sandbox.
+    AliveOrItsPod,
     /// A pod with such a sandbox, and the sandbox or container in its own cgroup.
     AliveInPod,
     /// A desired pod.
@@ -69,9 +71,8 @@ impl Kind {
     fn keeper(self) -> StoreWriter {
         match self {
             Self::Container | Self::Directory | Self::SharedMemory => StoreWriter::Listed,
-            Self::Task | Self::Shim | Self::Mount | Self::Netns | Self::Lease | Self::CniResult => {
-                StoreWriter::Alive
-            }
+            Self::Task | Self::Shim | Self::Netns | Self::Lease | Self::CniResult => StoreWriter::Alive,
+            Self::Mount => StoreWriter::AliveOrItsPod,
             Self::Cgroup => StoreWriter::AliveInPod,
             Self::PodDirectory | Self::LogDirectory | Self::LogLink => StoreWriter::Pod,
         }
@@ -131,6 +132,7 @@ impl Owners {
         match thing.kind.keeper() {
             StoreWriter::Listed => names(&self.listed),
             StoreWriter::Alive => names(&self.alive),
+            StoreWriter::AliveOrItsPod => names(&self.alive) || names(&self.alive_pods),
             StoreWriter::AliveInPod => {
                 let is_pods = thing.name.rsplit('/').next().is_some_and(|last| last.starts_with("pod"));
                 names(&self.alive_pods) && (is_pods || names(&self.alive))
@@ -163,6 +165,7 @@ pub(super) fn belongings(host: &RealHost, dirs: &Dirs) -> Result<BTreeSet<Belong
     let points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
     // The daemon's directory is a shared mount for as long as the host runs.
     let points = points.filter(|point| Path::new(point) != host.kubelet_root());
+    let points = points.filter(|point| !host.disks().iter().any(|disk| disk.at() == Path::new(point)));
     let ours =
         points.filter(|point| [&dirs.state, &dirs.run].iter().any(|dir| Path::new(point).starts_with(dir)));
     let (namespaces, mounts): (Vec<&str>, Vec<&str>) = ours.partition(|point| point.contains("/netns/"));

@@ -14,6 +14,7 @@ use nix::sys::signal::Signal;
 use super::belongings::{Belonging, Owners, belongings};
 use super::containerd::{BRIDGE, Containerd};
 use super::cri::Cri;
+use super::disk::Disk;
 use super::leftovers::{end, remove, remove_abandoned, remove_dir};
 use super::netns::{LONELY_ADDRESS, Netns};
 use super::processes::{ContainerProcess, container_processes};
@@ -61,6 +62,11 @@ impl Dirs {
             state: Path::new("/var/tmp").join(id),
             run: Path::new("/run").join(id),
         }
+    }
+
+    /// The files of disks of its own.
+    pub(super) fn disks(&self) -> PathBuf {
+        Path::new("/var/tmp").join(format!("{}-disks", self.id))
     }
 
     pub(super) fn containerd_root(&self) -> PathBuf {
@@ -121,6 +127,7 @@ pub struct RealHost {
     netns: Netns,
     containerd: Containerd,
     cri: Cri,
+    disks: Vec<Disk>,
 }
 
 impl RealHost {
@@ -129,7 +136,33 @@ impl RealHost {
         Self::start_at(LONELY_ADDRESS, LONELY_PODS).await
     }
 
-    /// The same with its own address and a subnet for its pods, so that it can be one of several.
+    /// A host with two disks, each of this many bytes: the first one for all its files, the second one for the daemon's own. Both are
+    /// given by [`RealHost::disks`] in this order. The second one loses nothing in an error: what was made on the first one after a record
+    /// would outlive it, as it cannot on one disk with a journal.
+    pub async fn start_on_disks(all: u64, own: u64) -> Result<Self> {
+        let dirs = Dirs::create()?;
+        let made = Self::make_on_disks(&dirs, all, own).await;
+        if made.is_err() {
+            remove(&dirs.id)?;
+        }
+        made
+    }
+
+    async fn make_on_disks(dirs: &Dirs, all: u64, own: u64) -> Result<Self> {
+        let files = dirs.disks();
+        fs::create_dir(&files).with_context(|| format!("creating {}", files.display()))?;
+        let all = Disk::make(&files.join("all"), &dirs.state, all, false)?;
+        let records = dirs.state.join("kubelet/hostlet");
+        for dir in [&dirs.manifests(), &dirs.logs(), &records] {
+            fs::create_dir_all(dir).with_context(|| format!("creating {}", dir.display()))?;
+        }
+        let own = Disk::make(&files.join("own"), &records, own, true)?;
+        let mut host = Self::make(dirs, LONELY_ADDRESS, LONELY_PODS).await?;
+        host.disks = vec![all, own];
+        Ok(host)
+    }
+
+    /// A host with its own address and a subnet for its pods, so that it can be one of several.
     pub(crate) async fn start_at(address: &str, pods: &str) -> Result<Self> {
         let dirs = Dirs::create()?;
         let made = Self::make(&dirs, address, pods).await;
@@ -143,12 +176,17 @@ impl RealHost {
         let netns = Netns::create(&dirs.id, address)?;
         let containerd = Containerd::start(dirs, &netns, pods).await?;
         let cri = Cri::connect(containerd.socket()).await?;
-        Ok(Self { dirs: dirs.clone(), netns, containerd, cri })
+        Ok(Self { dirs: dirs.clone(), netns, containerd, cri, disks: Vec::new() })
     }
 
     /// The host's ID, part of all its names.
     pub fn id(&self) -> &str {
         &self.dirs.id
+    }
+
+    /// Its own disks.
+    pub fn disks(&self) -> &[Disk] {
+        &self.disks
     }
 
     /// containerd's socket.

@@ -38,7 +38,7 @@ pub(crate) fn remove(id: &str) -> Result<()> {
     lib("remove_cni_results", [Path::new(id), &dirs.containerd_root()])?;
     lib("remove_log_links", [&dirs.state.join("logs")])?;
     lib("remove_netns", [id])?;
-    for dir in [&dirs.run, &dirs.state] {
+    for dir in [&dirs.run, &dirs.state, &dirs.disks()] {
         remove_dir(dir)?;
     }
     Ok(())
@@ -98,7 +98,7 @@ pub fn leftovers(id: &str) -> Result<Vec<String>> {
     let links = fs::read_dir("/var/log/containers").into_iter().flatten().flatten();
     let targets = links.filter_map(|entry| fs::read_link(entry.path()).ok());
     left.extend(targets.filter(|to| to.starts_with(&dirs.state)).map(|to| format!("link to {to:?}")));
-    let paths = [dirs.state, dirs.run, Path::new("/run/netns").join(id)];
+    let paths = [dirs.disks(), dirs.state, dirs.run, Path::new("/run/netns").join(id)];
     left.extend(paths.iter().filter(|path| path.exists()).map(|path| format!("{path:?}")));
     Ok(left)
 }

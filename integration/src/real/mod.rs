@@ -3,6 +3,7 @@
 mod belongings;
 mod containerd;
 mod cri;
+mod disk;
 mod distribution;
 mod hanging_filesystem;
 mod host;
@@ -16,6 +17,7 @@ mod uncancelled;
 pub use crate::daemon::Daemon;
 pub use containerd::{containerd_version, pause_archive};
 pub use cri::{Cri, CriSandbox};
+pub use disk::Disk;
 pub use distribution::{Distribution, LargeImages};
 pub use hanging_filesystem::HangingFilesystem;
 pub(crate) use host::Dirs;

@@ -79,8 +79,11 @@ pub(crate) struct PodLifecycles {
     entries: BTreeMap<PodUid, Entry>,
     /// Which static pod of a full name runs.
     static_running: HashMap<String, PodUid>,
-    /// The static pods of a full name that come next, in order of arrival.
+    /// The static pods of a full name that come next, in order of arrival, among those of which only the runtime knows.
     static_waiting: HashMap<String, VecDeque<PodUid>>,
+    /// Whether the runtime was listed, and all that it has of pods without a record has been updated: a static pod's predecessor may be
+    /// among them.
+    is_runtime_known: bool,
     /// Adopted pods that no update has named yet.
     unclaimed: HashSet<PodUid>,
     resync: Duration,
@@ -93,6 +96,7 @@ impl PodLifecycles {
             entries: BTreeMap::new(),
             static_running: HashMap::new(),
             static_waiting: HashMap::new(),
+            is_runtime_known: false,
             unclaimed: HashSet::new(),
             resync,
         }
@@ -140,6 +144,15 @@ impl PodLifecycles {
         }
     }
 
+    /// The runtime was listed: static pods may start from now on, after their predecessors.
+    pub(crate) fn runtime_is_known(&mut self) -> Vec<Effect> {
+        self.is_runtime_known = true;
+        let is_waiting = |entry: &Entry| matches!(entry.lifecycle.phase(), LifecyclePhase::Waiting);
+        let waiting: Vec<PodUid> =
+            self.entries.iter().filter(|(_, entry)| is_waiting(entry)).map(|(uid, _)| uid.clone()).collect();
+        waiting.iter().flat_map(|uid| self.follow(uid, Transition::Advance)).collect()
+    }
+
     /// Applies an update of a pod.
     pub(crate) fn update(&mut self, update: PodUpdate) -> Vec<Effect> {
         let pod = match &update.subject {
@@ -168,9 +181,12 @@ impl PodLifecycles {
     }
 
     fn insert(&mut self, subject: &UpdateSubject, pod: PodRef) {
-        if let UpdateSubject::Spec(spec) = subject
-            && spec.is_static
-        {
+        let has_successor = match subject {
+            UpdateSubject::Spec(spec) => spec.is_static,
+            // Whether it is static is not known.
+            UpdateSubject::Runtime { .. } => true,
+        };
+        if has_successor {
             self.static_waiting.entry(pod.full_name()).or_default().push_back(pod.uid.clone());
         }
         let entry =
@@ -310,13 +326,16 @@ impl PodLifecycles {
         if !matches!(entry.lifecycle.phase(), LifecyclePhase::Waiting) || !entry.lifecycle.is_static() {
             return true;
         }
+        if !self.is_runtime_known {
+            return false;
+        }
         let name = entry.lifecycle.pod().full_name();
         if let Some(running) = self.static_running.get(&name) {
             return running == uid;
         }
         let Some(queue) = self.static_waiting.get_mut(&name) else { return false };
         let entries = &self.entries;
-        // An adopted pod that is terminating stays in the queue until it has finished.
+        // An adopted pod or an orphan that is terminating stays in the queue until it has finished.
         let is_queued = |u: &PodUid| {
             entries.get(u).is_some_and(|e| !matches!(e.lifecycle.phase(), LifecyclePhase::Finished))
         };

@@ -113,7 +113,7 @@ struct Model {
     lifecycles: PodLifecycles,
     now: Instant,
     seen: BTreeMap<usize, Seen>,
-    /// Static pods of each full name that have not synced yet, in order of arrival.
+    /// Static pods of each full name that have not synced yet, and orphans that have not been removed, in order of arrival.
     line: BTreeMap<String, Vec<usize>>,
     /// The static pod of each full name that has synced and has not finished.
     running: BTreeMap<String, usize>,
@@ -133,8 +133,10 @@ fn rank(phase: LifecycleView) -> u8 {
 
 impl Model {
     fn new() -> Self {
+        let mut lifecycles = PodLifecycles::new(Duration::from_secs(60));
+        assert!(lifecycles.runtime_is_known().is_empty());
         Self {
-            lifecycles: PodLifecycles::new(Duration::from_secs(60)),
+            lifecycles,
             now: Instant::now(),
             seen: BTreeMap::new(),
             line: BTreeMap::new(),
@@ -172,6 +174,9 @@ impl Model {
                     pod: pod_ref(&object(*pod, Look::Plain)),
                     grace_seconds: Some(5),
                 };
+                if self.lifecycles.phase(&uid(*pod)).is_none() {
+                    self.line.entry(Self::name(*pod)).or_default().push(*pod);
+                }
                 self.seen.entry(*pod).or_default().end_requested = true;
                 self.lifecycles.update(PodUpdate { kind: UpdateKind::Kill, subject, kill: None })
             }

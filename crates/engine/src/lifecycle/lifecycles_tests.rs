@@ -72,7 +72,9 @@ struct Table {
 
 impl Table {
     fn new() -> Self {
-        Self { lifecycles: PodLifecycles::new(RESYNC), now: Instant::now() }
+        let mut lifecycles = PodLifecycles::new(RESYNC);
+        assert!(lifecycles.runtime_is_known().is_empty());
+        Self { lifecycles, now: Instant::now() }
     }
 
     /// Lifecycles in which `pod` is syncing.
@@ -460,6 +462,25 @@ fn a_pod_desired_while_its_leftovers_are_removed_starts_afterwards() {
     assert!(table.update(update(UpdateKind::Create, &pod)).is_empty());
     assert_eq!(table.end("u1", DONE), ["stop u1"]);
     assert_eq!(table.update(update(UpdateKind::Create, &pod)), ["run u1 sync v1"]);
+}
+
+#[test]
+fn a_static_pod_waits_until_the_runtime_was_listed_and_for_what_it_has_of_its_name() {
+    // The record of the first one was lost with the disk.
+    let pod = spec("left", "u2", "v2");
+    let mut table = Table { lifecycles: PodLifecycles::new(RESYNC), now: Instant::now() };
+    assert!(table.update(update(UpdateKind::Create, &pod)).is_empty());
+    assert_eq!(short(&table.lifecycles.runtime_is_known()), ["run u2 sync v2"]);
+
+    let mut table = Table::new();
+    for orphan in ["u0", "u1"] {
+        table.update(runtime(UpdateKind::Kill, orphan, Some(9)));
+    }
+    assert!(table.update(update(UpdateKind::Create, &pod)).is_empty());
+    assert_eq!(table.end("u1", DONE), ["stop u1"]);
+    assert!(table.sync_known(&["u2"]).is_empty());
+    assert_eq!(table.end("u0", DONE), ["stop u0", "run u2 sync v2"]);
+    assert!(table.lifecycles.static_waiting.is_empty());
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Pods that start, crash and terminate on an in-memory node: the calls, their times, and the reported statuses.
 
+use std::fs;
+use std::os::unix::fs::symlink;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -97,6 +99,51 @@ async fn a_static_pod_changed_while_no_daemon_ran_waits_for_no_other_source() {
     let (stop, start) =
         (node.calls_of("u1", Operation::StopContainer), node.calls_of("u2", Operation::RunSandbox));
     assert!(stop[0].at <= start[0].at, "one after the other");
+}
+
+/// On a full disk, an earlier daemon could not record its pods.
+#[tokio::test(start_paused = true)]
+async fn a_static_pod_waits_for_a_predecessor_that_only_the_runtime_knows() {
+    for is_complete in [true, false] {
+        let mut node = Node::new();
+        node.runtime.script("a", Script::forever().on_term(OnTerm::Exits { after: 3 * SECOND, code: 0 }));
+        node.want([pod("web", "u1", &["a"])]);
+        node.until("it runs", SECOND, |n| n.running("u1").len() == 1).await;
+        node.stop().await;
+        node.set_desired(is_complete, [pod("web", "u2", &["a"])]);
+        node.boot();
+        node.until("its successor runs", MINUTE, |n| {
+            let both = n.running("u1").len() + n.running("u2").len();
+            assert!(both <= 1, "both run");
+            n.running("u2").len() == 1
+        })
+        .await;
+        let (stop, start) =
+            (node.calls_of("u1", Operation::StopContainer), node.calls_of("u2", Operation::RunSandbox));
+        assert!(stop[0].at + 3 * SECOND <= start[0].at, "{stop:?} {start:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_of_a_pod_is_made_before_it_is_recorded_and_what_runs_stays() {
+    let mut node = Node::new();
+    node.want([pod("old", "u1", &["a"])]);
+    node.until("it runs", SECOND, |n| n.running("u1").len() == 1).await;
+    node.stop().await;
+    // A link to itself, as unusable as a full disk.
+    let root = tempfile::tempdir().unwrap();
+    let records = root.path().join("own-pods");
+    symlink(&records, &records).unwrap();
+    node.record_in(&records);
+    node.boot();
+    node.want([pod("old", "u1", &["a"]), pod("new", "u2", &["a"])]);
+    sleep(MINUTE).await;
+    assert_eq!((node.running("u1").len(), operations(&node, "u2")), (1, Vec::new()));
+    let events = node.take_events();
+    assert!(events.contains(&("u2".into(), "FailedMakePodDataDirectories".to_owned())), "{events:?}");
+    fs::remove_file(&records).unwrap();
+    node.until("the other one runs", MINUTE, |n| n.running("u2").len() == 1).await;
+    assert!(records.join("u2").exists() && node.calls_of("u1", Operation::StopContainer).is_empty());
 }
 
 #[tokio::test(start_paused = true)]

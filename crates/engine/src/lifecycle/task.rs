@@ -1,6 +1,7 @@
 //! The task of the pod table: brings together desired pods, observed pods and the lifecycle of each pod.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -156,6 +157,9 @@ impl PodTable {
         let mut desired_pods = self.desired_pods.clone();
         let mut sources_ended = false;
         let mut addresses = self.addresses.clone();
+        let cache = self.pleg.cache().clone();
+        let mut listed = pin!(cache.filled());
+        let mut is_runtime_known = false;
         loop {
             let due = self.lifecycles.next_due();
             // Biased, so that simultaneous events are handled in the same order in every run: desired pods first, changes in
@@ -167,6 +171,11 @@ impl PodTable {
                 () = cancel.cancelled() => return self.workers.end().await,
                 // Cancel-safe as documented there.
                 () = self.heartbeat.asked() => {}
+                // Cancel-safe: pinned outside of the loop.
+                () = &mut listed, if !is_runtime_known => {
+                    is_runtime_known = true;
+                    self.runtime_is_known();
+                }
                 // Cancel-safe: a watch marks its value seen only when `changed` returns.
                 changed = desired_pods.changed(), if !sources_ended => match changed {
                     Ok(()) => self.take_desired(),
@@ -301,6 +310,7 @@ impl PodTable {
             }
         }
         self.remove_superseded(&desired_pods.pods);
+        self.terminate_predecessors(&desired_pods.pods);
         let adopted = std::mem::take(&mut self.adopted);
         let (renamed, adopted) = adopted.into_iter().partition(|(uid, pod)| {
             desired_pods.pods.iter().any(|new| new.reference.uid == *uid && is_renamed(pod, new))
@@ -362,6 +372,22 @@ impl PodTable {
         }
     }
 
+    /// The same for static pods of an earlier daemon that only the runtime knows, because their record was lost.
+    fn terminate_predecessors(&mut self, new: &[Arc<AdmittedPod>]) {
+        let uids: HashSet<&PodUid> = new.iter().map(|pod| &pod.reference.uid).collect();
+        let names: HashSet<String> =
+            new.iter().filter(|pod| pod.is_static).map(|pod| pod.reference.full_name()).collect();
+        self.terminate_orphans(|pod| !uids.contains(&pod.uid) && names.contains(&pod.full_name()));
+    }
+
+    /// The runtime was listed for the first time.
+    fn runtime_is_known(&mut self) {
+        let desired: Vec<Arc<AdmittedPod>> = self.desired.values().cloned().collect();
+        self.terminate_predecessors(&desired);
+        let effects = self.lifecycles.runtime_is_known();
+        self.carry_out(effects);
+    }
+
     /// Delivers each requested kill to its pod's lifecycle, unless delivered in its present form. A pod without a lifecycle
     /// receives it when it is created.
     fn deliver_kills(&mut self) {
@@ -416,7 +442,7 @@ impl PodTable {
         let desired: HashSet<PodUid> = self.desired.keys().cloned().collect();
         let effects = self.lifecycles.sync_known(&desired);
         self.carry_out(effects);
-        self.terminate_orphans();
+        self.terminate_orphans(|_| true);
         let known: HashSet<PodUid> = self.lifecycles.all().map(|(pod, _)| pod.uid.clone()).collect();
         self.janitor.forget(&known);
         self.sweep.begin();
@@ -454,10 +480,10 @@ impl PodTable {
         self.sweep.remove(unknown.into_iter().collect(), known);
     }
 
-    /// Terminates and removes pods in the runtime that have no lifecycle.
-    fn terminate_orphans(&mut self) {
+    /// Terminates and removes those pods in the runtime that have no lifecycle and are `meant`.
+    fn terminate_orphans(&mut self, meant: impl Fn(&PodRef) -> bool) {
         for pod in self.pleg.cache().pods() {
-            if self.lifecycles.phase(&pod.uid).is_some() {
+            if self.lifecycles.phase(&pod.uid).is_some() || !meant(&pod) {
                 continue;
             }
             let Ok(status) = self.pleg.cache().get(&pod) else { continue };
@@ -467,7 +493,7 @@ impl PodTable {
         }
         for listed in self.pleg.cache().unreadable() {
             let pod = listed.pod.clone();
-            if self.lifecycles.phase(&pod.uid).is_none() {
+            if self.lifecycles.phase(&pod.uid).is_none() && meant(&pod) {
                 tracing::warn!(
                     %pod,
                     uid = %pod.uid,

@@ -210,6 +210,11 @@ impl Node {
         LogLayout { pod_logs_dir: root.join("pod-logs"), containers_dir: root.join("container-logs") }
     }
 
+    /// Has the next daemon record in this directory which pods are its own.
+    pub(super) fn record_in(&mut self, dir: &Path) {
+        self.own = OwnPods::new(dir.to_owned(), &self.disk);
+    }
+
     /// Starts a new daemon.
     pub(super) fn boot(&mut self) {
         self.daemon = Some(Daemon::start(self));
@@ -476,7 +481,7 @@ impl Node {
     /// Creates the directory of a pod of an earlier daemon, which the next one knows.
     pub(super) fn leave_directory(&self, uid: &str) {
         let recorded = self.own.record(&PodRef::new("default", "left", uid)).now_or_never();
-        recorded.expect("nothing to wait for without a file");
+        recorded.expect("nothing to wait for without a file").unwrap();
         self.leave_foreign_directory(uid);
     }
 

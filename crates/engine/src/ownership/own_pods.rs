@@ -59,15 +59,24 @@ impl OwnPods {
             admitted_pods(store)
         });
         let own = Self { dir: Some(dir.into()), ..Self::default() };
-        for pod in recorded.values() {
-            own.write(pod);
+        // What is there is not written again: on a full disk it would be lost.
+        for pod in recorded.values().filter(|pod| !own.has_file(&pod.uid)) {
+            if let Err(error) = own.write(pod) {
+                tracing::warn!(
+                    %pod, uid = %pod.uid, error = error_chain(&error),
+                    "cannot record that the pod is hostlet's own; what is left of it if hostlet is killed is not removed"
+                );
+            }
         }
         own.state.lock().own = recorded.into_keys().collect();
         own
     }
 
     /// Records a pod. Only after that may something of the pod be made.
-    pub async fn record(&self, pod: &PodRef) {
+    ///
+    /// # Errors
+    /// Its file cannot be made, e.g. because the disk is full. It counts as hostlet's own nevertheless, until this daemon ends.
+    pub async fn record(&self, pod: &PodRef) -> Result<(), SysError> {
         {
             let mut state = self.state.lock();
             state.absent.remove(&pod.uid);
@@ -75,15 +84,22 @@ impl OwnPods {
                 state.unwritten.insert(pod.uid.clone());
             }
             if !state.unwritten.contains(&pod.uid) {
-                return;
+                return Ok(());
             }
         }
-        let (own, written) = (self.clone(), pod.clone());
-        let is_written =
-            self.dir.is_none() || file_work(move || own.write(&written)).await.unwrap_or_default();
-        if is_written {
-            self.state.lock().unwritten.remove(&pod.uid);
+        if self.dir.is_some() {
+            let (own, written) = (self.clone(), pod.clone());
+            match file_work(move || own.write(&written)).await {
+                Ok(written) => written?,
+                // The next work on the pod tries again.
+                Err(error) => {
+                    tracing::error!(%pod, %error, "recording a pod panicked");
+                    return Ok(());
+                }
+            }
         }
+        self.state.lock().unwritten.remove(&pod.uid);
+        Ok(())
     }
 
     /// All of hostlet's pods.
@@ -121,13 +137,19 @@ impl OwnPods {
         }
     }
 
-    /// Makes the file of a pod. Blocking. Returns whether the record is complete; it is, too, where a pod cannot have a file: nothing
-    /// of it can be made either.
-    fn write(&self, pod: &PodRef) -> bool {
-        let Some(dir) = &self.dir else { return true };
-        let Some(path) = path_of(dir, &pod.uid) else { return true };
+    /// Whether a pod has a file with its name. Blocking.
+    fn has_file(&self, uid: &PodUid) -> bool {
+        let path = self.dir.as_ref().and_then(|dir| path_of(dir, uid));
+        path.and_then(|path| fs::metadata(path).ok()).is_some_and(|file| file.len() > 0)
+    }
+
+    /// Makes the file of a pod, unless the pod cannot have a file: nothing of it can be made either. Blocking.
+    fn write(&self, pod: &PodRef) -> Result<(), SysError> {
+        let Some(dir) = &self.dir else { return Ok(()) };
+        let Some(path) = path_of(dir, &pod.uid) else { return Ok(()) };
         let _files = self.files.lock();
-        let write = || fs::write(&path, format!("{}/{}\n", pod.namespace, pod.name));
+        let text = format!("{}/{}\n", pod.namespace, pod.name);
+        let write = || fs::write(&path, &text);
         let written = write().or_else(|error| match error.kind() {
             ErrorKind::NotFound => {
                 fs::DirBuilder::new().recursive(true).mode(DIR_MODE).create(dir)?;
@@ -136,15 +158,9 @@ impl OwnPods {
             _ => Err(error),
         });
         match written {
-            Ok(()) => true,
-            Err(error) if error.kind() == ErrorKind::InvalidFilename => true,
-            Err(error) => {
-                tracing::warn!(
-                    %pod, uid = %pod.uid, file = %path.display(), %error,
-                    "cannot record that the pod is hostlet's own; what is left of it if hostlet is killed is not removed"
-                );
-                false
-            }
+            Err(error) if error.kind() == ErrorKind::InvalidFilename => Ok(()),
+            Err(source) => Err(SysError::Write { path, value: text.trim_end().to_owned(), source }),
+            Ok(()) => Ok(()),
         }
     }
 
@@ -227,8 +243,8 @@ mod tests {
         let dir = root.path().join("hostlet/own-pods");
         let own = OwnPods::new(dir.clone(), &Store::default());
         let (web, db) = (pod("web"), pod("db"));
-        own.record(&web).await;
-        own.record(&db).await;
+        own.record(&web).await.unwrap();
+        own.record(&db).await.unwrap();
         assert!(own.has(&web.uid) && !own.has(&"of-others".into()));
         assert_eq!(fs::metadata(&dir).unwrap().permissions().mode() & 0o777, DIR_MODE);
         let (start, minute) = (Instant::now(), Duration::from_secs(60));
@@ -243,7 +259,7 @@ mod tests {
         own.retain(&present, start + 31 * minute).await;
         assert!(!own.has(&web.uid) && own.has(&db.uid));
         assert_eq!(files(&dir), ["uid-of-db"]);
-        own.record(&web).await;
+        own.record(&web).await.unwrap();
         assert!(OwnPods::new(dir, &Store::default()).has(&web.uid), "recorded again");
     }
 
@@ -257,11 +273,15 @@ mod tests {
         store.put(Table::AdmittedPods, "unreadable", &json!(1));
         let own = OwnPods::new(dir.clone(), &store);
         assert!(own.has(&"uid-of-web".into()) && own.has(&"unreadable".into()));
+        // A later daemon writes no file again.
+        fs::write(dir.join("uid-of-web"), "ns/as-it-was\n").unwrap();
+        OwnPods::new(dir.clone(), &store);
+        assert_eq!(fs::read_to_string(dir.join("uid-of-web")).unwrap(), "ns/as-it-was\n");
         // Files stay when their pods are no longer admitted; after a power failure, a file may be empty.
         fs::write(dir.join("cut-short"), "").unwrap();
         let recorded = recorded_pods(&dir, &Store::default()).unwrap();
         let name = |uid: &str| recorded[&PodUid::from(uid)].to_string();
-        assert_eq!(name("uid-of-web"), "ns/web");
+        assert_eq!(name("uid-of-web"), "ns/as-it-was");
         assert_eq!(
             (name("unreadable"), name("cut-short")),
             ("unknown/unknown".into(), "unknown/unknown".into())
@@ -275,14 +295,14 @@ mod tests {
         let own = OwnPods::new(dir.clone(), &Store::default());
         // A link to itself: an error that does not come from the pod's UID.
         symlink(&dir, &dir).unwrap();
-        own.record(&pod("web")).await;
+        assert!(own.record(&pod("web")).await.is_err());
         assert!(own.has(&pod("web").uid));
         fs::remove_file(&dir).unwrap();
-        own.record(&pod("web")).await;
+        own.record(&pod("web")).await.unwrap();
         assert_eq!(files(&dir), ["uid-of-web"]);
         for uid in ["../up", "..", &"x".repeat(300)] {
             let odd = PodRef::new("ns", "odd", uid);
-            own.record(&odd).await;
+            own.record(&odd).await.unwrap();
             assert!(own.has(&odd.uid) && !own.state.lock().unwritten.contains(&odd.uid));
         }
         assert_eq!(files(&dir), ["uid-of-web"]);

@@ -112,7 +112,9 @@ impl PodEnd<'_> {
             let observed = self.state.observe(self.context).await;
             let pod = self.state.reporter.pod();
             // What it has outside the runtime is removed with it, also by a later sweep.
-            self.context.own.record(pod).await;
+            if let Err(error) = self.context.own.record(pod).await {
+                tracing::warn!(%pod, error = error_chain(&error), "cannot record a pod that is removed");
+            }
             let cache = self.context.runtime.pleg.cache();
             let observed = observed.or_else(|error| cache.listed(&pod.uid).ok_or(error))?;
             let stopping = self.context.runtime.stops.begin(Rank::default(), Urgency::default());

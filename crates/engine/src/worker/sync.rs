@@ -242,7 +242,7 @@ impl PodSync<'_> {
     async fn perform(&mut self, observed: &PodStatus, plan: &Plan) -> Result<(), Retry> {
         let is_new = matches!(plan.sandbox, SandboxPlan::Create { .. });
         if !self.state.is_prepared || is_new {
-            self.context.own.record(&self.pod.reference).await;
+            self.record(is_new).await?;
             // What runs keeps its resources until it is resized, in order.
             let kept = self.state.actuated.get().pod.filter(|_| !is_new);
             let prepared = self.prepare_host(kept.unwrap_or_else(|| Enforced::of_pod(self.pod))).await;
@@ -472,6 +472,19 @@ impl PodSync<'_> {
             self.state.reporter.event(None, PodEvent::warning("FailedMakePodDataDirectories", text));
             Retry::BackOff
         })
+    }
+
+    /// Records that the pod is hostlet's own. A pod of which there may be nothing yet does not begin without that: nobody would know
+    /// whose it is if hostlet were killed.
+    async fn record(&mut self, is_new: bool) -> Result<(), Retry> {
+        let Err(error) = self.context.own.record(&self.pod.reference).await else { return Ok(()) };
+        let text = format!("error making pod data directories: {}", error_chain(&error));
+        self.state.reporter.event(None, PodEvent::warning("FailedMakePodDataDirectories", text));
+        if !is_new {
+            return Ok(());
+        }
+        self.state.reporter.setup_failed();
+        Err(Retry::BackOff)
     }
 
     /// Sets up or updates the pod's volumes, and reports their problems.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hostlet_base::{PodRef, PodUid};
 use hostlet_runtime::cri::{CallSubject, CriError};
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use super::PodStatus;
@@ -19,6 +19,7 @@ pub type Observed = Result<Arc<PodStatus>, CriError>;
 #[derive(Clone, Default)]
 pub struct Cache {
     state: Arc<Mutex<State>>,
+    is_filled: Arc<watch::Sender<bool>>,
 }
 
 #[derive(Default)]
@@ -133,6 +134,12 @@ impl Cache {
         self.lock().all_as_of.is_some()
     }
 
+    /// Waits until the runtime has been listed at least once, forever if it never responds. Cancel-safe.
+    pub async fn filled(&self) {
+        // The sender lives in the cache, of which we hold a clone.
+        let _ = self.is_filled.subscribe().wait_for(|is_filled| *is_filled).await;
+    }
+
     /// Whether the pod was observed after `time`; for `None`, whether the runtime was listed at all.
     pub fn is_newer(&self, pod: &PodRef, time: Option<Instant>) -> bool {
         self.lock().is_newer(pod, time)
@@ -205,6 +212,8 @@ impl Cache {
         state.all_as_of = state.all_as_of.max(Some(as_of));
         state.stale = stale;
         state.answer_waiters();
+        drop(state);
+        self.is_filled.send_replace(true);
     }
 }
 
@@ -265,6 +274,17 @@ mod tests {
         assert!(is_pending(cache.newer_than(&pod("a"), None)).await);
         cache.commit(Instant::now(), HashSet::new());
         assert!(cache.newer_than(&pod("a"), None).await.unwrap().containers.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_listing_fills_the_cache() {
+        let cache = Cache::default();
+        cache.set(&"a".into(), status("a"), Instant::now());
+        let patience = Duration::from_secs(3600);
+        assert!(tokio::time::timeout(patience, cache.filled()).await.is_err());
+        cache.commit(Instant::now(), HashSet::new());
+        cache.filled().await;
+        cache.filled().await;
     }
 
     #[tokio::test(start_paused = true)]

@@ -48,7 +48,7 @@ pub(crate) async fn run() -> Result<Vec<Row>> {
         Ok(text) => text.parse().with_context(|| format!("{COUNT}={text}"))?,
         Err(_) => DEFAULT_COUNT,
     };
-    let mut cluster = Cluster::start().await.context("bringing up a control plane")?;
+    let cluster = Cluster::start().await.context("bringing up a control plane")?;
     let client = cluster.client().await?;
     let pid = std::process::id();
     let before = memory(pid)?.private;
@@ -67,7 +67,7 @@ pub(crate) async fn run() -> Result<Vec<Row>> {
         Row::new(title("private memory of each"), Unit::Megabytes).hostlet(size / 1e6),
     ];
     rows.extend(steady(&cluster, &title).await?);
-    rows.extend(outage(&mut cluster, &client, count, &title).await?);
+    rows.extend(outage(&cluster, &client, count, &title).await?);
     drop(fleet);
     Ok(rows)
 }
@@ -90,7 +90,7 @@ async fn steady(cluster: &Cluster, title: &dyn Fn(&str) -> String) -> Result<Vec
 
 /// The API server is away for a minute.
 async fn outage(
-    cluster: &mut Cluster,
+    cluster: &Cluster,
     client: &Client,
     count: u16,
     title: &dyn Fn(&str) -> String,

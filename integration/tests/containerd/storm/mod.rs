@@ -1,8 +1,7 @@
-//! A storm: daemon and containerd are killed at random moments while pods of every kind are added, changed and removed.
+//! A storm: daemon and containerd are killed, and disks fail, at random moments while pods of every kind are added, changed and removed.
 
-mod history;
+mod faults;
 mod kills;
-mod pods;
 mod script;
 mod settled;
 mod task;

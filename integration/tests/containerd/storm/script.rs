@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
+use hostlet_integration::storm::{Kind, Present, StormPod};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
-
-use super::pods::{Kind, Present, StormPod};
 
 /// Pods that remain unchanged.
 const CALM: [Kind; 6] = [Kind::Plain, Kind::Trio, Kind::HostNetwork, Kind::Deaf, Kind::Plain, Kind::Trio];
@@ -22,7 +21,7 @@ pub(super) enum Change {
     Remove(StormPod),
 }
 
-/// What happens to the daemon and the runtime.
+/// What happens to the daemon, the runtime and the disks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     None,
@@ -38,7 +37,56 @@ pub(super) enum Fault {
     FreezeRuntime,
     /// SIGSTOP, then SIGKILL of containerd.
     FreezeAndKillRuntime,
+    /// A disk has no byte free.
+    FillDisk(Which),
+    /// The same, and SIGKILL of hostlet, which starts while the disk is full.
+    FillDiskAndKillDaemon(Which),
+    /// Whoever writes to a disk waits.
+    FreezeDisk(Which),
+    /// The same, and SIGKILL of hostlet, which takes effect when the disk continues.
+    FreezeDiskAndKillDaemon(Which),
+    /// The daemon's disk becomes read-only. Then it is mounted again, as after a reboot, and the daemon is started.
+    BreakDisk,
 }
+
+/// A disk of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Which {
+    /// The one with all files.
+    All,
+    /// The one with the daemon's records only.
+    Own,
+}
+
+/// Faults and how frequent they are.
+pub(super) type Faults = &'static [(Fault, u32)];
+
+/// Kills and freezes of processes.
+pub(super) const OF_PROCESSES: Faults = &[
+    (Fault::None, 2),
+    (Fault::KillDaemon, 6),
+    (Fault::KillRuntime, 5),
+    (Fault::KillBoth, 2),
+    (Fault::KillBothRuntimeFirst, 2),
+    (Fault::FreezeRuntime, 2),
+    (Fault::FreezeAndKillRuntime, 1),
+];
+
+/// Faults of disks, and some kills beside them.
+pub(super) const OF_DISKS: Faults = &[
+    (Fault::None, 2),
+    (Fault::KillDaemon, 2),
+    (Fault::KillRuntime, 1),
+    (Fault::FillDisk(Which::All), 3),
+    (Fault::FillDisk(Which::Own), 3),
+    (Fault::FillDiskAndKillDaemon(Which::All), 2),
+    (Fault::FillDiskAndKillDaemon(Which::Own), 2),
+    (Fault::FreezeDisk(Which::All), 2),
+    (Fault::FreezeDisk(Which::Own), 2),
+    (Fault::FreezeDiskAndKillDaemon(Which::All), 1),
+    (Fault::FreezeDiskAndKillDaemon(Which::Own), 1),
+    (Fault::BreakDisk, 3),
+];
 
 /// The `runtimeRequestTimeout` of a daemon that is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +115,7 @@ pub(super) struct Round {
 /// Generates storms.
 pub(super) struct Script {
     rng: StdRng,
+    faults: Faults,
     /// The existing pods.
     pub(super) present: Present,
     /// The last version of each restless pod.
@@ -74,11 +123,11 @@ pub(super) struct Script {
 }
 
 impl Script {
-    /// The storm of a seed.
-    pub(super) fn new(seed: u64) -> Self {
+    /// The storm of a seed, with these faults.
+    pub(super) fn new(seed: u64, faults: Faults) -> Self {
         let pod = |name: String, kind| StormPod { name, kind, version: 0 };
         let last = (0..RESTLESS).map(|index| pod(format!("restless-{index}"), Kind::of(index))).collect();
-        let mut script = Self { rng: StdRng::seed_from_u64(seed), present: Present::new(), last };
+        let mut script = Self { rng: StdRng::seed_from_u64(seed), faults, present: Present::new(), last };
         for pod in Self::calm() {
             script.present.insert(pod.name.clone(), pod);
         }
@@ -99,8 +148,16 @@ impl Script {
         let work = self.millis(work);
         let fault = self.fault();
         let outage = match fault {
-            Fault::FreezeRuntime | Fault::FreezeAndKillRuntime => 100..1500,
-            _ => 0..150,
+            Fault::None
+            | Fault::KillDaemon
+            | Fault::KillRuntime
+            | Fault::KillBoth
+            | Fault::KillBothRuntimeFirst => 0..150,
+            Fault::FreezeRuntime
+            | Fault::FreezeAndKillRuntime
+            | Fault::FreezeDisk(_)
+            | Fault::FreezeDiskAndKillDaemon(_) => 100..1500,
+            Fault::FillDisk(_) | Fault::FillDiskAndKillDaemon(_) | Fault::BreakDisk => 100..3000,
         };
         let outage = self.millis(outage);
         let patience = if self.rng.random_ratio(1, 3) { Patience::Short } else { Patience::Ordinary };
@@ -124,16 +181,8 @@ impl Script {
     }
 
     fn fault(&mut self) -> Fault {
-        const FAULTS: [(Fault, u32); 7] = [
-            (Fault::None, 2),
-            (Fault::KillDaemon, 6),
-            (Fault::KillRuntime, 5),
-            (Fault::KillBoth, 2),
-            (Fault::KillBothRuntimeFirst, 2),
-            (Fault::FreezeRuntime, 2),
-            (Fault::FreezeAndKillRuntime, 1),
-        ];
-        FAULTS.choose_weighted(&mut self.rng, |(_, weight)| *weight).map_or(Fault::None, |(fault, _)| *fault)
+        let chosen = self.faults.choose_weighted(&mut self.rng, |(_, weight)| *weight);
+        chosen.map_or(Fault::None, |(fault, _)| *fault)
     }
 
     fn millis(&mut self, range: std::ops::Range<u64>) -> Duration {

@@ -2,39 +2,62 @@
 //! allows.
 
 use std::collections::BTreeSet;
+use std::process::Child;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use hostlet_integration::real::{Daemon, RealHost};
+use hostlet_integration::storm::{History, Present};
 use hostlet_integration::{Look, wait_for};
 
-use super::history::History;
-use super::pods::Present;
-use super::script::{Change, Fault, Patience, Round, Script};
+use super::script::{Change, Fault, Faults, OF_DISKS, OF_PROCESSES, Patience, Round, Script};
 use super::settled::unsettled;
 use crate::support::LATER;
 
-/// The number of rounds without `HOSTLET_STORM_ROUNDS`.
+/// The numbers of rounds without `HOSTLET_STORM_ROUNDS`; faults of disks take longer.
 const ROUNDS: u64 = 200;
+const ROUNDS_OF_DISKS: u64 = 40;
 /// After this many rounds everything must settle.
 const SPELL: u64 = 50;
 
-struct Storm {
+/// Bytes of the disks of a storm: room for the images and all pods, and for the daemon's records.
+const DISKS: (u64, u64) = (1 << 30, 64 << 20);
+
+/// A host and its faults.
+pub(super) struct Storm {
     /// None while it is dead. Dropped before the host, whose directory has its log.
-    daemon: Option<Daemon>,
-    host: RealHost,
+    pub(super) daemon: Option<Daemon>,
+    /// The setting of that daemon.
+    pub(super) patience: Patience,
+    pub(super) host: RealHost,
+    /// Ends when the frozen disk continues.
+    pub(super) frozen: Option<Child>,
     history: History,
 }
 
 #[tokio::test]
 async fn nothing_is_lost_duplicated_or_left_behind_in_a_storm_of_kills() {
+    storm(RealHost::start().await.unwrap(), OF_PROCESSES, ROUNDS).await;
+}
+
+#[tokio::test]
+async fn nothing_is_lost_duplicated_or_left_behind_in_a_storm_of_disks() {
+    let (all, own) = DISKS;
+    storm(RealHost::start_on_disks(all, own).await.unwrap(), OF_DISKS, ROUNDS_OF_DISKS).await;
+}
+
+async fn storm(host: RealHost, faults: Faults, rounds: u64) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let seed = setting("HOSTLET_STORM_SEED").unwrap_or(now.subsec_nanos().into());
-    let rounds = setting("HOSTLET_STORM_ROUNDS").unwrap_or(ROUNDS);
+    let rounds = setting("HOSTLET_STORM_ROUNDS").unwrap_or(rounds);
     println!("HOSTLET_STORM_SEED={seed} HOSTLET_STORM_ROUNDS={rounds}");
-    let mut storm =
-        Storm { host: RealHost::start().await.unwrap(), daemon: None, history: History::default() };
-    storm.run(seed, rounds).await.with_context(|| format!("HOSTLET_STORM_SEED={seed}")).unwrap();
+    let history = History::default();
+    let mut storm = Storm { daemon: None, patience: Patience::Ordinary, host, frozen: None, history };
+    storm
+        .run(Script::new(seed, faults), rounds)
+        .await
+        .with_context(|| format!("HOSTLET_STORM_SEED={seed}"))
+        .unwrap();
 }
 
 fn setting(name: &str) -> Option<u64> {
@@ -42,8 +65,7 @@ fn setting(name: &str) -> Option<u64> {
 }
 
 impl Storm {
-    async fn run(&mut self, seed: u64, rounds: u64) -> Result<()> {
-        let mut script = Script::new(seed);
+    async fn run(&mut self, mut script: Script, rounds: u64) -> Result<()> {
         for pod in script.present.values() {
             self.history.written(pod);
             self.host.write_manifest(&pod.file(), &pod.manifest())?;
@@ -79,43 +101,21 @@ impl Storm {
             }
         }
         self.history.watch(&self.host, round.work).await?;
-        match round.fault {
-            Fault::None => {}
-            Fault::KillDaemon => self.kill_daemon()?,
-            Fault::KillRuntime => self.host.kill_containerd()?,
-            Fault::KillBoth => {
-                self.kill_daemon()?;
-                self.host.kill_containerd()?;
-            }
-            Fault::KillBothRuntimeFirst => {
-                self.host.kill_containerd()?;
-                self.kill_daemon()?;
-            }
-            Fault::FreezeRuntime | Fault::FreezeAndKillRuntime => self.host.freeze_containerd()?,
-        }
+        self.strike(round)?;
         self.history.watch(&self.host, round.outage).await?;
-        match round.fault {
-            Fault::None | Fault::KillDaemon => {}
-            Fault::KillRuntime | Fault::KillBoth | Fault::KillBothRuntimeFirst => {
-                self.host.launch_containerd()?
-            }
-            Fault::FreezeRuntime => self.host.thaw_containerd()?,
-            Fault::FreezeAndKillRuntime => {
-                self.host.kill_containerd()?;
-                self.host.launch_containerd()?;
-            }
-        }
+        self.relieve(round)?;
         if self.daemon.is_none() {
             self.launch_daemon(round.patience)?;
         }
         Ok(())
     }
 
-    fn kill_daemon(&mut self) -> Result<()> {
+    pub(super) fn kill_daemon(&mut self) -> Result<()> {
         self.daemon.take().map_or(Ok(()), Daemon::kill)
     }
 
-    fn launch_daemon(&mut self, patience: Patience) -> Result<()> {
+    pub(super) fn launch_daemon(&mut self, patience: Patience) -> Result<()> {
+        self.patience = patience;
         let timeout = match patience {
             Patience::Ordinary => "",
             Patience::Short => "runtimeRequestTimeout: 1s\n",

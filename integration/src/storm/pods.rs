@@ -2,17 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use hostlet_integration::real::BUSYBOX_IMAGE;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::support::IDLE;
+use crate::real::BUSYBOX_IMAGE;
 
 /// First word of the process name of every container of the storm.
 const MARK: &str = "storm";
+/// A script that sleeps until SIGTERM.
+const IDLE: &str = "trap 'exit 0' TERM; sleep 100000 & wait";
 
 /// The behavior of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub enum Kind {
     /// Runs until SIGTERM.
     Plain,
     /// The same with three containers.
@@ -34,7 +35,7 @@ impl Kind {
         [Self::Plain, Self::Trio, Self::HostNetwork, Self::Deaf, Self::Crash, Self::Job, Self::Retry];
 
     /// The kind of the `index`th pod: all kinds are equally frequent.
-    pub(super) fn of(index: usize) -> Self {
+    pub fn of(index: usize) -> Self {
         Self::ALL[index % Self::ALL.len()]
     }
 
@@ -56,7 +57,7 @@ impl Kind {
     }
 
     /// Whether its containers run forever.
-    pub(super) fn is_lasting(self) -> bool {
+    pub fn is_lasting(self) -> bool {
         match self {
             Self::Plain | Self::Trio | Self::HostNetwork | Self::Deaf => true,
             Self::Crash | Self::Job | Self::Retry => false,
@@ -64,30 +65,35 @@ impl Kind {
     }
 
     /// Whether each container of a pod is started at most once.
-    pub(super) fn runs_once(self) -> bool {
+    pub fn runs_once(self) -> bool {
         self.is_lasting() || self == Self::Job
     }
 }
 
 /// A pod in one version of its manifest.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct StormPod {
+pub struct StormPod {
     /// The manifest's name.
-    pub(super) name: String,
+    pub name: String,
     /// Its behavior.
-    pub(super) kind: Kind,
+    pub kind: Kind,
     /// The number of edits of the manifest.
-    pub(super) version: usize,
+    pub version: usize,
 }
 
 impl StormPod {
     /// The file of its manifest.
-    pub(super) fn file(&self) -> String {
+    pub fn file(&self) -> String {
         format!("{}.json", self.name)
     }
 
     /// Its manifest.
-    pub(super) fn manifest(&self) -> String {
+    pub fn manifest(&self) -> String {
+        self.object().to_string()
+    }
+
+    /// The pod of its manifest.
+    pub fn object(&self) -> Value {
         let names = self.kind.containers().iter();
         let containers: Vec<_> = names
             .map(|name| {
@@ -111,7 +117,6 @@ impl StormPod {
                 "containers": containers,
             },
         })
-        .to_string()
     }
 
     fn mark(&self, container: &str) -> String {
@@ -119,7 +124,7 @@ impl StormPod {
     }
 
     /// The process names of its containers.
-    pub(super) fn marks(&self) -> Vec<Mark> {
+    pub fn marks(&self) -> Vec<Mark> {
         let (pod, version) = (&self.name, self.version);
         let mark = |&name: &&str| Mark { pod: pod.clone(), version, container: name.to_owned() };
         self.kind.containers().iter().map(mark).collect()
@@ -128,13 +133,13 @@ impl StormPod {
 
 /// The owner of a process: the last word of its command line.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Mark {
+pub struct Mark {
     /// The manifest's name.
-    pub(super) pod: String,
+    pub pod: String,
     /// The manifest's version.
-    pub(super) version: usize,
+    pub version: usize,
     /// The container's name.
-    pub(super) container: String,
+    pub container: String,
 }
 
 impl std::fmt::Display for Mark {
@@ -145,7 +150,7 @@ impl std::fmt::Display for Mark {
 
 impl Mark {
     /// Reads it from a command line; none if the process is not of the storm.
-    pub(super) fn of(command: &[String]) -> Option<Self> {
+    pub fn of(command: &[String]) -> Option<Self> {
         let words: Vec<&str> = command.last()?.split('/').collect();
         let [MARK, pod, version, container] = words[..] else { return None };
         let version = version.parse().ok()?;
@@ -154,4 +159,4 @@ impl Mark {
 }
 
 /// The existing pods at one moment, by name.
-pub(super) type Present = BTreeMap<String, StormPod>;
+pub type Present = BTreeMap<String, StormPod>;

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use hostlet_integration::real::{ContainerProcess, RealHost};
 use hostlet_proto::cri::{Container, ContainerState};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::pods::{Kind, Mark, StormPod};
+use crate::real::{ContainerProcess, RealHost};
 
 /// Interval between two observations.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 
 /// All processes observed so far.
 #[derive(Debug, Default)]
-pub(super) struct History {
+pub struct History {
     /// The containers that the runtime listed as running. Not all whose process was observed: a runtime whose client
     /// disconnected cancels the start of a container, which may have run for a moment.
     started: BTreeMap<Mark, BTreeSet<String>>,
@@ -29,7 +29,7 @@ pub(super) struct History {
 
 impl History {
     /// Records that a manifest is written.
-    pub(super) fn written(&mut self, pod: &StormPod) {
+    pub fn written(&mut self, pod: &StormPod) {
         self.kinds.insert(pod.name.clone(), pod.kind);
         if self.started.keys().any(|mark| mark.pod == pod.name && mark.version == pod.version) {
             self.returned.insert((pod.name.clone(), pod.version));
@@ -37,7 +37,7 @@ impl History {
     }
 
     /// Observes repeatedly for a while.
-    pub(super) async fn watch(&mut self, host: &RealHost, time: Duration) -> Result<()> {
+    pub async fn watch(&mut self, host: &RealHost, time: Duration) -> Result<()> {
         let end = Instant::now() + time;
         loop {
             self.look(host).await?;
@@ -49,7 +49,7 @@ impl History {
     }
 
     /// The processes that run now.
-    pub(super) async fn look(&mut self, host: &RealHost) -> Result<BTreeMap<Mark, ContainerProcess>> {
+    pub async fn look(&mut self, host: &RealHost) -> Result<BTreeMap<Mark, ContainerProcess>> {
         let mut running: BTreeMap<Mark, ContainerProcess> = BTreeMap::new();
         for process in host.container_processes()? {
             let Some(mark) = Mark::of(&process.command) else { continue };
