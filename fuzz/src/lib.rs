@@ -4,6 +4,7 @@
 mod archive;
 mod config;
 mod credentials;
+mod devices;
 mod dra;
 mod kernel;
 mod manifest;
@@ -17,6 +18,7 @@ mod text;
 pub use archive::image_archive;
 pub use config::config;
 pub use credentials::{docker_config, provider_response};
+pub use devices::device_checkpoint;
 pub use dra::dra_message;
 pub use kernel::kernel_file;
 pub use manifest::{manifest, pod_answer};
@@ -31,7 +33,7 @@ pub use text::{env_file, image_reference, kernel_log, log_line, quantity, resolv
 pub type Check = fn(&[u8]);
 
 /// All checks, by the name of their target and of the directory of their corpus.
-pub const CHECKS: [(&str, Check); 22] = [
+pub const CHECKS: [(&str, Check); 23] = [
     ("manifest", manifest),
     ("pod_answer", pod_answer),
     ("config", config),
@@ -43,6 +45,7 @@ pub const CHECKS: [(&str, Check); 22] = [
     ("image_archive", image_archive),
     ("plugin_info", plugin_info),
     ("dra_message", dra_message),
+    ("device_checkpoint", device_checkpoint),
     ("docker_config", docker_config),
     ("env_file", env_file),
     ("provider_response", provider_response),
