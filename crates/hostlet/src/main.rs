@@ -56,6 +56,7 @@ fn run(cli: Cli) -> anyhow::Result<Exit> {
         Some(Command::Images(args)) => ask(cli::images(args)),
         Some(Command::Plugins(args)) => ask(cli::plugins(args)),
         Some(Command::Volumes(args)) => ask(cli::volumes(args)),
+        Some(Command::Devices(args)) => ask(cli::devices(args)),
         Some(Command::Doctor(args)) => ask(cli::doctor(args, hostname()?)),
         Some(Command::Purge(args)) => ask(cli::purge(args, hostname()?)),
         Some(Command::Config(command)) => report(cli::config(command, &hostname()?, is_called_kubelet)),

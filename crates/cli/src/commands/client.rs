@@ -12,7 +12,8 @@ use hostlet_config::control_socket;
 use hostlet_csi::VolumeView;
 use hostlet_plugins::PluginView;
 use hostlet_serve::server::{
-    ImageView, LogsQuery, NodeReport, PodsView, PruneView, PullsView, UnusedImagesView, UsageView,
+    DevicesView, ImageView, LogsQuery, NodeReport, PodsView, PruneView, PullsView, UnusedImagesView,
+    UsageView,
 };
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
@@ -147,6 +148,11 @@ pub(super) async fn plugins(socket: &Path) -> Result<Vec<PluginView>, ClientErro
 /// The volumes of CSI drivers on this node.
 pub(super) async fn volumes(socket: &Path) -> Result<Vec<VolumeView>, ClientError> {
     json(socket, "/v1/volumes").await
+}
+
+/// The devices of device plugins on this node.
+pub(super) async fn devices(socket: &Path) -> Result<DevicesView, ClientError> {
+    json(socket, "/v1/devices").await
 }
 
 /// The connections to the API server.

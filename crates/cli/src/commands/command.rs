@@ -4,8 +4,8 @@ use clap::{Parser, Subcommand};
 use hostlet_config::KubeletFlags;
 
 use super::{
-    CompletionsArgs, ConfigCommand, DoctorArgs, EventsArgs, ExecArgs, ExplainArgs, ImagesArgs, LogsArgs,
-    NodeArgs, PluginsArgs, PodsArgs, PurgeArgs, RestartArgs, TimelineArgs, TopArgs, VolumesArgs,
+    CompletionsArgs, ConfigCommand, DevicesArgs, DoctorArgs, EventsArgs, ExecArgs, ExplainArgs, ImagesArgs,
+    LogsArgs, NodeArgs, PluginsArgs, PodsArgs, PurgeArgs, RestartArgs, TimelineArgs, TopArgs, VolumesArgs,
 };
 
 /// A kubelet for Linux hosts. Without a command it runs as the daemon and accepts the kubelet's flags.
@@ -47,6 +47,8 @@ pub enum Command {
     Plugins(PluginsArgs),
     /// Show the volumes of CSI drivers on this node, and what is done with them
     Volumes(VolumesArgs),
+    /// Show the devices of device plugins on this node, and who has them
+    Devices(DevicesArgs),
     /// Check this host, and get it ready
     Doctor(DoctorArgs),
     /// Remove hostlet's pods and files from this host

@@ -1,7 +1,9 @@
 //! Wiring: builds every part, is the only place that spawns tasks, and orders the shutdown. Decides nothing about pods.
 
+mod agents;
 mod cluster;
 mod csi;
+mod devices;
 mod engine;
 mod error;
 mod guard;

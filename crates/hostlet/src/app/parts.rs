@@ -14,6 +14,7 @@ use hostlet_cluster::node::{
 use hostlet_cluster::resource_slices::Dra;
 use hostlet_config::Config;
 use hostlet_csi::{CsiVolumes, VolumesOnDisk};
+use hostlet_devices::Devices;
 use hostlet_engine::admission::AdoptedPod;
 use hostlet_engine::engine::{
     self, CsiDeps, Engine, EngineDeps, EngineHandles, EventSinks, HostDeps, Interception, ObjectInputs,
@@ -41,8 +42,10 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tokio::sync::watch;
 
+use super::agents::{AgentInputs, serve_agents};
 use super::cluster::{Cluster, ClusterInputs, ClusterOutputs, projections};
 use super::csi::{CsiPublication, CsiPublicationDeps, CsiSide, RegisteredDrivers, drivers_of_manifests};
+use super::devices::devices;
 use super::engine::{engine_settings, image_preload};
 use super::images::start_images;
 use super::manifests::start_manifests;
@@ -87,6 +90,7 @@ pub(super) struct Parts {
     pub(super) stats: Stats,
     pub(super) plugins: PluginList,
     pub(super) csi_volumes: CsiVolumes,
+    pub(super) devices: Devices,
     pub(super) kubelets: watch::Receiver<Option<String>>,
     /// Stored copies of objects.
     pub(super) offline: OfflineObjects,
@@ -170,7 +174,10 @@ impl Parts {
         let mounts: Arc<dyn Mounts> = Arc::new(KernelMounts { mountinfo: MOUNTINFO.into() });
         let boot = node.machine.borrow().boot_id.clone();
         let csi_side = CsiSide::start(config, &boot, store.clone(), mounts.clone(), volumes, &metrics, tasks);
-        let plugins = start_plugins(config, &dra, &csi_side.drivers, &node_events, &metrics, tasks);
+        let (devices, device_handler, device_task) = devices(config, &metrics);
+        tasks.spawn(Stage::Publish, "device plugins", |cancel| device_task.run(cancel));
+        let plugins =
+            start_plugins(config, &dra, &csi_side.drivers, device_handler, &node_events, &metrics, tasks);
         let images = start_images(config, &runtime, &store, &metrics, tasks);
 
         let offline = offline_objects(config, &store);
@@ -235,6 +242,13 @@ impl Parts {
         let (mut engine, handles) = Engine::build(engine_settings(config, &node), deps);
         start_manifests(config, &handles.adopted, file_objects, manifests_in, tasks);
         tasks.spawn_engine(engine.first_tasks());
+        let inputs = AgentInputs {
+            pods: &handles.pods,
+            devices: &devices,
+            manifests: manifests.clone(),
+            api: api.clone(),
+        };
+        serve_agents(config, inputs, &metrics, tasks);
 
         let node_object = latest_node.subscribe();
         let volumes_in_use = VolumesInUse::new(csi_side.volumes.in_use());
@@ -267,6 +281,7 @@ impl Parts {
                 pressure: node.pressure.subscribe(),
                 kernel: kernel.clone(),
                 volumes_in_use,
+                devices: devices.capacity(),
                 storage: csi.as_ref().map_or_else(|| watch::channel(None).1, |csi| csi.storage.clone()),
                 others: handles.shutdown.unready.clone(),
             },
@@ -311,6 +326,7 @@ impl Parts {
                 events: node_events.clone(),
                 known: handles.adopted.iter().filter_map(AdoptedPod::of_api).collect(),
                 unready: handles.shutdown.unready.clone(),
+                devices: devices.capacity(),
                 dra,
                 csi,
                 objects,
@@ -339,6 +355,7 @@ impl Parts {
             stats: Stats::default(),
             plugins,
             csi_volumes,
+            devices,
             kubelets,
             offline,
             exposure,

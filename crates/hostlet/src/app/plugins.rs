@@ -7,6 +7,7 @@ use hostlet_base::node::NodeEvents;
 use hostlet_cluster::resource_slices::Dra;
 use hostlet_config::Config;
 use hostlet_csi::CsiHandler;
+use hostlet_devices::DevicePluginHandler;
 use hostlet_plugins::{Handlers, PluginHandler, PluginList, PluginSettings, Plugins};
 use hostlet_telemetry::Metrics;
 
@@ -18,6 +19,7 @@ pub(super) fn start_plugins(
     config: &Config,
     dra: &Dra,
     csi: &CsiHandler,
+    devices: DevicePluginHandler,
     events: &NodeEvents,
     metrics: &Metrics,
     tasks: &mut Tasks,
@@ -25,7 +27,11 @@ pub(super) fn start_plugins(
     let settings = PluginSettings {
         registry: config.root_dir.join(PLUGIN_REGISTRY),
         proc: PROC.into(),
-        handlers: Handlers::new([Arc::new(dra.clone()) as Arc<dyn PluginHandler>, Arc::new(csi.clone())]),
+        handlers: Handlers::new([
+            Arc::new(dra.clone()) as Arc<dyn PluginHandler>,
+            Arc::new(csi.clone()),
+            Arc::new(devices),
+        ]),
         events: events.clone(),
         clock: WallClock::system(),
         rescan: tasks.rescan().subscribe(),

@@ -7,9 +7,9 @@ use hostlet_config::Config;
 use hostlet_engine::container_logs::ContainerLogs;
 use hostlet_image::ContainerdArrivals;
 use hostlet_serve::server::{
-    ControlServer, EventsEndpoint, ExecEndpoint, ExplainEndpoint, HostProblems, ImageArchives,
-    ImageEndpoints, ImagePulls, LogsEndpoint, MetricsEndpoints, NodeEndpoints, PodFinder, PodsEndpoint,
-    RestartEndpoint, RuntimeHealth, TimelineEndpoint, UsageEndpoint, VolumesEndpoint,
+    ControlServer, DevicesEndpoint, EventsEndpoint, ExecEndpoint, ExplainEndpoint, HostProblems,
+    ImageArchives, ImageEndpoints, ImagePulls, LogsEndpoint, MetricsEndpoints, NodeEndpoints, PodFinder,
+    PodsEndpoint, RestartEndpoint, RuntimeHealth, TimelineEndpoint, UsageEndpoint, VolumesEndpoint,
 };
 use hostlet_serve::supervisor::{ConfigState, StartDecision, SupervisorInputs};
 use hostlet_telemetry::Heartbeats;
@@ -115,6 +115,7 @@ impl Parts {
                 plugins: self.plugins.clone(),
             },
             volumes: VolumesEndpoint { volumes: self.csi_volumes.clone(), pods: self.handles.pods.clone() },
+            devices: DevicesEndpoint { devices: self.devices.clone(), pods: self.handles.pods.clone() },
             usage: UsageEndpoint { stats: self.usage.subscribe(), describer: self.describer.clone() },
             metrics: MetricsEndpoints {
                 metrics: self.metrics.clone(),

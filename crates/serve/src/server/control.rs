@@ -7,6 +7,7 @@ use axum::Router;
 use tokio::net::UnixListener;
 use tokio_util::sync::CancellationToken;
 
+use super::devices::DevicesEndpoint;
 use super::events::EventsEndpoint;
 use super::exec::ExecEndpoint;
 use super::explain::ExplainEndpoint;
@@ -46,6 +47,8 @@ pub struct ControlServer {
     pub node: NodeEndpoints,
     /// `/v1/volumes`.
     pub volumes: VolumesEndpoint,
+    /// `/v1/devices`.
+    pub devices: DevicesEndpoint,
     /// `/v1/usage`.
     pub usage: UsageEndpoint,
     /// `/metrics` and `/metrics/probes`.
@@ -66,6 +69,7 @@ impl ControlServer {
             .merge(self.images.routes())
             .merge(self.node.routes())
             .merge(self.volumes.routes())
+            .merge(self.devices.routes())
             .merge(self.usage.routes())
             .merge(self.metrics.routes());
         let serving = http::serve(listener, app, &cancel);

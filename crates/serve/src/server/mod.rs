@@ -1,6 +1,7 @@
 //! The daemon's server for users and programs on this host.
 
 mod control;
+mod devices;
 mod error;
 mod events;
 mod exec;
@@ -25,6 +26,7 @@ mod view;
 mod volumes;
 
 pub use control::ControlServer;
+pub use devices::{DevicesEndpoint, DevicesView};
 pub use events::{EventsEndpoint, EventsQuery};
 pub use exec::{ExecEndpoint, ExecQuery, ExecView};
 pub use explain::ExplainEndpoint;

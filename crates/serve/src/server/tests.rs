@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hostlet_base::node::{CgroupLimit, NodeAddresses, NodePressure};
+use hostlet_base::node::{CgroupLimit, NodeAddresses, NodePressure, PluginResources};
 use hostlet_base::settings::{ImageGcPolicy, ImageVerification};
 use hostlet_base::{
     CONTAINER_NAME_LABEL, ContainerId, POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL, PodEvent, PodRef,
@@ -19,6 +19,7 @@ use hostlet_cluster::api::Connections;
 use hostlet_cluster::api_objects::OfflineObjects;
 use hostlet_cluster::node::{self, NodeDescriber, NodeInputs, RuntimeFacts};
 use hostlet_csi::CsiVolumes;
+use hostlet_devices::{Devices, DevicesSettings};
 use hostlet_engine::container_logs::ContainerLogs;
 use hostlet_engine::shutdown::ShutdownView;
 use hostlet_engine::source::{SourceState, StaticPod};
@@ -60,9 +61,9 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ControlServer, EventsEndpoint, ExecEndpoint, ExplainEndpoint, HostProblems, ImageEndpoints, ImagePulls,
-    LogsEndpoint, MetricsEndpoints, NodeEndpoints, PodFinder, PodsEndpoint, RestartEndpoint, RuntimeHealth,
-    TimelineEndpoint, UsageEndpoint, VolumesEndpoint,
+    ControlServer, DevicesEndpoint, EventsEndpoint, ExecEndpoint, ExplainEndpoint, HostProblems,
+    ImageEndpoints, ImagePulls, LogsEndpoint, MetricsEndpoints, NodeEndpoints, PodFinder, PodsEndpoint,
+    RestartEndpoint, RuntimeHealth, TimelineEndpoint, UsageEndpoint, VolumesEndpoint,
 };
 
 /// Unused images may be removed at once.
@@ -186,6 +187,7 @@ impl Bench {
                 pressure: watch::channel(NodePressure::default()).1,
                 kernel: watch::channel(node::KernelConditions::default()).1,
                 volumes_in_use: node::VolumesInUse::none(),
+                devices: watch::channel(PluginResources::default()).1,
                 storage: watch::channel(None).1,
                 others: watch::channel(Vec::new()).1,
             },
@@ -208,6 +210,12 @@ impl Bench {
             },
             &Metrics::default(),
         );
+        let settings = DevicesSettings {
+            dir: dir.path().join("device-plugins"),
+            numa_nodes: [0].into(),
+            uptime: Duration::ZERO,
+        };
+        let (devices, _, _) = Devices::new(settings, WallClock::system());
         let server = ControlServer {
             pods: PodsEndpoint {
                 finder: finder.clone(),
@@ -244,6 +252,7 @@ impl Bench {
                 volumes: CsiVolumes::none(),
                 pods: PodDirectory::of(StatusCache::default()),
             },
+            devices: DevicesEndpoint { devices, pods: PodDirectory::of(StatusCache::default()) },
             node: NodeEndpoints {
                 describer: describer.clone(),
                 runtime,
