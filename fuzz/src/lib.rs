@@ -5,6 +5,7 @@ mod archive;
 mod claims;
 mod config;
 mod credentials;
+mod devices;
 mod dra;
 mod kernel;
 mod manifest;
@@ -19,6 +20,7 @@ pub use archive::image_archive;
 pub use claims::claims_state;
 pub use config::config;
 pub use credentials::{docker_config, provider_response};
+pub use devices::device_checkpoint;
 pub use dra::dra_message;
 pub use kernel::kernel_file;
 pub use manifest::{manifest, pod_answer};
@@ -33,7 +35,7 @@ pub use text::{env_file, image_reference, kernel_log, log_line, quantity, resolv
 pub type Check = fn(&[u8]);
 
 /// All checks, by the name of their target and of the directory of their corpus.
-pub const CHECKS: [(&str, Check); 23] = [
+pub const CHECKS: [(&str, Check); 24] = [
     ("manifest", manifest),
     ("pod_answer", pod_answer),
     ("config", config),
@@ -46,6 +48,7 @@ pub const CHECKS: [(&str, Check); 23] = [
     ("plugin_info", plugin_info),
     ("dra_message", dra_message),
     ("claims_state", claims_state),
+    ("device_checkpoint", device_checkpoint),
     ("docker_config", docker_config),
     ("env_file", env_file),
     ("provider_response", provider_response),

@@ -3,6 +3,7 @@
 
 pub mod cluster;
 pub mod csi;
+pub mod device_plugin;
 pub mod fake_cri;
 pub mod ginkgo;
 pub mod hollow;

@@ -38,6 +38,12 @@ impl PluginProcess {
         Ok(())
     }
 
+    /// Has it read its files again, with SIGHUP.
+    pub(crate) fn reload(&self) -> Result<()> {
+        let child = self.child.as_ref().context("a driver that does not run")?;
+        kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGHUP).context("reloading a driver")
+    }
+
     /// Ends it with SIGTERM, and waits for its end.
     pub(crate) fn terminate(&mut self) -> Result<()> {
         if let Some(mut child) = self.child.take() {

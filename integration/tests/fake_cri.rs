@@ -19,6 +19,8 @@ mod credentials;
 mod csi;
 #[path = "fake_cri/dashboards.rs"]
 mod dashboards;
+#[path = "fake_cri/devices.rs"]
+mod devices;
 #[path = "fake_cri/errors.rs"]
 mod errors;
 #[path = "fake_cri/eviction.rs"]

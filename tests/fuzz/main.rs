@@ -23,6 +23,7 @@ mod targets {
     pub(crate) mod accept;
     pub(crate) mod claims_state;
     pub(crate) mod config;
+    pub(crate) mod device_checkpoint;
     pub(crate) mod docker_config;
     pub(crate) mod dra_message;
     pub(crate) mod env_file;
@@ -177,6 +178,11 @@ fn store_files() {
 #[test]
 fn image_archives() {
     run("image_archive", targets::image_archive::target);
+}
+
+#[test]
+fn checkpoints_of_devices() {
+    run("device_checkpoint", targets::device_checkpoint::target);
 }
 
 #[test]

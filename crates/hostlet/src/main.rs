@@ -57,6 +57,7 @@ fn run(cli: Cli) -> anyhow::Result<Exit> {
         Some(Command::Plugins(args)) => ask(cli::plugins(args)),
         Some(Command::Volumes(args)) => ask(cli::volumes(args)),
         Some(Command::Claims(args)) => ask(cli::claims(args)),
+        Some(Command::Devices(args)) => ask(cli::devices(args)),
         Some(Command::Doctor(args)) => ask(cli::doctor(args, hostname()?)),
         Some(Command::Purge(args)) => ask(cli::purge(args, hostname()?)),
         Some(Command::Config(command)) => report(cli::config(command, &hostname()?, is_called_kubelet)),

@@ -42,7 +42,7 @@ async fn what_cannot_be_registered_is_told_listed_and_explained() {
     let at = |name: &str| registry.join(name);
 
     let info = PluginInfo {
-        r#type: "DevicePlugin".to_owned(),
+        r#type: "StorePlugin".to_owned(),
         ..dra_driver("disk.example.com", &at("sub/csi.sock"))
     };
     let csi = FakePlugin::start(&at("sub/csi.sock"), info).unwrap();
@@ -56,7 +56,7 @@ async fn what_cannot_be_registered_is_told_listed_and_explained() {
     let hidden = FakePlugin::start(&at(".hidden.sock"), dra_driver("hidden", &outside)).unwrap();
 
     let status = csi.status(0).await;
-    assert!(!status.plugin_registered && status.error.contains("plugin type: DevicePlugin"), "{status:?}");
+    assert!(!status.plugin_registered && status.error.contains("plugin type: StorePlugin"), "{status:?}");
     assert_eq!(nonsense.status(0).await.error, "PluginInfo.type is empty: set it");
     let plugins = wait_for_plugins(&daemon, |plugins| {
         let states = plugins.iter().map(|plugin| plugin.state);
@@ -77,7 +77,7 @@ async fn what_cannot_be_registered_is_told_listed_and_explained() {
     assert!(stranger.statuses().is_empty() && hidden.statuses().is_empty());
 
     let table = daemon.cli(&["plugins"]).unwrap();
-    assert!(table.contains("disk.example.com  DevicePlugin  Unsupported"), "{table}");
+    assert!(table.contains("disk.example.com  StorePlugin  Unsupported"), "{table}");
     let explained = daemon.command(&["explain"]).output().unwrap();
     let explained = String::from_utf8_lossy(&explained.stdout).into_owned();
     assert!(
@@ -86,7 +86,7 @@ async fn what_cannot_be_registered_is_told_listed_and_explained() {
     );
     assert!(
         explained.contains("\nPlugins:\n")
-            && explained.contains("disk.example.com (DevicePlugin): Unsupported"),
+            && explained.contains("disk.example.com (StorePlugin): Unsupported"),
         "{explained}"
     );
     let events = daemon.cli(&["events"]).unwrap();

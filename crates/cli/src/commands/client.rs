@@ -13,7 +13,8 @@ use hostlet_csi::VolumeView;
 use hostlet_dra::ClaimView;
 use hostlet_plugins::PluginView;
 use hostlet_serve::server::{
-    ImageView, LogsQuery, NodeReport, PodsView, PruneView, PullsView, UnusedImagesView, UsageView,
+    DevicesView, ImageView, LogsQuery, NodeReport, PodsView, PruneView, PullsView, UnusedImagesView,
+    UsageView,
 };
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
@@ -153,6 +154,11 @@ pub(super) async fn volumes(socket: &Path) -> Result<Vec<VolumeView>, ClientErro
 /// The ResourceClaims of this node's pods.
 pub(super) async fn claims(socket: &Path) -> Result<Vec<ClaimView>, ClientError> {
     json(socket, "/v1/claims").await
+}
+
+/// The devices of device plugins on this node.
+pub(super) async fn devices(socket: &Path) -> Result<DevicesView, ClientError> {
+    json(socket, "/v1/devices").await
 }
 
 /// The connections to the API server.

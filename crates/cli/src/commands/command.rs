@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 use hostlet_config::KubeletFlags;
 
 use super::{
-    ClaimsArgs, CompletionsArgs, ConfigCommand, DoctorArgs, EventsArgs, ExecArgs, ExplainArgs, ImagesArgs,
+    ClaimsArgs, CompletionsArgs, ConfigCommand, DevicesArgs, DoctorArgs, EventsArgs, ExecArgs, ExplainArgs, ImagesArgs,
     LogsArgs, NodeArgs, PluginsArgs, PodsArgs, PurgeArgs, RestartArgs, TimelineArgs, TopArgs, VolumesArgs,
 };
 
@@ -49,6 +49,8 @@ pub enum Command {
     Volumes(VolumesArgs),
     /// Show the ResourceClaims of pods on this node, and what is done with them
     Claims(ClaimsArgs),
+    /// Show the devices of device plugins on this node, and who has them
+    Devices(DevicesArgs),
     /// Check this host, and get it ready
     Doctor(DoctorArgs),
     /// Remove hostlet's pods and files from this host

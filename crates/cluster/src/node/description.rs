@@ -99,6 +99,7 @@ impl NodeDescriber {
             pressures: inputs.pressure.borrow().states.clone(),
             kernel: inputs.kernel.borrow().clone(),
             volumes_in_use: inputs.volumes_in_use.desired(),
+            devices: inputs.devices.borrow().clone(),
             unready: inputs.unready(Instant::now()),
         }
     }
@@ -130,7 +131,7 @@ fn thresholds(settings: &NodeSettings) -> BTreeMap<String, String> {
 mod tests {
     use super::*;
     use crate::node::{KernelConditions, VolumesInUse, testing};
-    use hostlet_base::node::{NodeAddresses, NodePressure};
+    use hostlet_base::node::{NodeAddresses, NodePressure, PluginResources};
     use hostlet_observe::pleg;
 
     fn describer(latest: Option<Node>) -> NodeDescriber {
@@ -148,6 +149,7 @@ mod tests {
             pressure: watch::channel(NodePressure::from([])).1,
             kernel: watch::channel(KernelConditions::default()).1,
             volumes_in_use: VolumesInUse::none(),
+            devices: watch::channel(PluginResources::default()).1,
             storage: watch::channel(None).1,
             others: watch::channel(Vec::new()).1,
         };

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use hostlet_base::node::PressureStates;
+use hostlet_base::node::{PluginResources, PressureStates};
 use hostlet_host::Machine;
 use hostlet_runtime::cri::{ImageInfo, RuntimeStatus, Version};
 
@@ -41,6 +41,8 @@ pub struct NodeFacts {
     pub kernel: KernelConditions,
     /// The volumes in use, sorted.
     pub volumes_in_use: Vec<String>,
+    /// What device plugins offer.
+    pub devices: PluginResources,
     /// Why the node is not ready; empty if it is ready.
     pub unready: Vec<String>,
 }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use hostlet_base::node::{NodeAddresses, NodePressure, PressureStates};
+use hostlet_base::node::{NodeAddresses, NodePressure, PluginResources, PressureStates};
 use hostlet_host::Machine;
 use hostlet_observe::pleg;
 use hostlet_runtime::cri::RuntimeStatus;
@@ -21,6 +21,7 @@ pub(super) struct UrgentFacts {
     pressures: PressureStates,
     kernel: KernelConditions,
     volumes_in_use: Vec<String>,
+    devices: PluginResources,
     storage: Option<String>,
     others: Vec<String>,
 }
@@ -46,6 +47,8 @@ pub struct NodeInputs {
     pub kernel: watch::Receiver<KernelConditions>,
     /// The volumes that must not be detached.
     pub volumes_in_use: VolumesInUse,
+    /// What device plugins offer.
+    pub devices: watch::Receiver<PluginResources>,
     /// Why volumes of CSI drivers cannot be used yet, in upstream's words; `None` if they can.
     pub storage: watch::Receiver<Option<String>>,
     /// Other reasons why the node is not ready, in upstream's words: a shutdown.
@@ -91,6 +94,7 @@ impl NodeInputs {
             pressures: self.pressure.borrow().states.clone(),
             kernel: self.kernel.borrow().clone(),
             volumes_in_use: self.volumes_in_use.desired(),
+            devices: self.devices.borrow().clone(),
             unready: self.unready(now),
         })
     }
@@ -102,6 +106,7 @@ impl NodeInputs {
             pressures: self.pressure.borrow().states.clone(),
             kernel: self.kernel.borrow().clone(),
             volumes_in_use: self.volumes_in_use.desired(),
+            devices: self.devices.borrow().clone(),
             storage: self.storage.borrow().clone(),
             others: self.others.borrow().clone(),
         }
@@ -117,6 +122,7 @@ impl NodeInputs {
             Ok(()) = self.status.changed() => {}
             Ok(()) = self.pressure.changed() => {}
             Ok(()) = self.kernel.changed() => {}
+            Ok(()) = self.devices.changed() => {}
             Ok(()) = self.storage.changed() => {}
             Ok(()) = self.others.changed() => {}
             // Waits forever once nobody can change them.

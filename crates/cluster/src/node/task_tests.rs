@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hostlet_base::WallClock;
-use hostlet_base::node::{NodeAddresses, NodeEvent, NodePressure, Pressure};
+use hostlet_base::node::{NodeAddresses, NodeEvent, NodePressure, PluginResources, Pressure};
+use hostlet_base::testing::resource_list;
 use hostlet_host::Machine;
 use hostlet_observe::pleg;
 use hostlet_runtime::cri::RuntimeStatus;
@@ -40,6 +41,7 @@ struct Bed {
     kernel: watch::Sender<KernelConditions>,
     volumes_in_use: watch::Sender<BTreeSet<String>>,
     reported_in_use: watch::Receiver<BTreeSet<String>>,
+    devices: watch::Sender<PluginResources>,
     storage: watch::Sender<Option<String>>,
     others: watch::Sender<Vec<String>>,
     node: watch::Receiver<Option<Arc<Node>>>,
@@ -63,6 +65,7 @@ impl Bed {
         let (pleg, pleg_view) = watch::channel(pleg::Health { last_relist: Instant::now(), error: None });
         let (pressure, pressure_view) = watch::channel(NodePressure::from([]));
         let (kernel, kernel_view) = watch::channel(KernelConditions::default());
+        let (devices, devices_view) = watch::channel(PluginResources::default());
         let (storage, storage_view) = watch::channel(None);
         let (others, others_view) = watch::channel(Vec::new());
         let (volumes_in_use, desired_in_use) = watch::channel(BTreeSet::new());
@@ -79,6 +82,7 @@ impl Bed {
             pressure: pressure_view,
             kernel: kernel_view,
             volumes_in_use: in_use,
+            devices: devices_view,
             storage: storage_view,
             others: others_view,
         };
@@ -136,6 +140,7 @@ impl Bed {
             kernel,
             volumes_in_use,
             reported_in_use,
+            devices,
             storage,
             others,
             node,
@@ -570,3 +575,29 @@ async fn an_api_server_that_is_away_for_an_hour_is_no_missed_heartbeat() {
 
 #[path = "task_volume_tests.rs"]
 mod volumes;
+
+/// The Node's capacity and allocatable of the resource of a device plugin.
+fn gpus(node: &Node) -> [Option<String>; 2] {
+    let status = node.status.clone().unwrap_or_default();
+    [status.capacity, status.allocatable].map(|all| Some(all?.get("example.com/gpu")?.0.clone()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn devices_of_plugins_are_reported_at_once() {
+    let bed = Bed::registered(settings()).await;
+    let plugin = |capacity: &str, allocatable: &str| PluginResources {
+        capacity: resource_list([("example.com/gpu", capacity)]),
+        allocatable: resource_list([("example.com/gpu", allocatable)]),
+        ..PluginResources::default()
+    };
+    let removed = ["example.com/gpu".to_owned()].into();
+    let gone = PluginResources { removed, ..PluginResources::default() };
+    for (devices, expected) in
+        [(plugin("4", "3"), ["4", "3"]), (plugin("4", "0"), ["4", "0"]), (gone, ["0", "0"])]
+    {
+        sleep(Duration::from_secs(3)).await;
+        bed.devices.send_replace(devices);
+        let expected = expected.map(|amount| Some(amount.to_owned()));
+        assert!(bed.time_until(|node| gpus(node) == expected).await < Duration::from_millis(50));
+    }
+}

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hostlet_base::Quantity;
-use hostlet_base::node::{NodePressure, Signal, Threshold};
+use hostlet_base::node::{NodePressure, PluginResources, Signal, Threshold};
 use hostlet_base::settings::Reserved;
 use hostlet_config::Node;
 use hostlet_host::Machine;
@@ -94,6 +94,7 @@ pub fn facts() -> NodeFacts {
         pressures: NodePressure::from([]).states,
         kernel: KernelConditions::default(),
         volumes_in_use: Vec::new(),
+        devices: PluginResources::default(),
         unready: Vec::new(),
     }
 }

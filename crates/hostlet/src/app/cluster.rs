@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use hostlet_base::node::{NodeAddresses, NodeEvents, NodePressure};
+use hostlet_base::node::{NodeAddresses, NodeEvents, NodePressure, PluginResources};
 use hostlet_base::{QuietPeriod, WallClock, architecture};
 use hostlet_cluster::api::events::{EventRecord, EventRecorder, EventSink, recorder};
 use hostlet_cluster::api::{
@@ -93,6 +93,8 @@ pub(super) struct ClusterInputs {
     pub(super) metrics: Metrics,
     /// What else keeps the node from being ready.
     pub(super) unready: watch::Receiver<Vec<String>>,
+    /// What device plugins offer.
+    pub(super) devices: watch::Receiver<PluginResources>,
     /// The DRA drivers of this node.
     pub(super) dra: Dra,
     pub(super) csi: CsiPublication,
@@ -327,6 +329,7 @@ impl Cluster {
             pressure: inputs.pressure,
             kernel: inputs.kernel,
             volumes_in_use: inputs.csi.volumes_in_use.clone(),
+            devices: inputs.devices,
             storage: inputs.csi.storage.clone(),
             others: inputs.unready,
         };

@@ -216,9 +216,9 @@ impl Guard {
     }
 
     /// Records that hostlet runs pods here, before it starts the first, and lets the tasks begin. A failure costs no pod: the store
-    /// is a record, too.
-    pub(super) async fn claim(self, tasks: &mut Tasks) {
-        if self.is_first() {
+    /// is a record, too. With a record of devices, those that the Node states are this host's.
+    pub(super) async fn claim(self, has_devices: bool, tasks: &mut Tasks) {
+        if self.is_first() && !has_devices {
             self.former_devices.expect();
         }
         if let Some(claim) = self.claim.with(&self.socket, Timestamp::now()) {

@@ -1,8 +1,10 @@
 //! Wiring: builds every part, is the only place that spawns tasks, and orders the shutdown. Decides nothing about pods.
 
 mod claims;
+mod agents;
 mod cluster;
 mod csi;
+mod devices;
 mod engine;
 mod error;
 mod guard;

@@ -15,6 +15,7 @@ use hostlet_cluster::resource_slices::Dra;
 use hostlet_config::Config;
 use hostlet_csi::{CsiVolumes, VolumesOnDisk};
 use hostlet_dra::Claims;
+use hostlet_devices::Devices;
 use hostlet_engine::admission::AdoptedPod;
 use hostlet_engine::engine::{
     self, CsiDeps, Engine, EngineDeps, EngineHandles, EventSinks, HostDeps, Interception, ObjectInputs,
@@ -43,8 +44,10 @@ use rand::rngs::StdRng;
 use tokio::sync::watch;
 
 use super::claims::ClaimsSide;
+use super::agents::{AgentInputs, serve_agents};
 use super::cluster::{Cluster, ClusterInputs, ClusterOutputs, projections};
 use super::csi::{CsiPublication, CsiPublicationDeps, CsiSide, RegisteredDrivers, drivers_of_manifests};
+use super::devices::devices;
 use super::engine::{engine_settings, image_preload};
 use super::images::start_images;
 use super::manifests::start_manifests;
@@ -90,6 +93,7 @@ pub(super) struct Parts {
     pub(super) plugins: PluginList,
     pub(super) csi_volumes: CsiVolumes,
     pub(super) claims: Claims,
+    pub(super) devices: Devices,
     pub(super) kubelets: watch::Receiver<Option<String>>,
     /// Stored copies of objects.
     pub(super) offline: OfflineObjects,
@@ -175,8 +179,13 @@ impl Parts {
         let csi_side = CsiSide::start(config, &boot, store.clone(), mounts.clone(), volumes, &metrics, tasks);
         let claims_side = ClaimsSide::new(&config.root_dir, &boot, cluster.as_ref(), &dra, &metrics);
         let claims = claims_side.claims.clone();
-        let handlers: [Arc<dyn PluginHandler>; 2] =
-            [Arc::new(claims_side.drivers.clone()), Arc::new(csi_side.drivers.clone())];
+        let (devices, device_handler, device_task) = devices(config, &metrics);
+        tasks.spawn(Stage::Publish, "device plugins", |cancel| device_task.run(cancel));
+        let handlers: [Arc<dyn PluginHandler>; 3] = [
+            Arc::new(claims_side.drivers.clone()),
+            Arc::new(csi_side.drivers.clone()),
+            Arc::new(device_handler),
+        ];
         let plugins = start_plugins(config, handlers, &node_events, &metrics, tasks);
         let images = start_images(config, &runtime, &store, &metrics, tasks);
 
@@ -243,6 +252,13 @@ impl Parts {
         let (mut engine, handles) = Engine::build(engine_settings(config, &node), deps);
         start_manifests(config, &handles.adopted, file_objects, manifests_in, tasks);
         tasks.spawn_engine(engine.first_tasks());
+        let inputs = AgentInputs {
+            pods: &handles.pods,
+            devices: &devices,
+            manifests: manifests.clone(),
+            api: api.clone(),
+        };
+        serve_agents(config, inputs, &metrics, tasks);
 
         let node_object = latest_node.subscribe();
         let volumes_in_use = VolumesInUse::new(csi_side.volumes.in_use());
@@ -278,6 +294,7 @@ impl Parts {
                 pressure: node.pressure.subscribe(),
                 kernel: kernel.clone(),
                 volumes_in_use,
+                devices: devices.capacity(),
                 storage: csi.as_ref().map_or_else(|| watch::channel(None).1, |csi| csi.storage.clone()),
                 others: handles.shutdown.unready.clone(),
             },
@@ -323,6 +340,7 @@ impl Parts {
                 events: node_events.clone(),
                 known: handles.adopted.iter().filter_map(AdoptedPod::of_api).collect(),
                 unready: handles.shutdown.unready.clone(),
+                devices: devices.capacity(),
                 dra,
                 csi,
                 objects,
@@ -352,6 +370,7 @@ impl Parts {
             plugins,
             csi_volumes,
             claims,
+            devices,
             kubelets,
             offline,
             exposure,

@@ -11,5 +11,11 @@ pub(super) const MOUNTINFO: &str = "/proc/self/mountinfo";
 pub(super) const CONTAINER_LOGS: &str = "/var/log/containers";
 /// The directory, below the root directory, in which plugins create registration sockets.
 pub(super) const PLUGIN_REGISTRY: &str = "plugins_registry";
+/// The directory, below the root directory, of device plugins' sockets and of the checkpoint of devices.
+pub(super) const DEVICE_PLUGINS: &str = "device-plugins";
+/// The directory, below the root directory, of the socket of the pod resources API.
+pub(super) const POD_RESOURCES: &str = "pod-resources";
+/// The same of the Pods API.
+pub(super) const PODS_API: &str = "pods-api";
 /// The system's logs, fixed upstream as well.
 pub(super) const SYSTEM_LOGS: &str = "/var/log";

@@ -114,7 +114,7 @@ pub(crate) async fn run(config: Config, reload: Reload, cancel: CancellationToke
                     adjust_host(&config, &dirs, Path::new(ROOT))?;
                     closed.open(&config)?.serve(&config, &parts, &mut tasks);
                 }
-                guard.claim(&mut tasks).await;
+                guard.claim(parts.devices.had_checkpoint(), &mut tasks).await;
                 parts.start_pods(&config, &runtime_info, cgroups, &mut tasks).await?;
                 tracing::info!(node = config.node_name, "hostlet runs");
             }

@@ -7,7 +7,7 @@ use hostlet_config::Config;
 use hostlet_engine::container_logs::ContainerLogs;
 use hostlet_image::ContainerdArrivals;
 use hostlet_serve::server::{
-    ClaimsEndpoint, ControlServer, EventsEndpoint, ExecEndpoint, ExplainEndpoint, HostProblems,
+    ClaimsEndpoint, ControlServer, DevicesEndpoint, EventsEndpoint, ExecEndpoint, ExplainEndpoint, HostProblems,
     ImageArchives, ImageEndpoints, ImagePulls, LogsEndpoint, MetricsEndpoints, NodeEndpoints, PodFinder,
     PodsEndpoint, RestartEndpoint, RuntimeHealth, TimelineEndpoint, UsageEndpoint, VolumesEndpoint,
 };
@@ -116,6 +116,7 @@ impl Parts {
             },
             volumes: VolumesEndpoint { volumes: self.csi_volumes.clone(), pods: self.handles.pods.clone() },
             claims: ClaimsEndpoint { claims: self.claims.clone(), pods: self.handles.pods.clone() },
+            devices: DevicesEndpoint { devices: self.devices.clone(), pods: self.handles.pods.clone() },
             usage: UsageEndpoint { stats: self.usage.subscribe(), describer: self.describer.clone() },
             metrics: MetricsEndpoints {
                 metrics: self.metrics.clone(),

@@ -8,6 +8,7 @@ use tokio::net::UnixListener;
 use tokio_util::sync::CancellationToken;
 
 use super::claims::ClaimsEndpoint;
+use super::devices::DevicesEndpoint;
 use super::events::EventsEndpoint;
 use super::exec::ExecEndpoint;
 use super::explain::ExplainEndpoint;
@@ -49,6 +50,8 @@ pub struct ControlServer {
     pub volumes: VolumesEndpoint,
     /// `/v1/claims` and `/v1/claims/forget`.
     pub claims: ClaimsEndpoint,
+    /// `/v1/devices`.
+    pub devices: DevicesEndpoint,
     /// `/v1/usage`.
     pub usage: UsageEndpoint,
     /// `/metrics` and `/metrics/probes`.
@@ -70,6 +73,7 @@ impl ControlServer {
             .merge(self.node.routes())
             .merge(self.volumes.routes())
             .merge(self.claims.routes())
+            .merge(self.devices.routes())
             .merge(self.usage.routes())
             .merge(self.metrics.routes());
         let serving = http::serve(listener, app, &cancel);

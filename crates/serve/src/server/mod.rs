@@ -2,6 +2,7 @@
 
 mod claims;
 mod control;
+mod devices;
 mod error;
 mod events;
 mod exec;
@@ -27,6 +28,7 @@ mod volumes;
 
 pub use claims::{ClaimsEndpoint, ForgetQuery, ForgottenView};
 pub use control::ControlServer;
+pub use devices::{DevicesEndpoint, DevicesView};
 pub use events::{EventsEndpoint, EventsQuery};
 pub use exec::{ExecEndpoint, ExecQuery, ExecView};
 pub use explain::ExplainEndpoint;

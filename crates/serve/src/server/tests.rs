@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hostlet_base::node::{CgroupLimit, NodeAddresses, NodePressure};
+use hostlet_base::node::{CgroupLimit, NodeAddresses, NodePressure, PluginResources};
 use hostlet_base::settings::{ImageGcPolicy, ImageVerification};
 use hostlet_base::{
     CONTAINER_NAME_LABEL, ContainerId, POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL, PodEvent, PodRef,
@@ -20,6 +20,7 @@ use hostlet_cluster::api_objects::OfflineObjects;
 use hostlet_cluster::node::{self, NodeDescriber, NodeInputs, RuntimeFacts};
 use hostlet_csi::CsiVolumes;
 use hostlet_dra::Claims;
+use hostlet_devices::{Devices, DevicesSettings};
 use hostlet_engine::container_logs::ContainerLogs;
 use hostlet_engine::shutdown::ShutdownView;
 use hostlet_engine::source::{SourceState, StaticPod};
@@ -61,7 +62,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ClaimsEndpoint, ControlServer, EventsEndpoint, ExecEndpoint, ExplainEndpoint, HostProblems,
+    ClaimsEndpoint, ControlServer, DevicesEndpoint, EventsEndpoint, ExecEndpoint, ExplainEndpoint, HostProblems,
     ImageEndpoints, ImagePulls, LogsEndpoint, MetricsEndpoints, NodeEndpoints, PodFinder, PodsEndpoint,
     RestartEndpoint, RuntimeHealth, TimelineEndpoint, UsageEndpoint, VolumesEndpoint,
 };
@@ -187,6 +188,7 @@ impl Bench {
                 pressure: watch::channel(NodePressure::default()).1,
                 kernel: watch::channel(node::KernelConditions::default()).1,
                 volumes_in_use: node::VolumesInUse::none(),
+                devices: watch::channel(PluginResources::default()).1,
                 storage: watch::channel(None).1,
                 others: watch::channel(Vec::new()).1,
             },
@@ -209,6 +211,12 @@ impl Bench {
             },
             &Metrics::default(),
         );
+        let settings = DevicesSettings {
+            dir: dir.path().join("device-plugins"),
+            numa_nodes: [0].into(),
+            uptime: Duration::ZERO,
+        };
+        let (devices, _, _) = Devices::new(settings, WallClock::system());
         let server = ControlServer {
             pods: PodsEndpoint {
                 finder: finder.clone(),
@@ -246,6 +254,7 @@ impl Bench {
                 pods: PodDirectory::of(StatusCache::default()),
             },
             claims: ClaimsEndpoint { claims: Claims::none(), pods: PodDirectory::of(StatusCache::default()) },
+            devices: DevicesEndpoint { devices, pods: PodDirectory::of(StatusCache::default()) },
             node: NodeEndpoints {
                 describer: describer.clone(),
                 runtime,

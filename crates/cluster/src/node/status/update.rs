@@ -1,7 +1,7 @@
 //! Calls all setters in order.
 
-use hostlet_base::ResourceList;
-use hostlet_base::node::{NodeEvent, Pressure};
+use hostlet_base::node::{NodeEvent, PluginResources, Pressure};
+use hostlet_base::{Quantity, ResourceList};
 use hostlet_host::Machine;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{DaemonEndpoint, NodeDaemonEndpoints, NodeStatus};
@@ -30,7 +30,7 @@ pub(in crate::node) fn update(
 ) -> Vec<NodeEvent> {
     let name = &settings.name;
     addresses::set(status, settings, &facts.host);
-    set_resources(status, settings, &facts.host.machine);
+    set_resources(status, settings, &facts.host.machine, &facts.devices);
     let mut events = Vec::new();
     events.extend(info::set(status, name, &facts.host.machine, facts.runtime.version.as_ref()));
     images::set(status, &facts.runtime.images, settings.node.max_images);
@@ -47,14 +47,25 @@ pub(in crate::node) fn update(
     events
 }
 
-/// Sets capacity and allocatable. Resources that others advertise on the Node stay, and are fully allocatable.
-fn set_resources(status: &mut NodeStatus, settings: &NodeSettings, machine: &Machine) {
+/// Sets capacity and allocatable. Resources that others advertise on the Node stay, and are fully allocatable. A resource whose device plugin
+/// is gone for good stays with nothing of it, as upstream: that tells it from one that others advertise.
+fn set_resources(
+    status: &mut NodeStatus,
+    settings: &NodeSettings,
+    machine: &Machine,
+    devices: &PluginResources,
+) {
     let own = capacity(settings, machine);
     let mut others = status.capacity.take().unwrap_or_default();
     others.retain(|name, _| !is_of_machine(name));
-    let with_others = |own: &ResourceList| Some(others.clone().into_iter().chain(own.written()).collect());
-    status.capacity = with_others(&own);
-    status.allocatable = with_others(&allocatable(&own, &settings.node.reserved));
+    let none = devices.removed.iter().map(|name| (name.as_str(), Quantity::count(0)));
+    let none: ResourceList = none.collect();
+    let whole = |own: &ResourceList, of_plugins: &ResourceList| {
+        let own = own.written().into_iter().chain(none.written()).chain(of_plugins.written());
+        Some(others.clone().into_iter().chain(own).collect())
+    };
+    status.capacity = whole(&own, &devices.capacity);
+    status.allocatable = whole(&allocatable(&own, &settings.node.reserved), &devices.allocatable);
 }
 
 /// Sets the heartbeat of this kubelet's conditions, just before a status is sent.

@@ -1,0 +1,5 @@
+//! Device plugins (`v1beta1`) of Kubernetes 1.37: types, clients and servers, generated from `proto/deviceplugin.proto` of `k8s.io/kubelet`.
+
+#![allow(missing_docs, unreachable_pub, clippy::all, rustdoc::all, reason = "generated")]
+
+include!(concat!(env!("OUT_DIR"), "/deviceplugin/v1beta1.rs"));

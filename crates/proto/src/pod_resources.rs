@@ -1,0 +1,6 @@
+//! The pod resources API (`v1`) of Kubernetes 1.37: types, clients and servers, generated from `proto/podresources.proto` of
+//! `k8s.io/kubelet`.
+
+#![allow(missing_docs, unreachable_pub, clippy::all, rustdoc::all, reason = "generated")]
+
+include!(concat!(env!("OUT_DIR"), "/podresources/v1.rs"));

@@ -1,0 +1,106 @@
+//! Device plugins and the sockets for agents, from a real daemon's point of view: the plugin is a process.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use hostlet_devices::PluginPhase;
+use hostlet_integration::device_plugin::{DevicePluginOptions, DevicePluginProcess};
+use hostlet_integration::fake_cri::FakeHost;
+use hostlet_integration::{Daemon, Look, wait_for};
+use hostlet_plugins::connect;
+use hostlet_proto::pod_resources::AllocatableResourcesRequest;
+use hostlet_proto::pod_resources::pod_resources_lister_client::PodResourcesListerClient;
+use hostlet_proto::pods_api::ListPodsRequest;
+use hostlet_proto::pods_api::pods_client::PodsClient;
+use hostlet_serve::server::{DevicesView, NodeReport};
+use serde_json::json;
+use tonic::Code;
+
+use crate::support::SOON;
+
+const GPU: &str = "example.com/gpu";
+
+fn root(host: &FakeHost) -> PathBuf {
+    host.directory().join("kubelet")
+}
+
+fn plugin(host: &FakeHost) -> DevicePluginProcess {
+    let options = DevicePluginOptions {
+        program: env!("CARGO_BIN_EXE_device_plugin").into(),
+        resource: GPU.to_owned(),
+        root: root(host),
+        work: host.directory().to_owned(),
+    };
+    DevicePluginProcess::new(options, &json!({"devices": {"gpu-0": [0], "gpu-1": [0]}})).unwrap()
+}
+
+/// Waits until the plugin is in this phase, with this capacity and this number of devices that can be used.
+async fn wait_for_devices(daemon: &Daemon, phase: PluginPhase, counts: [usize; 2]) -> Result<DevicesView> {
+    wait_for("the devices as expected", SOON, async || {
+        let json = daemon.cli(&["devices", "-o", "json"])?;
+        let view: DevicesView = serde_json::from_str(&json).with_context(|| json.clone())?;
+        let is_it = view.resources.first().is_some_and(|resource| {
+            resource.plugin == phase && [resource.capacity, resource.allocatable] == counts
+        });
+        Ok(if is_it { Look::Done(view) } else { Look::NotYet(json) })
+    })
+    .await
+}
+
+/// The node's capacity and allocatable of the resource.
+fn node_states(daemon: &Daemon) -> [Option<String>; 2] {
+    let report: NodeReport = serde_json::from_str(&daemon.cli(&["node", "-o", "json"]).unwrap()).unwrap();
+    let status = report.description.node.status.unwrap();
+    [status.capacity, status.allocatable].map(|all| all.and_then(|all| Some(all.get(GPU)?.0.clone())))
+}
+
+#[tokio::test]
+async fn a_plugin_registers_again_after_each_restart_and_the_node_states_its_devices() {
+    let host = FakeHost::start().unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    assert_eq!(daemon.cli(&["devices"]).unwrap(), "No devices of device plugins.\n");
+    let mut plugin = plugin(&host);
+    plugin.start().unwrap();
+    wait_for_devices(&daemon, PluginPhase::Registered, [2, 2]).await.unwrap();
+    assert_eq!(node_states(&daemon), ["2", "2"].map(|count| Some(count.to_owned())));
+    plugin.does(&json!({"devices": {"gpu-0": [0], "gpu-1": [0]}, "unhealthy": ["gpu-1"]})).unwrap();
+    wait_for_devices(&daemon, PluginPhase::Registered, [2, 1]).await.unwrap();
+    let table = daemon.cli(&["devices"]).unwrap();
+    assert!(table.contains("gpu-1   Unhealthy  0     <none>  <none>"), "{table}");
+    plugin.kill().unwrap();
+    wait_for_devices(&daemon, PluginPhase::Away, [2, 0]).await.unwrap();
+    assert_eq!(node_states(&daemon), ["2", "0"].map(|count| Some(count.to_owned())));
+    plugin.start().unwrap();
+    wait_for_devices(&daemon, PluginPhase::Registered, [2, 1]).await.unwrap();
+
+    // The daemon is killed: the plugin notices the new one, which knows what there was.
+    daemon.kill().unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    wait_for_devices(&daemon, PluginPhase::Registered, [2, 1]).await.unwrap();
+    plugin.stop().unwrap();
+    let view = wait_for_devices(&daemon, PluginPhase::Away, [2, 0]).await.unwrap();
+    assert!(view.problems.is_empty(), "{view:?}");
+}
+
+#[tokio::test]
+async fn agents_find_their_sockets() {
+    let host = FakeHost::start().unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    let mut plugin = plugin(&host);
+    plugin.start().unwrap();
+    wait_for_devices(&daemon, PluginPhase::Registered, [2, 2]).await.unwrap();
+    let channel = connect(&root(&host).join("pod-resources/kubelet.sock")).await.unwrap();
+    let mut client = PodResourcesListerClient::new(channel);
+    let all = client.get_allocatable_resources(AllocatableResourcesRequest {}).await.unwrap().into_inner();
+    let ids: Vec<&str> = all.devices.iter().map(|entry| &*entry.device_ids[0]).collect();
+    assert_eq!(ids, ["gpu-0", "gpu-1"]);
+    let channel = connect(&root(&host).join("pods-api/pods-api.sock")).await.unwrap();
+    let mut client = PodsClient::new(channel);
+    let listed =
+        wait_for("the sources to be read", SOON, async || match client.list_pods(ListPodsRequest {}).await {
+            Ok(listed) => Ok(Look::Done(listed.into_inner().pods)),
+            Err(status) if status.code() == Code::FailedPrecondition => Ok(Look::NotYet(status.to_string())),
+            Err(status) => Err(status.into()),
+        });
+    assert_eq!(listed.await.unwrap(), Vec::<Vec<u8>>::new());
+}
