@@ -11,6 +11,8 @@ mod boot;
 mod broken_results;
 #[path = "containerd/commands.rs"]
 mod commands;
+#[path = "containerd/cpus.rs"]
+mod cpus;
 #[path = "containerd/exec.rs"]
 mod exec;
 #[path = "containerd/explain.rs"]

@@ -25,6 +25,8 @@ pub const NODE_PORTS: &str = "NodePorts";
 pub const OUT_OF: &str = "OutOf";
 /// The node has its maximum of pods: [`OUT_OF`] and the resource `pods`.
 pub const OUT_OF_PODS: &str = "OutOfpods";
+/// What only one pod can have could not be given to it (`kubelet/cm/admission/errors.go`).
+pub const UNEXPECTED_ADMISSION_ERROR: &str = "UnexpectedAdmissionError";
 /// A field is not supported (`kubelet/lifecycle/handlers.go`).
 pub const POD_FEATURE_UNSUPPORTED: &str = "PodFeatureUnsupported";
 /// The operating system is not this node's (`kubelet/lifecycle/predicate.go`).

@@ -11,6 +11,8 @@ use super::gate_table::{ALPHA, BETA_OFF, BETA_ON, DEPENDENCIES, FORMER, LOCKED_O
 const SERVED: &[&str] = &[
     ALLOCATED_PODS,
     CHECKPOINTS,
+    CPU_ALPHA_OPTIONS,
+    CPU_BETA_OPTIONS,
     TRUST_BUNDLES,
     "CustomCPUCFSQuotaPeriod",
     ENSURE_SECRET_PULLED_IMAGES,
@@ -21,6 +23,7 @@ const SERVED: &[&str] = &[
     IMAGE_VOLUMES,
     MEMORY_QOS,
     POD_CERTIFICATES,
+    POD_LEVEL_MANAGERS,
     QOS_RESERVED,
     SEPARATE_DISKS,
     SPLIT_LOG_STREAMS,
@@ -60,6 +63,13 @@ pub(super) const MEMORY_QOS: &str = "MemoryQoS";
 
 /// QoS classes cannot use a part of the memory that pods of better ones request.
 pub(super) const QOS_RESERVED: &str = "QOSReserved";
+
+/// Options of the static policy for CPUs, by stage.
+pub(super) const CPU_ALPHA_OPTIONS: &str = "CPUManagerPolicyAlphaOptions";
+pub(super) const CPU_BETA_OPTIONS: &str = "CPUManagerPolicyBetaOptions";
+
+/// Pods with resources of their own have CPUs and memory for themselves, too.
+pub(super) const POD_LEVEL_MANAGERS: &str = "PodLevelResourceManagers";
 
 /// Readers of logs may ask for one stream.
 pub(super) const SPLIT_LOG_STREAMS: &str = "PodLogsQuerySplitStreams";

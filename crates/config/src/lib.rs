@@ -22,6 +22,7 @@ mod log_limits;
 mod merge;
 mod node;
 mod node_api;
+mod numa;
 mod reservations;
 mod served;
 mod settings;
@@ -42,6 +43,7 @@ pub use flags::{FieldFlags, KubeletFlags, ProcessFlags, VersionForm, is_called_k
 pub use load::{Loaded, control_socket, load};
 pub use node::Node;
 pub use node_api::{CertificateFiles, NodeApi, ServingCertificate};
+pub use numa::{Numa, OptionGates};
 pub use settings::{
     Cgroups, ClusterConfig, Config, Dns, HostRules, ImagePulls, Logging, ParallelPulls, PodDefaults,
     Projections, Runtime, Sources,
@@ -49,3 +51,4 @@ pub use settings::{
 pub use show::EffectiveConfig;
 pub use shown_flags::GivenFlags;
 pub use static_pod_url::StaticPodUrl;
+pub use wire::{TopologyManagerPolicy, TopologyManagerScope};

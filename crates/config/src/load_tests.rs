@@ -356,7 +356,7 @@ fn unsupported_fields_are_errors_or_warnings() {
         errors("kubeReserved: {disk: \"1\", cpu: \"-1\"}\nsystemReserved: {memory: much}\nreservedSystemCPUs: a\nevictionHard: {memory: 1%}\n").len(),
         5
     );
-    let found = errors("qosReserved: {memory: half}\ncpuManagerPolicy: static\n");
+    let found = errors("qosReserved: {memory: half}\nmemoryManagerPolicy: BestEffort\n");
     assert_eq!(found.len(), 2, "{found:?}");
     let host = Host::new(&[("a.yaml", &format!("{HEAD}qosReserved: {{memory: 50%}}\n"))]);
     assert_eq!(

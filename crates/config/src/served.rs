@@ -16,8 +16,6 @@ use Support::{Ignored, Rejected, Served};
 
 const NO_METRICS: Support = Ignored("hostlet has no hidden metrics, so this has no effect");
 const NO_EFFECT: Support = Ignored("this has no effect with container runtimes that are reached over CRI");
-const NO_PINNING: Support =
-    Rejected("hostlet does not pin CPUs and memory yet, and pods would run without this guarantee");
 
 /// Every field that is not an object with known fields, by path.
 pub(super) const FIELDS: &[(&str, Support)] = &[
@@ -113,14 +111,14 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("singleProcessOOMKill", Served),
     ("maxPods", Served),
     ("podsPerCore", Served),
-    ("cpuManagerPolicy", NO_PINNING),
-    ("cpuManagerPolicyOptions", NO_PINNING),
-    ("cpuManagerReconcilePeriod", Ignored("hostlet has no CPU manager yet, so this has no effect")),
-    ("memoryManagerPolicy", NO_PINNING),
-    ("topologyManagerPolicy", NO_PINNING),
-    ("topologyManagerScope", NO_PINNING),
-    ("topologyManagerPolicyOptions", NO_PINNING),
-    ("reservedMemory", NO_PINNING),
+    ("cpuManagerPolicy", Served),
+    ("cpuManagerPolicyOptions", Served),
+    ("cpuManagerReconcilePeriod", Served),
+    ("memoryManagerPolicy", Served),
+    ("topologyManagerPolicy", Served),
+    ("topologyManagerScope", Served),
+    ("topologyManagerPolicyOptions", Served),
+    ("reservedMemory", Served),
     ("qosReserved", Served),
     ("systemReserved", Served),
     ("kubeReserved", Served),

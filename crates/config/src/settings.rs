@@ -20,6 +20,7 @@ use super::hostlet::HostletConfiguration;
 use super::log_limits::log_limits;
 use super::node::{self, Node};
 use super::node_api::NodeApi;
+use super::numa::Numa;
 use super::reservations;
 use super::static_pod_url::{StaticPodUrl, parse_headers, parse_url};
 use super::values::{count, path, socket_path, time};
@@ -68,6 +69,8 @@ pub struct Config {
     pub image_gc: ImageGcPolicy,
     /// Settings of cgroups.
     pub cgroups: Cgroups,
+    /// What single pods can have of CPUs, memory and NUMA nodes.
+    pub numa: Numa,
     /// DNS settings of pods.
     pub dns: Dns,
     /// When pods are evicted because the node runs out of a resource.
@@ -340,6 +343,7 @@ impl Config {
             pulls: pulls(kubelet, providers),
             image_gc: image_gc(kubelet),
             cgroups: cgroups(kubelet),
+            numa: Numa::new(kubelet),
             dns: Dns {
                 cluster_domain: kubelet.cluster_domain.clone().unwrap_or_default(),
                 cluster_dns: kubelet.cluster_dns.clone().unwrap_or_default(),

@@ -13,7 +13,7 @@ use super::eviction::min_reclaim;
 use super::static_pod_url::{parse_headers, parse_url};
 use super::values::socket_path;
 use super::wire::{CredentialsVerification, KubeletConfiguration, MemoryReservationPolicy, QuantityText};
-use super::{gates, node, reservations};
+use super::{gates, node, numa, reservations};
 
 /// The default of memoryThrottlingFactor before Kubernetes 1.37, which files may still have without the feature gate.
 const FORMER_THROTTLING_FACTOR: f64 = 0.9;
@@ -59,6 +59,7 @@ pub(super) fn validate(kc: &KubeletConfiguration) -> Vec<Breach> {
     logs(kc, &mut breaches);
     breaches.0.extend(reservations::breaches(kc));
     reserved_memory(kc, &mut breaches);
+    breaches.0.extend(numa::breaches(kc));
     eviction(kc, &mut breaches);
     shutdown(kc, &mut breaches);
     exclusions(kc, &mut breaches);

@@ -2,7 +2,7 @@
 //! for it, and of several equal ones those that the plugin prefers (upstream `devicesToAllocate`). Pure.
 
 use crate::device::{DeviceIds, DeviceList};
-use crate::hint::Hint;
+use hostlet_resources::Hint;
 use crate::hints::is_near;
 
 /// What there is to choose from.

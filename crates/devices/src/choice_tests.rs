@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::device::{Device, Health};
-use crate::hint::NumaMask;
+use hostlet_resources::NumaMask;
 
 fn list(devices: &[(&str, &[i64])]) -> DeviceList {
     let device = |nodes: &[i64]| Device { health: Health::Healthy, nodes: nodes.iter().copied().collect() };

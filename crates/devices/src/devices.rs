@@ -15,7 +15,7 @@ use crate::allocation::Allocation;
 use crate::device::by_node;
 use crate::error::{AllocateError, AllocateFailure, PreStartError};
 use crate::grant::grant;
-use crate::hint::Hint;
+use hostlet_resources::Hint;
 use crate::registration::{DevicePluginHandler, Instances};
 use crate::report;
 use crate::requests::PodRequests;

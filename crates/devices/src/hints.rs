@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::device::{Device, DeviceIds, DeviceList};
-use crate::hint::{Hint, NumaMask};
+use hostlet_resources::{Hint, NumaMask};
 
 /// The largest number of NUMA nodes with devices of one resource of which all sets are looked at.
 const MOST_NODES: usize = 16;

@@ -18,7 +18,6 @@ mod error;
 pub mod fake;
 mod follow;
 mod grant;
-mod hint;
 mod hints;
 #[cfg(test)]
 mod history_tests;
@@ -42,7 +41,6 @@ pub use checkpoint::recode as recode_checkpoint;
 pub use device::Health;
 pub use devices::Devices;
 pub use error::{AllocateError, AllocateFailure, NotYet, PreStartError};
-pub use hint::{Hint, NumaMask};
 pub use registration::DevicePluginHandler;
 pub use shared::DevicesSettings;
 pub use state::PodStage;

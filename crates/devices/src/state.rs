@@ -11,7 +11,7 @@ use crate::choice::{Choice, Offer, TooFew};
 use crate::client::{DevicePlugin, PluginOptions};
 use crate::device::DeviceIds;
 use crate::error::{AllocateError, AllocateFailure, PreStartError};
-use crate::hint::Hint;
+use hostlet_resources::Hint;
 use crate::hints::hints;
 use crate::inventory::Inventory;
 use crate::requests::PodRequests;

@@ -7,6 +7,7 @@ pub mod cri_config;
 pub mod engine;
 pub mod eviction;
 mod gate;
+pub mod grants;
 pub mod housekeeping;
 mod lifecycle;
 pub mod ownership;

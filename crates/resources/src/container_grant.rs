@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 /// What a container is given beyond its own spec, of what its pod was granted: by device plugins (the response of `Allocate`,
-/// [`deviceplugin/v1beta1`](https://pkg.go.dev/k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1)) and by DRA drivers (CDI devices only).
+/// [`deviceplugin/v1beta1`](https://pkg.go.dev/k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1)), by DRA drivers (CDI devices only), and
+/// by the policies for CPUs and memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContainerGrant {
     /// Devices of the host, in the order in which they were granted.
@@ -16,6 +17,19 @@ pub struct ContainerGrant {
     pub annotations: BTreeMap<String, String>,
     /// Fully qualified names of CDI devices (`vendor.com/class=name`), in the order in which they were granted, each once.
     pub cdi_devices: Vec<String>,
+    /// The CPUs on which it runs; `None` for all.
+    pub cpus: Option<GrantedCpus>,
+    /// The NUMA nodes of its memory, in the kernel's list format; `None` for all.
+    pub memory_nodes: Option<String>,
+}
+
+/// The CPUs on which a container runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GrantedCpus {
+    /// Their numbers, in the kernel's list format (`cpuset(7)`).
+    pub list: String,
+    /// Whether no other container runs on them.
+    pub are_exclusive: bool,
 }
 
 /// A device of the host that a container may use.
@@ -50,6 +64,8 @@ impl ContainerGrant {
         let new = other.cdi_devices.into_iter().filter(|name| !self.cdi_devices.contains(name));
         let new: Vec<String> = new.collect();
         self.cdi_devices.extend(new);
+        self.cpus = other.cpus.or(self.cpus);
+        self.memory_nodes = other.memory_nodes.or(self.memory_nodes);
         self
     }
 }

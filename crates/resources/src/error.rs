@@ -1,5 +1,6 @@
 //! Why a pod is not granted CPUs or memory of its own, in upstream's words.
 
+use hostlet_base::reasons;
 use hostlet_pod::Rejection;
 
 /// Reason of a pod for which no NUMA nodes fit (upstream `ErrorTopologyAffinity`).
@@ -8,8 +9,6 @@ const TOPOLOGY_AFFINITY: &str = "TopologyAffinityError";
 const SMT_ALIGNMENT: &str = "SMTAlignmentError";
 /// Reason of a pod whose containers leave nothing for those that share (upstream `ErrorReasonEmptyPodSharedPool`).
 const EMPTY_SHARED_POOL: &str = "EmptyPodSharedPoolError";
-/// Reason of anything that admission did not expect (upstream `ErrorReasonUnexpected`).
-const UNEXPECTED: &str = "UnexpectedAdmissionError";
 
 /// Why a grant fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -105,7 +104,7 @@ impl GrantError {
             | Self::NoPreferred
             | Self::NoPreferredExtension
             | Self::NodeInOtherGroup => {
-                Rejection::new(UNEXPECTED, format!("Allocate failed due to {self}, which is unexpected"))
+                Rejection::new(reasons::UNEXPECTED_ADMISSION_ERROR, format!("Allocate failed due to {self}, which is unexpected"))
             }
         }
     }

@@ -29,7 +29,7 @@ pub use cpus::{
 };
 pub use error::GrantError;
 pub use machine::{CpuPlace, CpuSet, Machine, NumaMask, NumaNode};
-pub use managers::{Managers, NoDevices, Provider, StaticManagers, infeasible_resize};
+pub use managers::{GrantScope, InfeasibleResize, Managers, StaticManagers, infeasible_resize};
 pub use memory::{
     Block, MemoryCheckpoint, MemoryCheckpointError, MemoryFinding, MemoryNodes, MemoryPolicyError,
     MemoryState, MemoryTable, NodeMemory, ReservedMemory, RunningMemory, StaticMemory,

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use hostlet_base::node::OwnNode;
 use hostlet_base::resources::{CPU, EPHEMERAL_STORAGE, MEMORY};
 use hostlet_base::settings::{EvictionSettings, ImageGcPolicy, ImageVerification};
+use hostlet_devices::{Devices, DevicesSettings};
 use hostlet_engine::admission::NodeView;
 use hostlet_engine::cri_config::{HostSettings, KernelFacts, SubordinateIds};
 use hostlet_engine::engine::{EngineSettings, HostDeps, RunningHost, UserIds};
@@ -158,4 +159,14 @@ impl Logind for NoLogind {
     async fn connect(&self) -> Result<Box<dyn LogindSession>, LogindError> {
         Err(LogindError::Closed)
     }
+}
+
+/// The devices of a node that has none.
+pub(super) fn devices(node: &HollowNode) -> Devices {
+    let settings = DevicesSettings {
+        dir: node.root.join("device-plugins"),
+        numa_nodes: [0].into(),
+        uptime: Duration::MAX,
+    };
+    Devices::new(settings, node.clock.clone()).0
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use futures::future::BoxFuture;
+use hostlet_base::node::PluginResources;
 use hostlet_base::node::{NodeAddresses, NodeEvents, NodePressure};
 use hostlet_base::{QuietPeriod, WallClock};
 use hostlet_cluster::api_objects::{
@@ -22,8 +23,9 @@ use hostlet_cluster::publish::status::{StatusManager, StatusManagerDeps};
 use hostlet_csi::{CsiVolumes, DriverObjects};
 use hostlet_dra::Claims;
 use hostlet_engine::engine::{
-    self, CsiDeps, Engine, EngineDeps, Interception, ObjectInputs, PodSources, RuntimeDeps,
+    self, CsiDeps, Engine, EngineDeps, GrantInputs, Interception, ObjectInputs, PodSources, RuntimeDeps,
 };
+use hostlet_engine::grants::NumaSettings;
 use hostlet_engine::ownership::OwnPods;
 use hostlet_engine::source::SourceState;
 use hostlet_observe::pleg::{Pleg, PlegHandle};
@@ -40,7 +42,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::cluster::Clients;
-use super::engine::{host, images, make_root, running_host, settings};
+use super::engine::{devices, host, images, make_root, running_host, settings};
 
 /// What runs until it is cancelled.
 pub(super) type Task = BoxFuture<'static, ()>;
@@ -110,6 +112,7 @@ impl HollowNode {
             objects,
             csi: CsiDeps { volumes: CsiVolumes::none(), drivers: DriverObjects::none() },
             claims: Claims::none(),
+            grants: GrantInputs { devices: devices(&self), numa: NumaSettings::none() },
             sources: PodSources {
                 manifests: watch::channel(SourceState { ready: true, ..SourceState::default() }).1,
                 api: api.clone(),
@@ -163,6 +166,7 @@ impl HollowNode {
         });
         tasks.push(Box::pin(csi_node.run(cancel.clone())));
         let inputs = NodeInputs {
+            devices: watch::channel(PluginResources::default()).1,
             host: watch::channel(self.facts.host.machine.clone()).1,
             addresses: self.addresses.clone(),
             runtime: watch::channel(self.facts.runtime.clone()).1,

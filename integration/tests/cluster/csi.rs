@@ -384,9 +384,6 @@ impl Bed {
 
 #[tokio::test]
 async fn a_volume_grows_while_it_is_used_and_before_it_is_used() {
-    if is_stock() {
-        return;
-    }
     let spec = json!({"attachRequired": false});
     let bed = Bed::new("csi-grow", spec, &["--no-attach", "--image"]).await.unwrap();
     bed.create_volume("db", json!({})).await.unwrap();

@@ -15,7 +15,7 @@ pub(super) use kubelet::{API_VERSION, KIND, KubeletConfiguration};
 pub(super) use logging::LogFormat;
 pub(super) use policies::{
     CgroupDriver, ChangeDetection, CpuManagerPolicy, CredentialsVerification, HairpinMode,
-    MemoryManagerPolicy, MemoryReservationPolicy, SwapBehavior, TlsVersion, TopologyManagerPolicy,
-    TopologyManagerScope,
+    MemoryManagerPolicy, MemoryReservationPolicy, SwapBehavior, TlsVersion,
 };
+pub use policies::{TopologyManagerPolicy, TopologyManagerScope};
 pub(super) use scalars::QuantityText;

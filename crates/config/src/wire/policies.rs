@@ -78,17 +78,23 @@ pub(crate) enum TlsVersion {
 /// `topologyManagerPolicy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum TopologyManagerPolicy {
+pub enum TopologyManagerPolicy {
+    /// NUMA nodes are not looked at.
     None,
+    /// The best of them are used.
     BestEffort,
+    /// Pods that do not get the best ones are rejected.
     Restricted,
+    /// Pods that need several are rejected.
     SingleNumaNode,
 }
 
 /// `topologyManagerScope`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum TopologyManagerScope {
+pub enum TopologyManagerScope {
+    /// For each container.
     Container,
+    /// For each pod.
     Pod,
 }

@@ -28,9 +28,10 @@ use super::counts::PreemptionCounts;
 use super::fit::{Unfit, fit};
 use super::metrics::{ResizeMetrics, Resolution, Trigger};
 use super::node::NodeView;
-use super::resize;
+use super::resize::{self, ResizeLimits};
 use super::shutdown::{self, NodeShutdown};
 use super::victims::victims;
+use crate::grants::{GrantRequests, GrantState, GrantStates};
 use crate::source::SourceState;
 
 /// Upstream's reason and message for a preempted pod.
@@ -57,6 +58,8 @@ pub(super) struct AdmissionInput<'a> {
     pub(super) confirmed: Option<&'a HashSet<PodUid>>,
     pub(super) shutdown: &'a NodeShutdown,
     pub(super) evicted: &'a BTreeMap<PodUid, PodKill>,
+    /// What new pods were granted exclusively.
+    pub(super) grants: &'a GrantStates,
     pub(super) now: Timestamp,
     /// The same on the clock of waits.
     pub(super) instant: Instant,
@@ -84,6 +87,12 @@ pub(super) struct Decisions {
     pub(super) overdue: Option<Instant>,
     /// Pods that do not match the Node as last seen. They wait until it was read again.
     pub(super) unconfirmed: HashSet<PodUid>,
+    /// New pods that are not decided and that need something exclusive, or have it already.
+    pub(super) granting: GrantRequests,
+    /// How many pods are admitted from now on that need nothing of that.
+    pub(super) admitted_without: usize,
+    /// What these wait for, by pod: clauses for people.
+    pub(super) awaited_grants: BTreeMap<PodUid, String>,
 }
 
 /// A pod that a source names.
@@ -98,8 +107,7 @@ struct Candidate<'a> {
 #[derive(Debug)]
 pub(super) struct Admitter {
     allowed_unsafe_sysctls: Vec<String>,
-    /// Whether containers of this node may swap.
-    has_swap: bool,
+    resize_limits: ResizeLimits,
     pub(super) metrics: ResizeMetrics,
     pub(super) preemptions: PreemptionCounts,
     /// How many pods had terminated at the last decisions.
@@ -148,13 +156,15 @@ enum Verdict {
     Waiting,
     /// It does not match the Node as last seen, which may be stale.
     Unconfirmed,
+    /// It waits for something exclusive.
+    Granting,
 }
 
 impl Admitter {
-    pub(super) fn new(allowed_unsafe_sysctls: Vec<String>, has_swap: bool) -> Self {
+    pub(super) fn new(allowed_unsafe_sysctls: Vec<String>, resize_limits: ResizeLimits) -> Self {
         Self {
             allowed_unsafe_sysctls,
-            has_swap,
+            resize_limits,
             terminated: 0,
             metrics: ResizeMetrics::default(),
             preemptions: PreemptionCounts::default(),
@@ -214,14 +224,26 @@ impl Admitter {
             match self.decide(candidate, input, &mut decisions) {
                 Verdict::Admitted(granted) => {
                     self.rejected.remove(&pod_uid(candidate.pod));
+                    let is_without = !input.grants.exclusive.are_requested_by(candidate.pod);
+                    decisions.admitted_without += usize::from(is_without);
                     let admitted = self.admit(candidate.pod, None, Some(granted), input.now);
                     decisions.desired_pods.pods.push(admitted);
+                    continue;
                 }
                 Verdict::Rejected(rejection) => {
-                    decisions.rejected.push(self.reject(candidate.pod, rejection))
+                    decisions.rejected.push(self.reject(candidate.pod, rejection));
+                    continue;
                 }
                 Verdict::Waiting => decisions.is_waiting = true,
                 Verdict::Unconfirmed => drop(decisions.unconfirmed.insert(pod_uid(candidate.pod))),
+                Verdict::Granting => {}
+            }
+            if input.grants.exclusive.are_requested_by(candidate.pod) {
+                let uid = pod_uid(candidate.pod);
+                decisions.granting.push(candidate.pod.clone());
+                if let Some(GrantState::NotYet(reason)) = input.grants.of.get(&uid) {
+                    decisions.awaited_grants.insert(uid, reason.clone());
+                }
             }
         }
         let kills = self.preempted.iter().map(|(uid, preemption)| (uid.clone(), preemption.kill.clone()));
@@ -308,9 +330,10 @@ impl Admitter {
             }
             let uid = pod_uid(candidate.pod);
             let Some(before) = self.admitted.get(&uid).map(|known| known.pod.clone()) else { continue };
-            let infeasible = self.has_swap.then(|| resize::infeasible(candidate.pod, &before)).flatten();
+            let infeasible = self.resize_limits.infeasible(candidate.pod, &before);
+            let label = infeasible.as_ref().map(|(_, label)| *label);
             let granted = match infeasible {
-                Some(why) => Err((why, PendingResizeReason::Infeasible)),
+                Some((why, _)) => Err((why, PendingResizeReason::Infeasible)),
                 None => match self.decide(candidate, input, decisions) {
                     Verdict::Admitted(granted) => Ok(granted),
                     Verdict::Rejected(why) => Err((why, PendingResizeReason::Deferred)),
@@ -323,6 +346,7 @@ impl Admitter {
                         decisions.unconfirmed.insert(uid);
                         continue;
                     }
+                    Verdict::Granting => continue,
                 },
             };
             let pending = before.resize.pending.as_ref();
@@ -337,8 +361,8 @@ impl Admitter {
                 Err((why, reason)) => {
                     decisions.is_waiting |= reason == PendingResizeReason::Deferred;
                     let (refused, event) = resize::refused(candidate.pod, reason, &why, pending, input.now);
-                    if event.is_some() && reason == PendingResizeReason::Infeasible {
-                        self.metrics.infeasible(resize::SWAP_LIMITATION);
+                    if let Some(label) = label.filter(|_| event.is_some()) {
+                        self.metrics.infeasible(label);
                     }
                     let is_same = pending == Some(&refused);
                     let resize = ResizeState { pending: Some(refused), ..before.resize.clone() };
@@ -408,6 +432,11 @@ impl Admitter {
         {
             return Verdict::Rejected(rejection);
         }
+        // Before the resources of the node, as upstream. An admitted pod, which is resized, has what it was granted.
+        let is_new = !self.admitted.contains_key(&uid);
+        if let Some(verdict) = grant(pod, input.grants).filter(|_| is_new) {
+            return verdict;
+        }
         let is_active = |other: &&Arc<AdmittedPod>| {
             other.reference.uid != uid
                 && !other.has_ended()
@@ -464,6 +493,18 @@ impl Admitter {
                 None => rejected(&Unfit::Insufficient(shortages)),
             },
         }
+    }
+}
+
+/// The verdict about a new pod that needs something exclusive and does not have it.
+fn grant(pod: &Pod, grants: &GrantStates) -> Option<Verdict> {
+    if !grants.exclusive.are_requested_by(pod) {
+        return None;
+    }
+    match grants.of.get(&pod_uid(pod)) {
+        Some(GrantState::Granted) => None,
+        Some(GrantState::NotYet(_)) | None => Some(Verdict::Granting),
+        Some(GrantState::Rejected(rejection)) => Some(Verdict::Rejected(rejection.clone())),
     }
 }
 

@@ -26,6 +26,7 @@ struct World {
     node: NodeView,
     is_node_known: bool,
     confirmed: Option<HashSet<PodUid>>,
+    grants: GrantStates,
     decisions: i64,
 }
 
@@ -34,7 +35,7 @@ impl World {
         let mut allocatable = resource_list([("cpu", "2"), ("memory", "1Gi")]);
         allocatable.set("pods", Quantity::count(pods));
         Self {
-            admitter: Admitter::new(Vec::new(), false),
+            admitter: Admitter::new(Vec::new(), ResizeLimits::default()),
             manifests: SourceState { ready: true, ..SourceState::default() },
             api: ApiState { ready: true, ..ApiState::default() },
             admitted: HashMap::new(),
@@ -47,6 +48,7 @@ impl World {
             },
             is_node_known: true,
             confirmed: None,
+            grants: GrantStates::default(),
             decisions: 0,
         }
     }
@@ -102,6 +104,7 @@ impl World {
             confirmed: self.confirmed.as_ref(),
             shutdown: &NodeShutdown::default(),
             evicted: &BTreeMap::new(),
+            grants: &self.grants,
             now,
             instant: tokio::time::Instant::now(),
         });
@@ -117,7 +120,7 @@ impl World {
 
     /// A new daemon: only the record of admitted pods remains.
     fn restart(&mut self) {
-        self.admitter = Admitter::new(Vec::new(), false);
+        self.admitter = Admitter::new(Vec::new(), ResizeLimits::default());
     }
 }
 
@@ -551,7 +554,7 @@ fn a_resize_counts_before_new_pods() {
 #[test]
 fn a_resize_that_changes_the_share_of_swap_is_never_done() {
     let mut world = World::new(9);
-    world.admitter = Admitter::new(Vec::new(), true);
+    world.admitter = Admitter::new(Vec::new(), ResizeLimits { has_swap: true, ..ResizeLimits::default() });
     let of = |name: &str, memory: &str, restarts: bool, generation: i64| {
         let mut pod = resized(name, "100m", generation);
         let container = &mut pod.spec.as_mut().unwrap().containers[0];
@@ -576,6 +579,28 @@ fn a_resize_that_changes_the_share_of_swap_is_never_done() {
     let infeasible = Some((PendingResizeReason::Infeasible, message.to_owned(), Some(2)));
     assert_eq!((allocated(&decisions, "keeps").1, decisions.is_waiting), (infeasible, false));
     assert!(decisions.resizes.iter().any(|(_, event)| event.message.starts_with("Pod resize Infeasible: {")));
+}
+
+#[test]
+fn a_guaranteed_pod_with_cpus_of_its_own_is_never_resized_in_them() {
+    let mut world = World::new(9);
+    world.admitter = Admitter::new(Vec::new(), ResizeLimits { static_cpus: true, ..ResizeLimits::default() });
+    let of = |cpu: &str, memory: &str, generation: i64| {
+        let mut pod = resized("a", cpu, generation);
+        let amounts = json!({"cpu": cpu, "memory": memory});
+        let resources = json!({"requests": amounts, "limits": amounts});
+        pod.spec.as_mut().unwrap().containers[0].resources = serde_json::from_value(resources).unwrap();
+        pod
+    };
+    world.give(of("1", "32Mi", 1));
+    world.decide();
+    world.give(of("500m", "32Mi", 2));
+    let decisions = world.decide();
+    let message = "Resize is infeasible for Guaranteed Pods alongside CPU Manager policy \"static\"";
+    let infeasible = Some((PendingResizeReason::Infeasible, message.to_owned(), Some(2)));
+    assert_eq!(allocated(&decisions, "a"), ("1".to_owned(), infeasible));
+    world.give(of("1", "64Mi", 3));
+    assert_eq!(told(&world.decide()), ["a ResizeStarted"], "its memory is of no certain node");
 }
 
 #[test]
@@ -633,4 +658,71 @@ fn deferred_resizes_are_counted_by_what_ends_them() {
         let line = format!("kubelet_pod_deferred_resize_duration_seconds_count{labels} 1\n");
         assert!(text.contains(&line), "{text}");
     }
+}
+
+/// A pod that needs one of the devices of a plugin.
+fn with_device(name: &str) -> Pod {
+    let mut pod = api(name, 1, "0");
+    let resources = json!({"limits": {"v.com/gpu": "1"}, "requests": {"v.com/gpu": "1"}});
+    pod.spec.as_mut().unwrap().containers[0].resources = Some(serde_json::from_value(resources).unwrap());
+    pod
+}
+
+fn granting(decisions: &Decisions) -> Vec<String> {
+    decisions.granting.iter().map(|pod| pod.metadata.name.clone().unwrap()).collect()
+}
+
+#[test]
+fn a_new_pod_is_admitted_once_it_has_its_devices() {
+    let mut world = World::new(5);
+    world.grants.exclusive.devices.insert("v.com/gpu".to_owned());
+    world.give(with_device("waits"));
+    world.give(with_device("lacks"));
+    world.give(api("plain", 2, "0"));
+    let first = world.decide();
+    assert_eq!(names(&first), ["plain"], "nobody waits for the devices of others");
+    assert_eq!(granting(&first), ["lacks", "waits"]);
+    assert!(first.awaited_grants.is_empty());
+    let rejection = Rejection::new("UnexpectedAdmissionError", "Allocate failed".to_owned());
+    world.grants.of.insert("lacks".into(), GrantState::Rejected(rejection));
+    world.grants.of.insert("waits".into(), GrantState::NotYet("v.com/gpu is away".to_owned()));
+    let second = world.decide();
+    assert_eq!(rejected(&second), [pair("lacks", "UnexpectedAdmissionError")]);
+    assert_eq!(granting(&second), ["waits"]);
+    assert_eq!(second.awaited_grants["waits"], "v.com/gpu is away");
+    world.grants.of.insert("waits".into(), GrantState::Granted);
+    let third = world.decide();
+    assert_eq!(names(&third), ["plain", "waits"]);
+    assert_eq!((granting(&third), rejected(&third)), (vec![], rejected(&second)));
+}
+
+#[test]
+fn an_admitted_pod_needs_no_device_again() {
+    let mut world = World::new(5);
+    world.grants.exclusive.devices.insert("v.com/gpu".to_owned());
+    world.give(with_device("a"));
+    world.grants.of.insert("a".into(), GrantState::Granted);
+    assert_eq!(names(&world.decide()), ["a"]);
+    world.grants.of.clear();
+    world.restart();
+    let decisions = world.decide();
+    assert_eq!((names(&decisions), granting(&decisions)), (vec!["a".to_owned()], vec![]));
+}
+
+#[test]
+fn a_pod_that_has_its_device_and_waits_for_others_keeps_it() {
+    let mut world = World::new(1);
+    world.grants.exclusive.devices.insert("v.com/gpu".to_owned());
+    world.give(api("small", 1, "0"));
+    world.decide();
+    let mut vital = with_device("vital");
+    vital.spec.as_mut().unwrap().priority = Some(2_000_000_000);
+    world.give(vital);
+    world.grants.of.insert("vital".into(), GrantState::Granted);
+    let decisions = world.decide();
+    assert!(decisions.is_waiting, "for the preempted pod");
+    assert_eq!(granting(&decisions), ["vital"]);
+    world.terminate("small");
+    let decisions = world.decide();
+    assert_eq!((names(&decisions).pop(), granting(&decisions)), (Some("vital".to_owned()), vec![]));
 }

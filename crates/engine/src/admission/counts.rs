@@ -19,7 +19,7 @@ const KNOWN_REASONS: [&str; 18] = [
     "InvalidNodeInfo",
     "InitContainerRestartPolicyForbidden",
     reasons::SUPPLEMENTAL_GROUPS_POLICY_NOT_SUPPORTED,
-    "UnexpectedAdmissionError",
+    reasons::UNEXPECTED_ADMISSION_ERROR,
     "UnexpectedPredicateFailureType",
     "OutOfcpu",
     "OutOfmemory",

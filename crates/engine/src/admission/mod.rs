@@ -24,5 +24,6 @@ pub(crate) use admitted::AdmittedPods;
 pub use admitted::AdoptedPod;
 pub use by_itself::unrunnable;
 pub use node::NodeView;
+pub(crate) use resize::ResizeLimits;
 pub use shutdown::NodeShutdown;
 pub(crate) use task::{Admission, AdmissionInputs, AdmissionOutputs};

@@ -9,6 +9,8 @@ use hostlet_base::node::Pressures;
 use hostlet_base::resources::is_extended;
 use hostlet_resources::{Allocator, NodeResources};
 
+use crate::grants::ExclusiveResources;
+
 /// The properties of the node that admission checks a pod against.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeView {
@@ -31,6 +33,13 @@ pub struct NodeView {
 }
 
 impl NodeView {
+    /// This view without resources that are granted exclusively: the node has what was granted of them, whatever it advertises
+    /// (upstream `sanitizeNodeAllocatable`).
+    pub(super) fn without(self, exclusive: &ExclusiveResources) -> Self {
+        let counted = self.resources.capacity().only(|resource| !exclusive.devices.contains(resource));
+        Self { resources: NodeResources::new(counted), ..self }
+    }
+
     /// This view with the labels and taints of the Node object, and with the extended resources advertised in its status
     /// (<https://kubernetes.io/docs/tasks/administer-cluster/extended-resource-node/>).
     pub fn with_node(&self, node: &Node) -> Self {

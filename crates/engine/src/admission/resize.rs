@@ -11,6 +11,7 @@ use hostlet_base::{PodEvent, QosClass, Quantity};
 use hostlet_pod::resources::{Amounts, may_swap, pod_requests, qos_class};
 use hostlet_pod::view::PodView;
 use hostlet_pod::{PendingResize, PendingResizeReason, Rejection, resize_message};
+use hostlet_resources::{InfeasibleResize, infeasible_resize};
 
 /// Upstream's condition of a pending resize, which the status reports.
 const RESIZE_PENDING: &str = "PodResizePending";
@@ -30,12 +31,39 @@ pub(super) fn turn(
     (grows, Reverse(priority), qos_class(desired) != QosClass::Guaranteed, since.is_none(), since)
 }
 
-/// Upstream's reason of metrics for [`infeasible`].
-pub(super) const SWAP_LIMITATION: &str = "swap_limitation";
+/// What no pod of this node can be resized in.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ResizeLimits {
+    /// Whether containers may swap.
+    pub has_swap: bool,
+    /// Whether guaranteed pods have CPUs for themselves.
+    pub static_cpus: bool,
+    /// Whether guaranteed pods have memory of certain NUMA nodes.
+    pub static_memory: bool,
+}
 
-/// Why a resize is never done on a node whose containers may swap: the share of swap follows from the request of memory, and is not
-/// changed while the container runs.
-pub(super) fn infeasible(desired: &Pod, allocated: &Pod) -> Option<Rejection> {
+impl ResizeLimits {
+    /// Why a resize is never done on this node, and upstream's label of that in metrics.
+    pub(super) fn infeasible(self, desired: &Pod, allocated: &Pod) -> Option<(Rejection, &'static str)> {
+        let swap = || changes_swap(desired, allocated).map(|message| (message.to_owned(), "swap_limitation"));
+        let (cpus, memory) = (self.static_cpus, self.static_memory);
+        let exclusive = || {
+            infeasible_resize(allocated, desired, cpus, memory).map(|infeasible| match infeasible {
+                InfeasibleResize::Cpus => {
+                    (infeasible.to_string(), "guaranteed_pod_cpu_manager_static_policy")
+                }
+                InfeasibleResize::Memory => {
+                    (infeasible.to_string(), "guaranteed_pod_memory_manager_static_policy")
+                }
+            })
+        };
+        let (message, label) = self.has_swap.then(swap).flatten().or_else(exclusive)?;
+        Some((Rejection::new(PendingResizeReason::Infeasible.as_str(), message), label))
+    }
+}
+
+/// Why a container that may swap is not resized: its share of swap follows from its request of memory, and is not changed while it runs.
+fn changes_swap(desired: &Pod, allocated: &Pod) -> Option<&'static str> {
     let before: Vec<&Container> = containers(allocated).collect();
     let changes_swap = containers(desired).any(|container| {
         let Some(before) = before.iter().find(|before| before.name == container.name) else { return false };
@@ -44,8 +72,7 @@ pub(super) fn infeasible(desired: &Pod, allocated: &Pod) -> Option<Rejection> {
             && !restarts_for_memory(before)
             && (may_swap(desired, container) || may_swap(allocated, before))
     });
-    let message = "In-place resize of containers with swap is not supported.";
-    changes_swap.then(|| Rejection::new(PendingResizeReason::Infeasible.as_str(), message.to_owned()))
+    changes_swap.then_some("In-place resize of containers with swap is not supported.")
 }
 
 /// Upstream's event of an update that needs a feature which this node does not declare (KEP-5328): another size of a

@@ -22,7 +22,8 @@ use super::by_itself::unsupported_message;
 use super::counts::{CountedPods, RejectionCounts};
 use super::node::NodeView;
 use super::reread::Reread;
-use super::{AdmittedPods, NodeShutdown};
+use super::{AdmittedPods, NodeShutdown, ResizeLimits};
+use crate::grants::{GrantMetrics, GrantRequests, GrantStates};
 use crate::ownership::OwnPods;
 use crate::source::SourceState;
 
@@ -46,8 +47,7 @@ pub(crate) struct AdmissionInputs {
     pub status_cache: StatusCache,
     /// Permitted unsafe sysctls: names, or prefixes followed by `*` (`allowedUnsafeSysctls`).
     pub allowed_unsafe_sysctls: Vec<String>,
-    /// Whether containers may swap.
-    pub has_swap: bool,
+    pub resize_limits: ResizeLimits,
     /// The runtime's last status; `None` before its first response.
     pub runtime: watch::Receiver<Option<RuntimeStatus>>,
     /// What a shutdown of the node demands.
@@ -56,6 +56,8 @@ pub(crate) struct AdmissionInputs {
     pub own_pods: OwnPods,
     /// The pods that are evicted.
     pub evicted: watch::Receiver<BTreeMap<PodUid, PodKill>>,
+    /// What new pods were granted exclusively.
+    pub grants: watch::Receiver<GrantStates>,
 }
 
 /// Where decisions are published.
@@ -65,6 +67,12 @@ pub(crate) struct AdmissionOutputs {
     pub rejected: watch::Sender<Vec<RejectedPod>>,
     /// The record of admitted pods.
     pub admitted: AdmittedPods,
+    /// The new pods that are to be granted something exclusive.
+    pub granting: watch::Sender<GrantRequests>,
+    /// Counts the pods that are admitted without that.
+    pub grant_metrics: GrantMetrics,
+    /// What new pods wait for, as clauses for people.
+    pub awaited: watch::Sender<BTreeMap<PodUid, String>>,
     /// Receives the events of pods.
     pub events: PodEvents,
     /// Receives the decisions.
@@ -99,6 +107,7 @@ struct Snapshot {
     is_node_known: bool,
     shutdown: NodeShutdown,
     evicted: BTreeMap<PodUid, PodKill>,
+    grants: GrantStates,
 }
 
 impl Snapshot {
@@ -116,13 +125,14 @@ impl Snapshot {
             && self.node == other.node
             && self.shutdown == other.shutdown
             && self.evicted == other.evicted
+            && self.grants == other.grants
     }
 }
 
 impl Admission {
     /// Decides from `inputs` and publishes to `outputs`.
     pub(crate) fn new(mut inputs: AdmissionInputs, outputs: AdmissionOutputs) -> Self {
-        let admitter = Admitter::new(inputs.allowed_unsafe_sysctls.clone(), inputs.has_swap);
+        let admitter = Admitter::new(inputs.allowed_unsafe_sysctls.clone(), inputs.resize_limits);
         let reread = Reread::new(inputs.reader.take());
         Self {
             inputs,
@@ -180,6 +190,7 @@ impl Admission {
                 Ok(()) = self.inputs.shutdown.changed() => {}
                 Ok(()) = self.inputs.runtime.changed() => {}
                 Ok(()) = self.inputs.evicted.changed() => {}
+                Ok(()) = self.inputs.grants.changed() => {}
                 // Statuses change all the time; that matters only to what waits for other pods to terminate.
                 Ok(()) = changes.changed(), if self.is_waiting => {}
                 // Cancel-safe: a sleep.
@@ -197,13 +208,16 @@ impl Admission {
         let pressures = self.inputs.pressure.borrow_and_update().active();
         let strict_groups = self.inputs.runtime.borrow_and_update().as_ref().map(supports_strict_groups);
         let own = NodeView { resources, pressures, strict_groups, ..self.inputs.own.clone() };
+        let grants = self.inputs.grants.borrow_and_update().clone();
+        let view = node.as_ref().map_or_else(|| own.clone(), |node| own.with_node(node));
         let snapshot = Snapshot {
             manifests: self.inputs.manifests.borrow_and_update().clone(),
             api: self.inputs.api.borrow_and_update().clone(),
-            node: node.as_ref().map_or_else(|| own.clone(), |node| own.with_node(node)),
+            node: view.without(&grants.exclusive),
             is_node_known: node.is_some(),
             shutdown: self.inputs.shutdown.borrow_and_update().clone(),
             evicted: self.inputs.evicted.borrow_and_update().clone(),
+            grants,
         };
         let is_same = self.decided_from.as_ref().is_some_and(|last| last.is_same(&snapshot));
         if !is_same || self.is_waiting {
@@ -231,6 +245,7 @@ impl Admission {
             confirmed: self.reread.confirmed(),
             shutdown: &snapshot.shutdown,
             evicted: &snapshot.evicted,
+            grants: &snapshot.grants,
             now,
             instant: Instant::now(),
         });
@@ -265,6 +280,8 @@ impl Admission {
                 );
             }
         }
+        // Upstream's topology manager sees every pod.
+        (0..decisions.admitted_without).for_each(|_| self.outputs.grant_metrics.requested());
         for pod in &decisions.desired_pods.pods {
             timeline.admitted(pod, now);
         }
@@ -281,6 +298,18 @@ impl Admission {
         self.outputs.rejected.send_if_modified(|rejected| {
             let is_changed = *rejected != decisions.rejected;
             *rejected = decisions.rejected;
+            is_changed
+        });
+        // After the admitted ones, so that no grant is without a holder in between.
+        self.outputs.granting.send_if_modified(|granting| {
+            let is_same = granting.len() == decisions.granting.len()
+                && granting.iter().zip(&decisions.granting).all(|(a, b)| Arc::ptr_eq(a, b));
+            *granting = decisions.granting;
+            !is_same
+        });
+        self.outputs.awaited.send_if_modified(|awaited| {
+            let is_changed = *awaited != decisions.awaited_grants;
+            *awaited = decisions.awaited_grants;
             is_changed
         });
     }

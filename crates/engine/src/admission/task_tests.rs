@@ -20,6 +20,7 @@ use serde_json::json;
 use tokio_util::sync::DropGuard;
 
 use super::*;
+use crate::grants::GrantState;
 
 /// The Node on an API server, and as this node last saw it.
 struct FakeNode {
@@ -82,6 +83,9 @@ struct Harness {
     metrics: Metrics,
     shutdown: watch::Sender<NodeShutdown>,
     evicted: watch::Sender<BTreeMap<PodUid, PodKill>>,
+    grants: watch::Sender<GrantStates>,
+    granting: watch::Receiver<GrantRequests>,
+    awaited: watch::Receiver<BTreeMap<PodUid, String>>,
     _manifests: watch::Sender<SourceState>,
     _running: DropGuard,
 }
@@ -100,6 +104,9 @@ fn harness() -> Harness {
     });
     let pressure = watch::Sender::default();
     let (shutdown, evicted) = (watch::Sender::default(), watch::Sender::default());
+    let grants = watch::Sender::default();
+    let (granting_in, granting) = watch::channel(Vec::new());
+    let (awaited_in, awaited) = watch::channel(BTreeMap::new());
     let inputs = AdmissionInputs {
         manifests,
         api: api_out,
@@ -110,11 +117,12 @@ fn harness() -> Harness {
         reader: Some(node.clone()),
         status_cache: status_cache.clone(),
         allowed_unsafe_sysctls: Vec::new(),
-        has_swap: false,
+        resize_limits: ResizeLimits::default(),
         runtime: watch::channel(None).1,
         shutdown: shutdown.subscribe(),
         own_pods: OwnPods::default(),
         evicted: evicted.subscribe(),
+        grants: grants.subscribe(),
     };
     let sink = events.clone();
     let (admitted, _) = AdmittedPods::new(Store::default());
@@ -122,6 +130,9 @@ fn harness() -> Harness {
         desired_pods: desired_in,
         rejected: rejected_in,
         admitted,
+        granting: granting_in,
+        grant_metrics: GrantMetrics::default(),
+        awaited: awaited_in,
         events: Arc::new(move |pod, _, event| sink.lock().push(format!("{} {}", pod.name, event.reason))),
         timeline: Timeline::default(),
         clock: WallClock::system(),
@@ -148,6 +159,9 @@ fn harness() -> Harness {
         metrics,
         shutdown,
         evicted,
+        grants,
+        granting,
+        awaited,
         _manifests,
         _running,
     }
@@ -451,4 +465,28 @@ async fn an_extended_resource_advertised_on_the_node_is_counted() {
 async fn an_idle_admission_answers() {
     let h = harness();
     assert_eq!(h.heartbeats.check().await, Vec::<&str>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_waits_for_its_device_and_is_not_checked_against_the_amount_that_the_node_advertises() {
+    let harness = harness();
+    harness.grants.send_modify(|grants| grants.exclusive.devices = ["v.com/gpu".to_owned()].into());
+    let mut gpu = Pod::clone(&pod("gpu", "0", 0));
+    let resources = json!({"limits": {"v.com/gpu": "1"}, "requests": {"v.com/gpu": "1"}});
+    gpu.spec.as_mut().unwrap().containers[0].resources = Some(serde_json::from_value(resources).unwrap());
+    let gpu = Arc::new(gpu);
+    harness.own_node.send_modify(|node| node.allocatable.set("v.com/gpu", Quantity::count(0)));
+    harness.give(&gpu, "1");
+    harness.settle().await;
+    assert!(harness.desired_pods().is_empty());
+    assert!(Arc::ptr_eq(&harness.granting.borrow()[0], &gpu));
+    let uid = pod_uid(&gpu);
+    let waits = GrantState::NotYet("its plugin is away".to_owned());
+    harness.grants.send_modify(|grants| drop(grants.of.insert(uid.clone(), waits)));
+    harness.settle().await;
+    assert_eq!(harness.awaited.borrow()[&uid], "its plugin is away");
+    harness.grants.send_modify(|grants| drop(grants.of.insert(uid.clone(), GrantState::Granted)));
+    harness.settle().await;
+    assert_eq!(harness.desired_pods(), ["gpu"]);
+    assert!(harness.granting.borrow().is_empty() && harness.awaited.borrow().is_empty());
 }

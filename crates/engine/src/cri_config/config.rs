@@ -16,7 +16,7 @@ use k8s_openapi::api::core::v1::{Container, Pod, VolumeMount};
 
 use super::annotations::{container_annotations, container_labels};
 use super::env::{EnvSources, environment};
-use super::linux_resources::container_resources;
+use super::linux_resources::{container_resources, granted_resources};
 use super::security::container_context;
 use super::user_namespaces::share_users;
 use super::volume_groups::join_groups;
@@ -92,7 +92,11 @@ pub(crate) fn container_config(input: ContainerInput<'_>) -> Result<ContainerCon
         tty: container.tty.unwrap_or(false),
         stop_signal: stop_signal(container, host),
         linux: Some(LinuxContainerConfig {
-            resources: Some(container_resources(api, container, host)),
+            resources: Some(granted_resources(
+                container_resources(api, container, host),
+                grant.cpus,
+                grant.memory_nodes,
+            )),
             security_context: Some(container_context(pod, container, image, host)?),
         }),
         ..Default::default()

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use hostlet_pod::objects::{Object, ObjectRef, ObjectState};
+use hostlet_resources::GrantedCpus;
 use hostlet_runtime::cri::wire::{
     Capability, HugepageLimit, Int64Value, LinuxContainerResources, LinuxContainerSecurityContext,
     NamespaceMode, NamespaceOption, UserNamespace,
@@ -79,6 +80,8 @@ fn what_was_granted_comes_first_and_the_pods_and_the_kubelets_own_override_it() 
             .map(|(k, v)| (k.into(), v.into()))
             .into(),
         cdi_devices: vec!["vendor.com/gpu=3".into()],
+        cpus: Some(GrantedCpus { list: "2-3".into(), are_exclusive: true }),
+        memory_nodes: Some("0".into()),
     };
     let mut pod = full_pod();
     pod.spec.as_mut().unwrap().containers[0].args = Some(words(["$(GPU)"]));
@@ -100,6 +103,9 @@ fn what_was_granted_comes_first_and_the_pods_and_the_kubelets_own_override_it() 
     };
     assert_eq!([value("GPU"), value("GREETING")], ["3", "hi $(POD)"]);
     assert_eq!(config.args, ["3"]);
+    let resources = config.linux.unwrap().resources.unwrap();
+    assert_eq!([&*resources.cpuset_cpus, &*resources.cpuset_mems], ["2-3", "0"]);
+    assert_eq!(resources.cpu_quota, -1, "its CPUs are its own");
     assert_eq!(config.annotations["vendor.com/gpu"], "3");
     assert_eq!(config.annotations["io.kubernetes.container.restartCount"], "0");
 }

@@ -7,13 +7,17 @@ use hostlet_host::cgroup::{MIN_SHARES, PodResources, cpu_quota, cpu_shares, huge
 use hostlet_pod::resources::{
     Amounts, Enforced, may_swap, oom_score_adj, pod_limits, pod_requests, qos_class,
 };
-use hostlet_runtime::cri::wire::{HugepageLimit, LinuxContainerResources};
+use hostlet_resources::GrantedCpus;
+use hostlet_runtime::cri::wire::{HugepageLimit, LinuxContainerResources, PodSandboxConfig};
 use k8s_openapi::api::core::v1::{Container, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 
 use super::HostSettings;
 
 type ResourceList = BTreeMap<String, ApiQuantity>;
+
+/// The CRI's CPU quota of a container that has all of its CPUs.
+const UNLIMITED: i64 = -1;
 
 const HUGEPAGES_PREFIX: &str = "hugepages-";
 
@@ -50,17 +54,49 @@ pub(super) fn container_resources(
     resources
 }
 
-/// Settings of a running container whose CPU and memory become `enforced`; the others are as it was created.
+/// The settings with the CPUs and the NUMA nodes that the container was granted. CPUs that it has for itself need no quota, which would
+/// throttle it for nothing (upstream `DisableCPUQuotaWithExclusiveCPUs`).
+pub(super) fn granted_resources(
+    mut resources: LinuxContainerResources,
+    cpus: Option<GrantedCpus>,
+    memory_nodes: Option<String>,
+) -> LinuxContainerResources {
+    if let Some(GrantedCpus { list, are_exclusive }) = cpus {
+        resources.cpuset_cpus = list;
+        if are_exclusive {
+            unlimit(&mut resources);
+        }
+    }
+    resources.cpuset_mems = memory_nodes.unwrap_or_default();
+    resources
+}
+
+/// Removes the CPU quota of a sandbox of whose containers one has its CPUs for itself.
+pub(crate) fn remove_quota(sandbox: &mut PodSandboxConfig) {
+    if let Some(resources) = sandbox.linux.as_mut().and_then(|linux| linux.resources.as_mut()) {
+        unlimit(resources);
+    }
+}
+
+/// Replaces the CPU quota, where there are quotas, by none.
+fn unlimit(resources: &mut LinuxContainerResources) {
+    if resources.cpu_period != 0 {
+        resources.cpu_quota = UNLIMITED;
+    }
+}
+
+/// Settings of a running container whose CPU and memory become `enforced`; the others are as it was created, on `cpus`.
 pub(crate) fn resized_resources(
     pod: &Pod,
     container: &Container,
     enforced: &Enforced,
+    cpus: Option<GrantedCpus>,
     host: &HostSettings,
 ) -> LinuxContainerResources {
     let resources = enforced.set_in(container.resources.as_ref());
     let container =
         Container { name: container.name.clone(), resources: Some(resources), ..Container::default() };
-    container_resources(pod, &container, host)
+    granted_resources(container_resources(pod, &container, host), cpus, None)
 }
 
 /// The resources that a runtime is notified of when a pod's cgroup gets these settings: first without the overhead, then the overhead.

@@ -148,7 +148,7 @@ fn a_resize_changes_cpu_and_memory_only() {
     let container = &pod.spec.as_ref().unwrap().containers[0];
     let made = container_resources(&pod, container, &host());
     let enforced = Enforced { memory_limit: 8 << 20, ..Enforced::of(&pod, container) };
-    let resized = resized_resources(&pod, container, &enforced, &host());
+    let resized = resized_resources(&pod, container, &enforced, None, &host());
     let expected = LinuxContainerResources {
         memory_limit_in_bytes: 8 << 20,
         memory_swap_limit_in_bytes: 8 << 20,

@@ -41,7 +41,7 @@ pub use files::resolv_conf_problem;
 pub(crate) use files::{FilesError, MountSources, container_mounts, make_pod_dir, pod_dns};
 pub(crate) use hash::container_hash;
 pub use kernel::KernelFacts;
-pub(crate) use linux_resources::{resized_resources, resized_sandbox};
+pub(crate) use linux_resources::{remove_quota, resized_resources, resized_sandbox};
 pub(crate) use sandbox::sandbox_config;
 pub use security::{MASKED_PATHS, READONLY_PATHS};
 pub use settings::HostSettings;

@@ -1,8 +1,9 @@
 //! The engine before the runtime has answered: what decides about pods, and what others see of them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use hostlet_base::PodUid;
 use hostlet_image::gc::{ImageGc, ImageGcDeps, ImageGcTask};
 use hostlet_image::preload::PreloadOutputs;
 use hostlet_observe::stats::{StorageSettings, StorageStats};
@@ -18,7 +19,10 @@ use super::handles::{EngineHandles, ProbeHandles, ProblemHandles};
 use super::pod_images::pod_images;
 use super::settings::EngineSettings;
 use super::task::{EngineTask, TaskStage};
-use crate::admission::{Admission, AdmissionInputs, AdmissionOutputs, AdmittedPods, AdoptedPod};
+use crate::admission::{
+    Admission, AdmissionInputs, AdmissionOutputs, AdmittedPods, AdoptedPod, ResizeLimits,
+};
+use crate::grants::{GrantMetrics, GrantRequests, GrantStates, Grants, NumaGrants};
 use crate::housekeeping::DeadContainers;
 use crate::probe::ProbeMetrics;
 use crate::shutdown::Shutdown;
@@ -31,6 +35,9 @@ pub struct Engine {
     pub(super) handles: EngineHandles,
     pub(super) admitted: AdmittedPods,
     pub(super) volumes: Volumes,
+    pub(super) grants: Grants,
+    /// What new pods are to be granted, and where it is published what became of that.
+    pub(super) granting: Granting,
     pub(super) shutdown: Shutdown,
     pub(super) probe_metrics: ProbeMetrics,
     pub(super) problems: Problems,
@@ -49,10 +56,21 @@ pub(super) struct Problems {
     pub(super) shims: watch::Sender<Option<String>>,
 }
 
+/// What admission and the grants task exchange.
+pub(super) struct Granting {
+    pub(super) requests: watch::Receiver<GrantRequests>,
+    pub(super) states: watch::Sender<GrantStates>,
+    pub(super) metrics: GrantMetrics,
+}
+
 /// Where admission publishes its decisions.
 struct Decisions {
     desired_pods: watch::Sender<DesiredPods>,
     rejected: watch::Sender<Vec<RejectedPod>>,
+    granting: watch::Sender<GrantRequests>,
+    grants: watch::Receiver<GrantStates>,
+    awaited: watch::Sender<BTreeMap<PodUid, String>>,
+    grant_metrics: GrantMetrics,
 }
 
 impl Engine {
@@ -67,6 +85,9 @@ impl Engine {
         probe_metrics.register(&deps.probe_metrics);
         let (desired_in, desired_pods) = watch::channel(DesiredPods::default());
         let (rejected_in, rejected) = watch::channel(Vec::new());
+        let (awaited, awaited_grants) = watch::channel(BTreeMap::new());
+        let numa = NumaGrants::new(deps.grants.numa.clone(), settings.root_dir.clone());
+        let grants = Grants::new(deps.grants.devices.clone(), numa);
         let (volumes, volume_task) = volumes(&settings, &deps);
         let (usage, usage_task) = usage(&settings, &deps, &volumes, &desired_pods);
         let (problems, preload) = (Problems::default(), PreloadOutputs::default());
@@ -85,6 +106,8 @@ impl Engine {
         let handles = EngineHandles {
             pods: PodDirectory::new(status_cache.clone(), rejected, deps.sources.api.clone()),
             desired_pods,
+            awaited_grants,
+            numa: grants.numa().clone(),
             status_cache,
             activities: PodActivities::new(timeline.clone()),
             timeline,
@@ -107,7 +130,20 @@ impl Engine {
                 shims: problems.shims.subscribe(),
             },
         };
-        let decisions = Decisions { desired_pods: desired_in, rejected: rejected_in };
+        // Before the first decision, so that no pod is admitted without what it needs.
+        let states =
+            watch::Sender::new(GrantStates { exclusive: grants.exclusive(), ..GrantStates::default() });
+        let grant_metrics = GrantMetrics::default();
+        grant_metrics.register(&deps.metrics, grants.numa());
+        let (granting, requests) = watch::channel(GrantRequests::default());
+        let decisions = Decisions {
+            desired_pods: desired_in,
+            rejected: rejected_in,
+            granting,
+            grants: states.subscribe(),
+            awaited,
+            grant_metrics: grant_metrics.clone(),
+        };
         let first = vec![admission(&settings, &deps, &handles, admitted.clone(), decisions)];
         let later = vec![volume_task, usage_task, gc_task];
         let engine = Self {
@@ -116,6 +152,8 @@ impl Engine {
             handles: handles.clone(),
             admitted,
             volumes,
+            grants,
+            granting: Granting { requests, states, metrics: grant_metrics },
             shutdown,
             probe_metrics,
             problems,
@@ -162,16 +200,24 @@ fn admission(
         reader: deps.node.reader.clone(),
         status_cache: handles.status_cache.clone(),
         allowed_unsafe_sysctls: settings.allowed_unsafe_sysctls.clone(),
-        has_swap: settings.has_swap,
+        resize_limits: ResizeLimits {
+            has_swap: settings.has_swap,
+            static_cpus: deps.grants.numa.cpus.is_some(),
+            static_memory: deps.grants.numa.memory.is_some(),
+        },
         runtime: deps.runtime.status.clone(),
         shutdown: handles.shutdown.demands.clone(),
         own_pods: deps.own.clone(),
         evicted: handles.kills.subscribe(),
+        grants: decisions.grants,
     };
     let outputs = AdmissionOutputs {
         desired_pods: decisions.desired_pods,
         rejected: decisions.rejected,
         admitted,
+        granting: decisions.granting,
+        awaited: decisions.awaited,
+        grant_metrics: decisions.grant_metrics,
         events: deps.events.pods.clone(),
         timeline: handles.timeline.clone(),
         clock: deps.clock.clone(),

@@ -6,6 +6,7 @@ use hostlet_base::node::{CgroupLimits, NodeAddresses, NodeEvents, NodePressure, 
 use hostlet_base::{QuietPeriod, WallClock};
 use hostlet_csi::{CsiVolumes, DriverObjects};
 use hostlet_dra::Claims;
+use hostlet_devices::Devices;
 use hostlet_host::Mounts;
 use hostlet_image::Images;
 use hostlet_image::gc::MeasureFilesystem;
@@ -21,6 +22,7 @@ use k8s_openapi::api::core::v1::Node;
 use rand::rngs::StdRng;
 use tokio::sync::watch;
 
+use crate::grants::NumaSettings;
 use crate::housekeeping::HostJanitor;
 use crate::lifecycle::Janitor;
 use crate::ownership::OwnPods;
@@ -42,6 +44,8 @@ pub struct EngineDeps {
     pub csi: CsiDeps,
     /// The ResourceClaims of pods.
     pub claims: Claims,
+    /// What pods can have for themselves.
+    pub grants: GrantInputs,
     /// What should run.
     pub sources: PodSources,
     /// What is observed of this node, some of it by the API server's clients.
@@ -104,6 +108,14 @@ pub struct CsiDeps {
     pub volumes: CsiVolumes,
     /// What the drivers want.
     pub drivers: DriverObjects,
+}
+
+/// What pods can have for themselves.
+pub struct GrantInputs {
+    /// The devices of device plugins.
+    pub devices: Devices,
+    /// CPUs and memory of NUMA nodes.
+    pub numa: NumaSettings,
 }
 
 /// Where pods come from. Each source says when it has reported all of its pods; nothing is removed before.

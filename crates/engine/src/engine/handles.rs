@@ -14,6 +14,7 @@ use hostlet_telemetry::Metrics;
 use tokio::sync::watch;
 
 use crate::admission::AdoptedPod;
+use crate::grants::NumaGrants;
 use crate::housekeeping::DeadContainers;
 use crate::shutdown::ShutdownOutputs;
 use crate::worker::RestartRequests;
@@ -25,6 +26,10 @@ pub struct EngineHandles {
     pub pods: PodDirectory,
     /// The admitted pods.
     pub desired_pods: watch::Receiver<DesiredPods>,
+    /// What pods wait for that are not admitted yet, such as devices: clauses for people.
+    pub awaited_grants: watch::Receiver<BTreeMap<PodUid, String>>,
+    /// CPUs and memory that containers have for themselves.
+    pub numa: NumaGrants,
     /// The statuses of pods.
     pub status_cache: StatusCache,
     /// What their workers do.

@@ -16,8 +16,8 @@ mod task;
 
 pub use build::Engine;
 pub use deps::{
-    CsiDeps, EngineDeps, EventSinks, HostDeps, ImagePreload, Interception, NodeInputs, ObjectInputs,
-    PodSources, RuntimeDeps,
+    CsiDeps, EngineDeps, EventSinks, GrantInputs, HostDeps, ImagePreload, Interception, NodeInputs,
+    ObjectInputs, PodSources, RuntimeDeps,
 };
 pub use handles::{EngineHandles, ProbeHandles, ProblemHandles};
 pub use running::{ContainerdAccess, RunningHost};

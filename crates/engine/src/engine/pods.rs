@@ -92,6 +92,7 @@ impl Engine {
                 claims: deps.claims.clone(),
                 mounts: deps.host.mounts.clone(),
             },
+            grants: self.grants.clone(),
             env: EnvAccess { objects: deps.objects.objects.clone(), services: deps.objects.services.clone() },
             reports: ReportSinks {
                 status_cache: self.handles.status_cache.clone(),

@@ -17,6 +17,7 @@ use super::task::{EngineTask, TaskStage};
 use crate::container_logs::{LogRotation, LogRotationDeps};
 use crate::cri_config::{HostSettings, UserNamespaces};
 use crate::eviction::{Eviction, EvictionDeps, LimitedStorage, NodeObserver};
+use crate::grants::{Cpusets, GrantsDeps, GrantsTask, Recovery};
 use crate::housekeeping::{LeftoverShims, LeftoverTasks, PodsLimit};
 use crate::probe::{Prober, ProberDeps};
 use crate::shutdown::Reports;
@@ -62,6 +63,7 @@ impl Engine {
     pub fn tasks(mut self, host: RunningHost) -> Vec<EngineTask> {
         let shared = self.shared(&host);
         let mut tasks = std::mem::take(&mut self.later);
+        tasks.extend(self.grants(&host));
         tasks.push(self.eviction(&host));
         tasks.extend(self.log_rotation());
         tasks.extend(self.preload());
@@ -96,6 +98,37 @@ impl Engine {
             )),
             pods_limit,
         }
+    }
+
+    /// What grants pods what they have for themselves, and keeps their containers on their CPUs.
+    fn grants(&mut self, host: &RunningHost) -> Vec<EngineTask> {
+        let (granting, observed) = (&self.granting, self.deps.runtime.pleg.cache());
+        let task = GrantsTask::new(GrantsDeps {
+            grants: self.grants.clone(),
+            requests: granting.requests.clone(),
+            desired_pods: self.handles.desired_pods.clone(),
+            status_cache: self.handles.status_cache.clone(),
+            states: granting.states.clone(),
+            recovery: Recovery {
+                desired_pods: self.handles.desired_pods.clone(),
+                observed: observed.clone(),
+                cgroups: host.cgroups.clone(),
+            },
+            metrics: self.granting.metrics.clone(),
+        });
+        let run = |heartbeat, cancel| task.run(heartbeat, cancel);
+        let mut tasks = vec![EngineTask::with_heartbeat(TaskStage::Pods, "grants", run)];
+        let numa = self.grants.numa().clone();
+        if numa.settings().cpus.is_some() {
+            let cpusets = Cpusets {
+                numa,
+                observed: observed.clone(),
+                own: self.deps.own.clone(),
+                runtime: self.deps.runtime.service.clone(),
+            };
+            tasks.push(EngineTask::new(TaskStage::Pods, "cpusets", |cancel| cpusets.run(cancel)));
+        }
+        tasks
     }
 
     fn eviction(&mut self, host: &RunningHost) -> EngineTask {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use hostlet_base::{ContainerId, error_chain, reasons};
+use hostlet_devices::PodStage;
 use hostlet_pod::AdmittedPod;
 use hostlet_resources::ContainerGrant;
 use hostlet_runtime::cri::ImageInfo;
@@ -32,10 +33,7 @@ impl ContainerStarter<'_> {
     ) -> Result<ContainerConfig, NotStarted> {
         let (pod, container, host) = (&**self.pod, self.container, &self.context.host.settings);
         let target = self.target()?;
-        let cdi_devices = self.context.host.claims.cdi_devices(pod, container).map_err(|error| {
-            self.failed(reasons::CREATE_CONTAINER_CONFIG_ERROR, error.to_string(), Retry::BackOff)
-        })?;
-        let grant = ContainerGrant { cdi_devices, ..ContainerGrant::default() };
+        let grant = self.grant().await?;
         let mut env = env_sources(self.context, pod, container, self.prepared, &mut self.state.env).await;
         env.granted.clone_from(&grant.env);
         let config = async {
@@ -67,6 +65,30 @@ impl ContainerStarter<'_> {
             self.state.env.lacks(&self.container.name);
             self.failed(reasons::CREATE_CONTAINER_CONFIG_ERROR, error_chain(&error), Retry::BackOff)
         })
+    }
+
+    /// What the pod was granted for this container: devices of its claims, then the others, as upstream.
+    async fn grant(&mut self) -> Result<ContainerGrant, NotStarted> {
+        let (uid, sandbox) = (&self.pod.reference.uid, &self.prepared.sandbox.id);
+        // Its sandbox did not survive a boot of the host.
+        let stage = match self
+            .observed
+            .containers
+            .iter()
+            .any(|container| container.sandbox.as_ref() == Some(sandbox))
+        {
+            true => PodStage::Running,
+            false => PodStage::New,
+        };
+        let claimed = self.context.host.claims.cdi_devices(self.pod, self.container);
+        let cdi_devices = claimed.map_err(|error| {
+            self.failed(reasons::CREATE_CONTAINER_CONFIG_ERROR, error.to_string(), Retry::BackOff)
+        })?;
+        let granted = self.context.grants.of(uid, &self.container.name, stage).await;
+        let granted = granted.map_err(|error| {
+            self.failed(reasons::CREATE_CONTAINER_CONFIG_ERROR, error_chain(&error), Retry::BackOff)
+        })?;
+        Ok(ContainerGrant { cdi_devices, ..ContainerGrant::default() }.joined(granted))
     }
 
     /// The container whose processes an ephemeral container can see (`targetContainerName`).

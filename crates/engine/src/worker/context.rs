@@ -10,6 +10,7 @@ use super::report_sinks::ReportSinks;
 use super::restarts::RestartRequests;
 use crate::cri_config::{HostSettings, UserNamespaces};
 use crate::gate::{StartGate, StopGate};
+use crate::grants::Grants;
 use crate::ownership::OwnPods;
 use hostlet_base::QuietPeriod;
 use hostlet_dra::Claims;
@@ -78,6 +79,8 @@ pub(crate) struct WorkerContext {
     /// The container runtime.
     pub runtime: RuntimeAccess,
     pub host: HostAccess,
+    /// What pods have for themselves.
+    pub grants: Grants,
     /// Sources of environments.
     pub env: EnvAccess,
     /// Destinations of reports.

@@ -40,7 +40,10 @@ pub(super) enum ResizeError {
 /// The settings of the pod's cgroup for these resources of the whole pod.
 pub(super) fn cgroup_settings(context: &WorkerContext, pod: &AdmittedPod, whole: &Enforced) -> PodResources {
     let settings = &context.host.settings;
-    pod_resources(pod, whole, settings.cpu_cfs_quota_period, settings.memory_qos.as_ref())
+    let resources = pod_resources(pod, whole, settings.cpu_cfs_quota_period, settings.memory_qos.as_ref());
+    // A quota would throttle containers that have their CPUs for themselves.
+    let quota = resources.cpu_quota.filter(|_| !context.grants.has_exclusive_cpus(&pod.reference.uid));
+    PodResources { cpu_quota: quota, ..resources }
 }
 
 /// Resizes one pod.
@@ -72,7 +75,9 @@ impl PodResize<'_> {
                 }
                 ResizeStep::Container { id, container, to } => {
                     let Some(spec) = self.pod.container(container) else { continue };
-                    let resources = resized_resources(self.pod, spec.spec, to, &self.context.host.settings);
+                    let cpus = self.context.grants.numa().cpus(&self.pod.reference.uid, &container.name);
+                    let settings = &self.context.host.settings;
+                    let resources = resized_resources(self.pod, spec.spec, to, cpus, settings);
                     self.context.runtime.service.update_container(id, resources).await?;
                     self.actuated.set_container(&container.name, *to);
                 }

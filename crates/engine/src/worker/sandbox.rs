@@ -22,7 +22,7 @@ use super::start_record::StartRecord;
 use super::{EnvNeeds, Retry};
 use crate::cri_config::{
     self, ConfigError, DnsWarning, FilesError, IdRange, UserNamespaceError, isolate_users,
-    join_sandbox_groups, pod_dns,
+    join_sandbox_groups, pod_dns, remove_quota,
 };
 
 /// How long a pod waits for the runtime's first status before its absence counts as a failure.
@@ -134,6 +134,9 @@ impl Sandboxes<'_> {
             None => String::new(),
         };
         let mut config = cri_config::sandbox_config(pod, attempt, &parent, dns, &host.settings)?;
+        if self.context.grants.has_exclusive_cpus(&pod.reference.uid) {
+            remove_quota(&mut config);
+        }
         if pod.spec().host_users == Some(false) {
             isolate_users(&mut config, self.users().await?);
         }

@@ -4,6 +4,7 @@
 mod accounting;
 mod controllers;
 mod cpus;
+mod cpuset;
 mod daemons;
 mod error;
 mod files;
@@ -23,6 +24,7 @@ mod testing;
 mod tests;
 
 pub use controllers::huge_page_size;
+pub use cpuset::ContainerCpuset;
 pub use error::CgroupError;
 pub use hierarchy::CgroupVersion;
 pub use place::own_cgroup;

@@ -13,6 +13,7 @@ mod manifests;
 mod node_api;
 mod node_events;
 mod node_side;
+mod numa;
 mod offline;
 mod own_threads;
 mod parts;

@@ -7,10 +7,13 @@ use hostlet_base::resources::{CPU, EPHEMERAL_STORAGE, MEMORY};
 use hostlet_cluster::node::{NodeSettings, absent_cpus, overdrawn, own_node};
 use hostlet_config::Config;
 use hostlet_engine::admission::NodeView;
+use hostlet_engine::grants::NumaSettings;
 use hostlet_host::Machine;
 use hostlet_volume::NodeAmounts;
 use tokio::sync::watch;
 
+use super::numa::numa_settings;
+use super::paths::SYS;
 use super::startup::StartupError;
 
 /// The node at start-up.
@@ -35,6 +38,8 @@ pub(super) struct NodeSide {
     pub(super) swap: u64,
     /// Memory of the machine in bytes.
     pub(super) memory: u64,
+    /// What single pods can have of CPUs, memory and NUMA nodes.
+    pub(super) numa: NumaSettings,
 }
 
 impl NodeSide {
@@ -49,6 +54,8 @@ impl NodeSide {
         }
         let own_node = own_node(&settings, &machine);
         let allocatable = own_node.allocatable.clone();
+        let reserved_cpus = config.node.reserved.system_cpus.iter().flatten().copied().collect();
+        let numa = numa_settings(&config.numa, &own_node, reserved_cpus, SYS.as_ref())?;
         Ok(Self {
             settings: Arc::new(settings),
             view: NodeView {
@@ -71,6 +78,7 @@ impl NodeSide {
             huge_page_sizes: machine.huge_pages.keys().copied().collect(),
             swap: machine.swap,
             memory: machine.memory,
+            numa,
         })
     }
 }

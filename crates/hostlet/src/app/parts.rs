@@ -18,8 +18,8 @@ use hostlet_dra::Claims;
 use hostlet_devices::Devices;
 use hostlet_engine::admission::AdoptedPod;
 use hostlet_engine::engine::{
-    self, CsiDeps, Engine, EngineDeps, EngineHandles, EventSinks, HostDeps, Interception, ObjectInputs,
-    PodSources, RuntimeDeps,
+    self, CsiDeps, Engine, EngineDeps, EngineHandles, EventSinks, GrantInputs, HostDeps, Interception,
+    ObjectInputs, PodSources, RuntimeDeps,
 };
 use hostlet_engine::housekeeping::{IPTABLES, IptablesChains, OtherKubelets};
 use hostlet_engine::ownership::OwnPods;
@@ -222,6 +222,7 @@ impl Parts {
             objects,
             csi: CsiDeps { volumes: csi_side.volumes.clone(), drivers: driver_objects.clone() },
             claims: claims.clone(),
+            grants: GrantInputs { devices: devices.clone(), numa: node.numa.clone() },
             sources: PodSources { manifests: manifests.clone(), api: api.clone() },
             node: engine::NodeInputs {
                 own_node: node.own_node.subscribe(),

@@ -12,6 +12,8 @@ use hostlet_host::{
     root_check, set_oom_score_adj, share_dir,
 };
 
+use super::numa::NumaError;
+
 /// A requirement that the host does not meet.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StartupError {
@@ -38,6 +40,9 @@ pub(crate) enum StartupError {
         /// The kernel's list.
         online: String,
     },
+    /// A policy for CPUs, memory or NUMA nodes cannot be used.
+    #[error(transparent)]
+    Numa(#[from] NumaError),
     /// Swap is enabled.
     #[error("swap is on, and failSwapOn is true: turn it off (swapoff -a), or set failSwapOn: false")]
     Swap,

@@ -83,6 +83,7 @@ impl Parts {
                 manifests: self.manifests.clone(),
                 api: self.api.clone(),
                 desired_pods: self.handles.desired_pods.clone(),
+                awaited_grants: self.handles.awaited_grants.clone(),
                 runtime: health,
                 host,
                 pulls: pulls.clone(),

@@ -89,7 +89,7 @@ impl Cpus {
     }
 
     /// The CPUs that the next container can have for itself.
-    pub(super) fn free(&self) -> CpuSet {
+    pub fn free(&self) -> CpuSet {
         self.state.shared.difference(&self.policy.reserved)
     }
 

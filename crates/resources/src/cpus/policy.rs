@@ -110,6 +110,11 @@ impl StaticCpus {
         &self.machine
     }
 
+    /// Whether no two containers share a core (`full-pcpus-only`).
+    pub fn aligns_cores(&self) -> bool {
+        self.options.full_pcpus_only
+    }
+
     /// The CPUs that no container has for itself.
     pub fn reserved(&self) -> &CpuSet {
         &self.reserved

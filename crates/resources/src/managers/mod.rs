@@ -1,9 +1,9 @@
 //! CPUs, memory and devices of a pod together, on the NUMA nodes that suit all of them. Pure.
 
-mod admit;
-mod provider;
 mod resize;
+mod state;
+mod steps;
 
-pub use admit::{Managers, StaticManagers};
-pub use provider::{NoDevices, Provider};
-pub use resize::infeasible_resize;
+pub use resize::{InfeasibleResize, infeasible_resize};
+pub use state::{Managers, StaticManagers};
+pub use steps::GrantScope;

@@ -6,6 +6,17 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 
 use crate::containers::{containers, is_guaranteed};
 
+/// Why a pod cannot be resized. Upstream's messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InfeasibleResize {
+    /// It would need other CPUs.
+    #[error("Resize is infeasible for Guaranteed Pods alongside CPU Manager policy \"static\"")]
+    Cpus,
+    /// It would need other memory.
+    #[error("Resize is infeasible for Guaranteed Pods alongside Memory Manager policy \"Static\"")]
+    Memory,
+}
+
 /// Why a guaranteed pod cannot be resized from `granted` to `desired` while policies are static; `None` if it can, as far as these go.
 /// Both are the same pod.
 pub fn infeasible_resize(
@@ -13,18 +24,17 @@ pub fn infeasible_resize(
     desired: &Pod,
     static_cpus: bool,
     static_memory: bool,
-) -> Option<String> {
+) -> Option<InfeasibleResize> {
     if !is_guaranteed(desired) {
         return None;
     }
-    let policy = if static_cpus && differs(granted, desired, CPU) {
-        "CPU Manager policy \"static\""
+    if static_cpus && differs(granted, desired, CPU) {
+        Some(InfeasibleResize::Cpus)
     } else if static_memory && differs(granted, desired, MEMORY) {
-        "Memory Manager policy \"Static\""
+        Some(InfeasibleResize::Memory)
     } else {
-        return None;
-    };
-    Some(format!("Resize is infeasible for Guaranteed Pods alongside {policy}"))
+        None
+    }
 }
 
 fn differs(granted: &Pod, desired: &Pod, resource: &str) -> bool {
@@ -56,10 +66,8 @@ mod tests {
     fn static_policies_allow_no_resize_of_what_they_grant() {
         let small = pod("1", "1Gi", "1");
         let infeasible = |desired: &Pod, cpus, memory| infeasible_resize(&small, desired, cpus, memory);
-        let cpu = "Resize is infeasible for Guaranteed Pods alongside CPU Manager policy \"static\"";
-        let memory = "Resize is infeasible for Guaranteed Pods alongside Memory Manager policy \"Static\"";
-        assert_eq!(infeasible(&pod("2", "2Gi", "2"), true, true).as_deref(), Some(cpu));
-        assert_eq!(infeasible(&pod("2", "2Gi", "2"), false, true).as_deref(), Some(memory));
+        assert_eq!(infeasible(&pod("2", "2Gi", "2"), true, true), Some(InfeasibleResize::Cpus));
+        assert_eq!(infeasible(&pod("2", "2Gi", "2"), false, true), Some(InfeasibleResize::Memory));
         assert_eq!(infeasible(&pod("2", "2Gi", "2"), false, false), None);
         // Only the other resource, only in another notation, and not guaranteed.
         assert_eq!(infeasible(&pod("1", "2Gi", "1"), true, false), None);

@@ -20,8 +20,8 @@ pub(super) const LOW_ON_RESOURCE: &str = "The node was low on resource";
 /// This node's decision about a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Disposition {
-    /// It was not decided yet whether it may run.
-    Undecided,
+    /// It was not decided yet whether it may run, in some cases because of this.
+    Undecided(Option<String>),
     /// It should run.
     Desired,
     /// It should run, but an earlier pod of the same name has not terminated yet.

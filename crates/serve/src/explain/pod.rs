@@ -154,7 +154,7 @@ fn with_runtime(case: &ExplainInput<'_>, mut found: Explanation) -> Explanation 
     match found.verdict {
         Verdict::Wrong | Verdict::UnderWay => match case.disposition {
             Disposition::Rejected => found,
-            Disposition::Undecided => runtime_problem,
+            Disposition::Undecided(_) => runtime_problem,
             Disposition::Desired | Disposition::WaitingForPredecessor | Disposition::Removed => {
                 let mut also = vec![format!("Before that: {}.", found.sentence.trim_end_matches('.'))];
                 also.append(&mut found.also);
@@ -245,7 +245,13 @@ fn not_started(case: &ExplainInput<'_>) -> Option<Explanation> {
             "wait; the earlier pod has its terminationGracePeriodSeconds to stop, see `hostlet timeline`";
         return Some(Explanation::under_way(sentence).at("waiting for the predecessor").do_this(wait));
     }
-    if case.disposition == Disposition::Undecided {
+    if let Disposition::Undecided(Some(awaited)) = &case.disposition {
+        let sentence = format!("The pod waits until it can be given what only one pod may use: {awaited}");
+        let wait = "check that the device plugin or driver of that resource runs on this node, see `hostlet devices`; hostlet \
+                    retries automatically";
+        return Some(Explanation::under_way(sentence).at("admission").do_this(wait));
+    }
+    if case.disposition == Disposition::Undecided(None) {
         let sentence = "hostlet has not decided yet whether the pod may run on this node";
         let wait = "wait; it decides once the container runtime has answered, the Node was read from the API server if there \
                     is one, and the pods that are preempted for this one have terminated";

@@ -480,7 +480,13 @@ fn without_a_runtime_nothing_starts_and_the_state_may_be_outdated() {
         "{explanation:?}"
     );
     let mut undecided = Facts::new();
-    undecided.disposition = Disposition::Undecided;
+    undecided.disposition = Disposition::Undecided(Some("the plugin of v.com/gpu is away".to_owned()));
+    undecided.says(
+        Verdict::UnderWay,
+        "only one pod may use: the plugin of v.com/gpu is away",
+        "hostlet devices",
+    );
+    undecided.disposition = Disposition::Undecided(None);
     undecided.says(
         Verdict::UnderWay,
         "not decided yet whether the pod may run",

@@ -35,7 +35,7 @@ fn pod(name: &str) -> Arc<Pod> {
             "containers": [{"name": "main"}],
         },
     });
-    serde_json::from_value(pod).unwrap()
+    Arc::new(serde_json::from_value(pod).unwrap())
 }
 
 fn devices() -> Vec<HeldDevices> {

@@ -55,6 +55,8 @@ pub struct ExplainEndpoint {
     pub api: watch::Receiver<ApiState>,
     /// The admitted pods.
     pub desired_pods: watch::Receiver<DesiredPods>,
+    /// What new pods wait for.
+    pub awaited_grants: watch::Receiver<BTreeMap<PodUid, String>>,
     /// State of the container runtime.
     pub runtime: RuntimeHealth,
     /// What is wrong with the host that may hold up a pod.
@@ -121,7 +123,7 @@ impl ExplainEndpoint {
         // Of two pods of one name the one that is defined is explained, even while it waits for the other.
         let matching = matching.filter(|((known, pod), name)| match known.disposition {
             Disposition::Removed => !defined.contains(name) && is_latest(pod),
-            Disposition::Undecided
+            Disposition::Undecided(_)
             | Disposition::Desired
             | Disposition::WaitingForPredecessor
             | Disposition::Rejected => true,
@@ -159,6 +161,7 @@ impl ExplainEndpoint {
         }
         let admitted: HashSet<PodUid> =
             self.desired_pods.borrow().pods.iter().map(|pod| pod.reference.uid.clone()).collect();
+        let awaited = self.awaited_grants.borrow().clone();
         let mut known: Vec<KnownPod> = Vec::new();
         let manifests: Vec<_> = self
             .manifests
@@ -174,7 +177,7 @@ impl ExplainEndpoint {
                 let reported = reported.remove(&uid);
                 let disposition = match reported.is_some() || admitted.contains(&uid) {
                     true => Disposition::Desired,
-                    false => Disposition::Undecided,
+                    false => Disposition::Undecided(awaited.get(&uid).cloned()),
                 };
                 known.push(KnownPod { pod, disposition, reported, origin });
             }

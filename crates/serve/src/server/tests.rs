@@ -1,5 +1,6 @@
 //! The control socket from a client's view: requests over a real Unix socket, real log files, an in-memory runtime.
 
+use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -234,6 +235,7 @@ impl Bench {
                 manifests: source.subscribe(),
                 api: api.clone(),
                 desired_pods: desired_pods.subscribe(),
+                awaited_grants: watch::channel(BTreeMap::new()).1,
                 runtime: health,
                 host,
                 pulls: pulls.clone(),

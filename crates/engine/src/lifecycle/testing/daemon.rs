@@ -9,6 +9,7 @@ use hostlet_base::settings::{ImageGcPolicy, ImageVerification};
 use hostlet_base::testing::resource_list;
 use hostlet_base::{Quantity, QuietPeriod, ResourceList};
 use hostlet_csi::{CsiVolumes, DriverObjects};
+use hostlet_devices::{Devices, DevicesSettings};
 use hostlet_host::KernelMounts;
 use hostlet_image::Images;
 use hostlet_image::credentials::RegistryCredentials;
@@ -30,9 +31,10 @@ use crate::admission::{AdmittedPods, NodeView};
 use crate::cri_config::testing::host;
 use crate::cri_config::{HostSettings, SubordinateIds};
 use crate::engine::{
-    CsiDeps, Engine, EngineDeps, EngineHandles, EngineSettings, EngineTask, EventSinks, HostDeps,
-    Interception, NodeInputs, ObjectInputs, PodSources, RunningHost, RuntimeDeps, UserIds,
+    CsiDeps, Engine, EngineDeps, EngineHandles, EngineSettings, EngineTask, EventSinks, GrantInputs,
+    HostDeps, Interception, NodeInputs, ObjectInputs, PodSources, RunningHost, RuntimeDeps, UserIds,
 };
+use crate::grants::NumaSettings;
 use crate::shutdown::ShutdownSettings;
 use crate::shutdown::testing::FakeLogind;
 use crate::source::SourceState;
@@ -204,6 +206,7 @@ fn deps(
         },
         csi: CsiDeps { volumes: CsiVolumes::none(), drivers: DriverObjects::none() },
         claims: node.claims.clone(),
+        grants: GrantInputs { devices: devices(node), numa: NumaSettings::none() },
         sources: PodSources { manifests: manifests.subscribe(), api: node.surroundings.api.subscribe() },
         node: NodeInputs {
             own_node: watch::channel(own_node).1,
@@ -232,6 +235,16 @@ fn deps(
             janitor: Box::new(move |own| janitor(own)),
         },
     }
+}
+
+/// Those of a host whose plugins are all away.
+fn devices(node: &Node) -> Devices {
+    let settings = DevicesSettings {
+        dir: node.root().join("device-plugins"),
+        numa_nodes: [0].into(),
+        uptime: Duration::MAX,
+    };
+    Devices::new(settings, node.clock.clone()).0
 }
 
 fn running_host(node: &Node) -> RunningHost {

@@ -1,16 +1,19 @@
 //! Pods that need CPUs, memory and devices of the same NUMA node.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use hostlet_base::ResourceList;
-use k8s_openapi::api::core::v1::Container;
 use serde_json::json;
 
 use super::*;
-use crate::cpus::{CpuOptions, CpuReservation, StaticCpus};
+use crate::containers::containers;
+use crate::cpus::{CpuOptions, CpuReservation, Cpus, StaticCpus};
 use crate::machine::{CpuSet, NumaMask};
-use crate::managers::NoDevices;
-use crate::memory::{ReservedMemory, StaticMemory};
+use crate::managers::StaticManagers;
+use crate::memory::{MemoryNodes, ReservedMemory, StaticMemory};
 use crate::testing::{container, guaranteed, machine, pod, reserved_memory};
-use crate::topology::TopologyOptions;
+use crate::topology::{Topology, TopologyOptions};
 
 /// Two nodes with four CPUs and a gibibyte each.
 fn managers(policy: TopologyPolicy, scope: TopologyScope, pod_level: bool) -> Managers {
@@ -25,40 +28,47 @@ fn managers(policy: TopologyPolicy, scope: TopologyScope, pod_level: bool) -> Ma
     Managers::new(Arc::new(StaticManagers { topology, pod_level }), Some(cpus), Some(memory))
 }
 
-/// A device of a node for each container; notes the nodes that were chosen.
-struct Devices(u32, Vec<Option<NumaMask>>);
+/// The hints of a device of this node.
+fn device(node: u32) -> ProviderHints {
+    let hint = Hint { nodes: Some(NumaMask::of([node])), preferred: true };
+    BTreeMap::from([("example.com/device".to_owned(), vec![hint])])
+}
 
-impl Provider for Devices {
-    fn hints(&self, _: &Pod, _: &Container) -> ProviderHints {
-        let hint = Hint { nodes: Some(NumaMask::of([self.0])), preferred: true };
-        BTreeMap::from([("example.com/device".to_owned(), vec![hint])])
+/// Grants a pod and its containers what they need. On rejection nothing changes. Returns the nodes that were chosen.
+fn admit(managers: &mut Managers, pod: &Pod, devices: &ProviderHints) -> Result<Vec<Hint>, Rejection> {
+    let mut next = managers.clone();
+    let mut chosen = Vec::new();
+    let of_pod = match next.scope() {
+        GrantScope::Pod => Some(next.choose_for_pod(pod, devices.clone())?),
+        GrantScope::Anywhere | GrantScope::Container => None,
+    };
+    for container in containers(pod) {
+        let hint = match of_pod {
+            Some(hint) => hint,
+            None => next.choose(pod, container, devices.clone())?,
+        };
+        next.grant_cpus(pod, container, hint)?;
+        next.grant_memory(pod, container, hint)?;
+        chosen.push(hint);
     }
+    *managers = next;
+    Ok(chosen)
+}
 
-    fn pod_hints(&self, pod: &Pod) -> ProviderHints {
-        self.hints(pod, &Container::default())
-    }
-
-    fn allocate(&mut self, _: &Pod, _: &Container, hint: Hint) -> Result<(), Rejection> {
-        self.1.push(hint.nodes);
-        Ok(())
-    }
-
-    fn allocate_pod(&mut self, _: &Pod, hint: Hint) -> Result<(), Rejection> {
-        self.1.push(hint.nodes);
-        Ok(())
-    }
+/// The CPUs and the NUMA nodes of a pod's container `c`.
+fn lists(managers: &Managers, uid: &str) -> [String; 2] {
+    let cpus = managers.cpus.as_ref().unwrap().assignment(uid, "c");
+    let nodes = managers.memory.as_ref().unwrap().nodes(uid, "c").unwrap();
+    [cpus.to_string(), CpuSet::from_iter(nodes.nodes()).to_string()]
 }
 
 #[test]
 fn everything_is_of_the_node_of_the_device() {
     for scope in [TopologyScope::Container, TopologyScope::Pod] {
         let mut managers = managers(TopologyPolicy::SingleNumaNode, scope, false);
-        let (pod, mut devices) = (guaranteed("p", "2", 100), Devices(1, Vec::new()));
-        let chosen = managers.admit(&pod, &mut devices).unwrap();
-        let node = Some(NumaMask::of([1]));
-        assert_eq!((chosen["c"].nodes, devices.1.as_slice()), (node, &[node][..]));
-        assert_eq!(managers.cpu_list(&pod, "c").as_deref(), Some("4-5"));
-        assert_eq!(managers.memory_list(&pod, "c").as_deref(), Some("1"));
+        let chosen = admit(&mut managers, &guaranteed("p", "2", 100), &device(1)).unwrap();
+        assert_eq!(chosen, [Hint { nodes: Some(NumaMask::of([1])), preferred: true }]);
+        assert_eq!(lists(&managers, "p"), ["4-5", "1"]);
     }
 }
 
@@ -71,7 +81,7 @@ fn a_rejected_pod_has_nothing() {
     };
     let empty = states(&managers);
     let fits = pod("p", json!({"containers": [container("a", "3", 1), container("b", "4", 1)]}));
-    managers.admit(&fits, &mut NoDevices).unwrap();
+    admit(&mut managers, &fits, &ProviderHints::new()).unwrap();
     assert_ne!(states(&managers), empty);
     managers.release("p");
     assert_eq!(states(&managers), empty);
@@ -80,7 +90,7 @@ fn a_rejected_pod_has_nothing() {
         "p",
         json!({"containers": [container("a", "3", 1), container("b", "3", 1), container("c", "3", 1)]}),
     );
-    let rejection = managers.admit(&large, &mut NoDevices).unwrap_err();
+    let rejection = admit(&mut managers, &large, &ProviderHints::new()).unwrap_err();
     let expected =
         Rejection::new("TopologyAffinityError", "Resources cannot be allocated with Topology locality");
     assert_eq!((rejection, states(&managers)), (expected, empty));
@@ -89,13 +99,11 @@ fn a_rejected_pod_has_nothing() {
 #[test]
 fn without_a_policy_nothing_is_hinted() {
     let mut managers = managers(TopologyPolicy::None, TopologyScope::Container, false);
-    let mut devices = Devices(1, Vec::new());
-    let pod = guaranteed("p", "2", 100);
-    assert!(managers.admit(&pod, &mut devices).unwrap().is_empty());
-    assert_eq!(devices.1, [None]);
-    assert_eq!(managers.cpu_list(&pod, "c").as_deref(), Some("2-3"));
+    let chosen = admit(&mut managers, &guaranteed("p", "2", 100), &device(1)).unwrap();
+    assert_eq!(chosen, [Hint::default()]);
+    assert_eq!(lists(&managers, "p")[0], "2-3");
     // What it may not have is an error of the allocation.
-    let rejection = managers.admit(&guaranteed("large", "8", 1), &mut NoDevices).unwrap_err();
+    let rejection = admit(&mut managers, &guaranteed("large", "8", 1), &ProviderHints::new()).unwrap_err();
     assert_eq!(rejection.reason, "UnexpectedAdmissionError");
 }
 
@@ -113,8 +121,8 @@ fn pods_with_resources_of_their_own_are_rejected_in_upstreams_words() {
             "Pod Scope pod with pod-level resources failed admission under pod-scope topology manager",
         ),
     ] {
-        let rejection = managers(TopologyPolicy::SingleNumaNode, scope, true)
-            .admit(&pod("p", spec.clone()), &mut NoDevices);
+        let mut managers = managers(TopologyPolicy::SingleNumaNode, scope, true);
+        let rejection = admit(&mut managers, &pod("p", spec.clone()), &ProviderHints::new());
         assert_eq!(rejection.unwrap_err(), Rejection::new("TopologyAffinityError", message));
     }
 }

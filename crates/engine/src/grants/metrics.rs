@@ -1,0 +1,190 @@
+//! Metrics of what pods are granted exclusively. The names are upstream's.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use hostlet_telemetry::{Metrics, PlainCounter};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+
+use super::numa::NumaGrants;
+
+/// The scope of an alignment, and what was aligned with.
+type Alignment = [(&'static str, &'static str); 2];
+
+const CONTAINER: &str = "container";
+const POD: &str = "pod";
+const NUMA_NODE: &str = "numa_node";
+const PHYSICAL_CPU: &str = "physical_cpu";
+
+/// For what NUMA nodes or cores are aligned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Aligned {
+    /// All resources of a container, with NUMA nodes.
+    Container,
+    /// All resources of a pod, with NUMA nodes.
+    Pod,
+    /// The CPUs of a container, with cores.
+    Cores,
+}
+
+impl Aligned {
+    fn labels(self) -> Alignment {
+        let (scope, boundary) = match self {
+            Self::Container => (CONTAINER, NUMA_NODE),
+            Self::Pod => (POD, NUMA_NODE),
+            Self::Cores => (CONTAINER, PHYSICAL_CPU),
+        };
+        [("boundary", boundary), ("scope", scope)]
+    }
+}
+
+/// What was requested, granted and rejected. Clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct GrantMetrics {
+    requests: Counter,
+    errors: Counter,
+    milliseconds: Histogram,
+    aligned: Family<Alignment, PlainCounter>,
+    unaligned: Family<Alignment, PlainCounter>,
+    cpu_requests: Counter,
+    cpu_errors: Counter,
+    memory_requests: Counter,
+    memory_errors: Counter,
+}
+
+impl Default for GrantMetrics {
+    fn default() -> Self {
+        let (aligned, unaligned) = (Family::default(), Family::default());
+        for alignment in [Aligned::Container, Aligned::Pod, Aligned::Cores] {
+            // Upstream shows them from the start.
+            drop(aligned.get_or_create(&alignment.labels()));
+            drop(unaligned.get_or_create(&alignment.labels()));
+        }
+        Self {
+            requests: Counter::default(),
+            errors: Counter::default(),
+            milliseconds: Histogram::new(exponential_buckets(0.05, 2.0, 15)),
+            aligned,
+            unaligned,
+            cpu_requests: Counter::default(),
+            cpu_errors: Counter::default(),
+            memory_requests: Counter::default(),
+            memory_errors: Counter::default(),
+        }
+    }
+}
+
+impl GrantMetrics {
+    pub(crate) fn register(&self, metrics: &Metrics, numa: &NumaGrants) {
+        let counters = [
+            (
+                "kubelet_topology_manager_admission_requests",
+                "The number of admission requests where resources have to be aligned",
+                &self.requests,
+            ),
+            (
+                "kubelet_topology_manager_admission_errors",
+                "The number of admission request failures where resources could not be aligned",
+                &self.errors,
+            ),
+            (
+                "kubelet_cpu_manager_pinning_requests",
+                "The number of cpu core allocations which required pinning",
+                &self.cpu_requests,
+            ),
+            (
+                "kubelet_cpu_manager_pinning_errors",
+                "The number of cpu core allocations which required pinning failed",
+                &self.cpu_errors,
+            ),
+            (
+                "kubelet_memory_manager_pinning_requests",
+                "The number of memory pages allocations which required pinning",
+                &self.memory_requests,
+            ),
+            (
+                "kubelet_memory_manager_pinning_errors",
+                "The number of memory pages allocations which required pinning that failed",
+                &self.memory_errors,
+            ),
+        ];
+        for (name, help, counter) in counters {
+            metrics.register(name, help, counter.clone());
+        }
+        let help = "Duration in milliseconds to serve a pod admission request";
+        metrics.register("kubelet_topology_manager_admission_duration_ms", help, self.milliseconds.clone());
+        let help = "Cumulative number of aligned compute resources allocated to containers by alignment type";
+        metrics.register("kubelet_container_aligned_compute_resources_count", help, self.aligned.clone());
+        let help = "Cumulative number of failures to allocate aligned compute resources to containers by alignment type";
+        let name = "kubelet_container_aligned_compute_resources_failure_count";
+        metrics.register(name, help, self.unaligned.clone());
+        if numa.settings().cpus.is_some() {
+            register_cpus(metrics, numa);
+        }
+    }
+
+    /// A pod is about to be admitted.
+    pub(crate) fn requested(&self) {
+        self.requests.inc();
+    }
+
+    /// A pod was granted what it needs, or not, after this time.
+    pub(super) fn decided(&self, is_granted: bool, took: Duration) {
+        self.milliseconds.observe(took.as_secs_f64() * 1000.0);
+        if !is_granted {
+            self.errors.inc();
+        }
+    }
+
+    /// Something was aligned, or could not be.
+    pub(super) fn aligned(&self, what: Aligned, is_aligned: bool) {
+        let counters = if is_aligned { &self.aligned } else { &self.unaligned };
+        counters.get_or_create(&what.labels()).inc();
+    }
+
+    /// A container needed CPUs of its own.
+    pub(super) fn pinned_cpus(&self, is_granted: bool) {
+        self.cpu_requests.inc();
+        if !is_granted {
+            self.cpu_errors.inc();
+        }
+    }
+
+    /// A container needed memory of certain NUMA nodes.
+    pub(super) fn pinned_memory(&self, is_granted: bool) {
+        self.memory_requests.inc();
+        if !is_granted {
+            self.memory_errors.inc();
+        }
+    }
+}
+
+fn register_cpus(metrics: &Metrics, numa: &NumaGrants) {
+    let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+    let read = numa.clone();
+    let help = "The size of the shared CPU pool for non-guaranteed QoS pods, in millicores.";
+    metrics.register_gauge("kubelet_cpu_manager_shared_pool_size_millicores", help, move || {
+        let shared = read.managers().cpus.map(|cpus| number(cpus.free().len()).saturating_mul(1000));
+        shared.map(|shared| (Vec::new(), shared)).into_iter().collect()
+    });
+    let read = numa.clone();
+    let help = "The total number of CPUs exclusively allocated to containers running on this node";
+    metrics.register_gauge("kubelet_cpu_manager_exclusive_cpu_allocation_count", help, move || {
+        let exclusive = read.managers().cpus.map(|cpus| number(cpus.state().exclusive().len()));
+        exclusive.map(|exclusive| (Vec::new(), exclusive)).into_iter().collect()
+    });
+    let read = numa.clone();
+    let help = "Number of CPUs allocated per NUMA node";
+    metrics.register_gauge("kubelet_cpu_manager_allocation_per_numa", help, move || {
+        let Some(cpus) = read.managers().cpus else { return Vec::new() };
+        let mut nodes = BTreeMap::<u32, u64>::new();
+        for cpu in cpus.state().exclusive().iter() {
+            if let Some(place) = cpus.machine().cpus.get(&cpu) {
+                *nodes.entry(place.node).or_default() += 1;
+            }
+        }
+        nodes.into_iter().map(|(node, count)| (vec![(NUMA_NODE, node.to_string())], count)).collect()
+    });
+}

@@ -1,0 +1,201 @@
+//! CPUs and memory of NUMA nodes that containers have for themselves: the value that decides, and its files, which a stock kubelet reads
+//! as well. Does not decide.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hostlet_base::{PodUid, error_chain, watching};
+use hostlet_resources::{
+    Block, CpuCheckpoint, CpuSet, Cpus, GrantedCpus, Managers, MemoryCheckpoint, MemoryNodes, NumaMask,
+    RunningCpus, RunningMemory, StaticCpus, StaticManagers, StaticMemory, Topology,
+};
+use k8s_openapi::api::core::v1::Pod;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::numa_files::{NumaFiles, NumaRecordError};
+
+/// How CPUs and memory of NUMA nodes are granted.
+#[derive(Clone, Debug)]
+pub struct NumaSettings {
+    /// The CPUs (`cpuManagerPolicy`); `None` with the policy `none`.
+    pub cpus: Option<Arc<StaticCpus>>,
+    /// The memory (`memoryManagerPolicy`); `None` with the policy `None`.
+    pub memory: Option<Arc<StaticMemory>>,
+    /// How NUMA nodes are chosen for all of it.
+    pub managers: Arc<StaticManagers>,
+    /// The longest time in which a running container does not run on the CPUs that it should (`cpuManagerReconcilePeriod`).
+    pub reconcile_period: Duration,
+}
+
+impl NumaSettings {
+    /// Nothing is granted.
+    pub fn none() -> Self {
+        let managers = StaticManagers { topology: Topology::none(), pod_level: false };
+        Self { cpus: None, memory: None, managers: Arc::new(managers), reconcile_period: Duration::MAX }
+    }
+
+    /// Whether a pod is granted CPUs or memory.
+    pub(crate) fn are_static(&self) -> bool {
+        self.cpus.is_some() || self.memory.is_some()
+    }
+}
+
+/// An admitted pod that has not terminated, and what the kernel says of its running containers.
+#[derive(Clone, Debug)]
+pub(crate) struct RunningPod {
+    /// The pod with its allocated resources.
+    pub(crate) pod: Arc<Pod>,
+    /// The CPUs of its containers.
+    pub(crate) cpus: BTreeMap<String, CpuSet>,
+    /// The NUMA nodes of their memory.
+    pub(crate) memory: BTreeMap<String, NumaMask>,
+}
+
+/// CPUs and memory that containers have for themselves. Cheap to clone; clones share them.
+#[derive(Clone)]
+pub struct NumaGrants {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    settings: NumaSettings,
+    files: NumaFiles,
+    managers: Mutex<Managers>,
+    /// Whether it is known what running containers have.
+    is_recovered: watch::Sender<bool>,
+    /// Counts the changes of what containers have.
+    revision: watch::Sender<u64>,
+}
+
+impl NumaGrants {
+    /// No container has anything, until [`NumaGrants::recover`].
+    pub(crate) fn new(settings: NumaSettings, dir: PathBuf) -> Self {
+        let cpus = settings.cpus.clone().map(Cpus::new);
+        let memory = settings.memory.clone().map(MemoryNodes::new);
+        let managers = Mutex::new(Managers::new(settings.managers.clone(), cpus, memory));
+        let (is_recovered, revision) = (watch::Sender::new(!settings.are_static()), watch::Sender::default());
+        let files = NumaFiles::new(dir);
+        Self { shared: Arc::new(Shared { settings, files, managers, is_recovered, revision }) }
+    }
+
+    /// The settings.
+    pub(crate) fn settings(&self) -> &NumaSettings {
+        &self.shared.settings
+    }
+
+    /// Waits until it is known what running containers have. Cancel-safe.
+    pub(crate) async fn recovered(&self) {
+        watching::becomes(&mut self.shared.is_recovered.subscribe(), |is_recovered| *is_recovered).await;
+    }
+
+    /// Changes with what containers have.
+    pub(crate) fn revision(&self) -> watch::Receiver<u64> {
+        self.shared.revision.subscribe()
+    }
+
+    /// Reads what the kubelet before had granted, and has running containers keep it. Whatever no longer holds is logged: nothing of it is a
+    /// reason not to start.
+    pub(crate) async fn recover(&self, running: Vec<RunningPod>) {
+        let (cpu_file, memory_file) = self.shared.files.read().await;
+        let settings = &self.shared.settings;
+        let cpus = settings.cpus.clone().map(|policy| {
+            let file = cpu_file.map(|bytes| CpuCheckpoint::decode(&bytes));
+            let running: Vec<RunningCpus<'_>> = running
+                .iter()
+                .map(|found| RunningCpus { pod: &found.pod, cpus: found.cpus.clone() })
+                .collect();
+            let (cpus, findings) = Cpus::reconcile(policy, file, &running);
+            for finding in findings {
+                tracing::warn!(finding = %finding, "the CPUs of containers differ from cpu_manager_state");
+            }
+            cpus
+        });
+        let memory = settings.memory.clone().map(|policy| {
+            let file = memory_file.map(|bytes| MemoryCheckpoint::decode(&bytes));
+            let running: Vec<RunningMemory<'_>> = running
+                .iter()
+                .map(|found| RunningMemory { pod: &found.pod, nodes: found.memory.clone() })
+                .collect();
+            let (memory, findings) = MemoryNodes::reconcile(policy, file, &running);
+            for finding in findings {
+                tracing::warn!(finding = %finding, "the memory of containers differs from memory_manager_state");
+            }
+            memory
+        });
+        let managers = Managers::new(settings.managers.clone(), cpus, memory);
+        if let Err(error) = self.commit(managers).await {
+            tracing::error!(error = error_chain(&error), "cannot record what containers have for themselves");
+        }
+        self.shared.is_recovered.send_replace(true);
+    }
+
+    /// A copy to try grants on.
+    pub(crate) fn managers(&self) -> Managers {
+        self.shared.managers.lock().clone()
+    }
+
+    /// Replaces what containers have, and records it.
+    ///
+    /// # Errors
+    /// It is not recorded. Containers have it nevertheless.
+    pub(crate) async fn commit(&self, managers: Managers) -> Result<(), NumaRecordError> {
+        let written = self.shared.files.write(&managers);
+        *self.shared.managers.lock() = managers;
+        self.shared.revision.send_modify(|revision| *revision += 1);
+        written.await
+    }
+
+    /// The CPUs on which a container runs; `None` if on any.
+    pub(crate) fn cpus(&self, uid: &PodUid, container: &str) -> Option<GrantedCpus> {
+        let managers = self.shared.managers.lock();
+        let cpus = managers.cpus.as_ref()?;
+        let are_exclusive = cpus.state().container(uid.as_str(), container).is_some();
+        Some(GrantedCpus { list: cpus.assignment(uid.as_str(), container).to_string(), are_exclusive })
+    }
+
+    /// The NUMA nodes whose memory a container uses; `None` if of any.
+    pub(crate) fn memory_nodes(&self, uid: &PodUid, container: &str) -> Option<String> {
+        let nodes = self.shared.managers.lock().memory.as_ref()?.nodes(uid.as_str(), container)?;
+        Some(CpuSet::from_iter(nodes.nodes()).to_string())
+    }
+
+    /// The CPUs that a container has for itself.
+    pub fn exclusive_cpus(&self, uid: &PodUid, container: &str) -> Vec<u32> {
+        let managers = self.shared.managers.lock();
+        let own = managers.cpus.as_ref().and_then(|cpus| cpus.state().container(uid.as_str(), container));
+        own.map(|cpus| cpus.iter().collect()).unwrap_or_default()
+    }
+
+    /// The memory that a container has for itself.
+    pub fn memory(&self, uid: &PodUid, container: &str) -> Vec<Block> {
+        let managers = self.shared.managers.lock();
+        let own =
+            managers.memory.as_ref().and_then(|memory| memory.state().container(uid.as_str(), container));
+        own.map(<[Block]>::to_vec).unwrap_or_default()
+    }
+
+    /// The CPUs that containers can have for themselves; none with the policy `none`.
+    pub fn allocatable_cpus(&self) -> Vec<u32> {
+        let managers = self.shared.managers.lock();
+        managers.cpus.as_ref().map(|cpus| cpus.allocatable().iter().collect()).unwrap_or_default()
+    }
+
+    /// The memory that containers can have for themselves; none with the policy `None`.
+    pub fn allocatable_memory(&self) -> Vec<Block> {
+        self.shared.managers.lock().memory.as_ref().map(MemoryNodes::allocatable).unwrap_or_default()
+    }
+
+    /// The CPUs of all containers that have none for themselves, in the kernel's list format; `None` with the policy `none`.
+    pub fn shared_cpus(&self) -> Option<String> {
+        Some(self.shared.managers.lock().cpus.as_ref()?.shared().to_string())
+    }
+
+    /// Whether a container of the pod has CPUs for itself.
+    pub(crate) fn has_exclusive_cpus(&self, uid: &PodUid) -> bool {
+        let managers = self.shared.managers.lock();
+        managers.cpus.as_ref().is_some_and(|cpus| cpus.state().containers.contains_key(uid.as_str()))
+    }
+}
