@@ -158,3 +158,6 @@ dra_driver() { program_of_tests dra_driver dra-driver "the DRA driver of the tes
 
 # Prints the path of the checker of Prometheus rules and dashboards, which also evaluates them on scrapes.
 promql_check() { program_of_tests promql_check promql-check "the checker of Prometheus rules"; }
+
+# Prints the path of upstream's managers of CPUs, memory and topology, as a program that answers what they choose.
+managers_oracle() { program_of_tests managers_oracle managers-oracle "upstream's managers of CPUs, memory and topology"; }
