@@ -23,6 +23,10 @@ sim STEPS='1000000':
 year DAYS='365':
     HOSTLET_SIMULATION_DAYS={{DAYS}} cargo test --release --locked --package hostlet-engine lifecycle::simulation::year -- --nocapture
 
+# The managers of CPUs, memory and topology against a stock kubelet's, on as many random machines as given
+managers CASES='10000':
+    HOSTLET_TEST_MANAGERS_CASES={{CASES}} cargo test --locked --test managers --package hostlet-managers-oracle -- --nocapture
+
 # Everything, on a real containerd and in a real cluster: what continuous integration runs
 e2e:
     sudo ./integration/test.sh

@@ -44,7 +44,7 @@ say "tests that do not need root"
 # The whole workspace at once, here and in build_suites: another selection of packages would need another build.
 steps=HOSTLET_SIMULATION_STEPS=${HOSTLET_SIMULATION_STEPS:-100000}
 build_suites
-tests=(--workspace --locked --lib --bins --test program --test tidy --test fuzz)
+tests=(--workspace --locked --lib --bins --test program --test tidy --test fuzz --test managers)
 if as_builder cargo nextest --version >/dev/null 2>&1; then
   as_builder env "$steps" timeout "$SUITE_SECONDS" cargo nextest run "${tests[@]}"
 else

@@ -179,3 +179,6 @@ dra_plugin() { program_of_tests dra_plugin dra-plugin "the DRA driver of today";
 
 # Prints the path of the checker of Prometheus rules and dashboards, which also evaluates them on scrapes.
 promql_check() { program_of_tests promql_check promql-check "the checker of Prometheus rules"; }
+
+# Prints the path of upstream's managers of CPUs, memory and topology, as a program that answers what they choose.
+managers_oracle() { program_of_tests managers_oracle managers-oracle "upstream's managers of CPUs, memory and topology"; }

@@ -2,8 +2,8 @@
 //! for it, and of several equal ones those that the plugin prefers (upstream `devicesToAllocate`). Pure.
 
 use crate::device::{DeviceIds, DeviceList};
-use hostlet_resources::Hint;
 use crate::hints::is_near;
+use hostlet_resources::Hint;
 
 /// What there is to choose from.
 pub(crate) struct Offer<'a> {

@@ -15,7 +15,6 @@ use crate::allocation::Allocation;
 use crate::device::by_node;
 use crate::error::{AllocateError, AllocateFailure, PreStartError};
 use crate::grant::grant;
-use hostlet_resources::Hint;
 use crate::registration::{DevicePluginHandler, Instances};
 use crate::report;
 use crate::requests::PodRequests;
@@ -23,6 +22,7 @@ use crate::shared::{DevicesSettings, Shared};
 use crate::state::{PodStage, Proposal, Step};
 use crate::task::DevicesTask;
 use crate::view::{HeldDevices, ResourceView};
+use hostlet_resources::Hint;
 
 /// The devices of this node. Clones share one state.
 #[derive(Clone)]

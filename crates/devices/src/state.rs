@@ -11,10 +11,10 @@ use crate::choice::{Choice, Offer, TooFew};
 use crate::client::{DevicePlugin, PluginOptions};
 use crate::device::DeviceIds;
 use crate::error::{AllocateError, AllocateFailure, PreStartError};
-use hostlet_resources::Hint;
 use crate::hints::hints;
 use crate::inventory::Inventory;
 use crate::requests::PodRequests;
+use hostlet_resources::Hint;
 
 /// Whether a pod that requests devices runs already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

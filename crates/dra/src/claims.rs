@@ -112,6 +112,20 @@ impl Claims {
         Ok(names)
     }
 
+    /// The claims that a container uses, by name, with their devices and the drivers of these. One that is not prepared is left out.
+    pub fn used(&self, pod: &Pod, container: &Container) -> Vec<(String, Vec<(String, Device)>)> {
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+        let names: BTreeSet<String> =
+            uses(pod, container).into_iter().flatten().map(|used| used.claim).collect();
+        let state = self.shared.state.lock();
+        let known = names.into_iter().filter_map(|name| {
+            let claim = state.ledger.get(namespace, &name)?;
+            let devices = claim.devices(None).map(|(driver, device)| (driver.to_owned(), device.clone()));
+            Some((name, devices.collect()))
+        });
+        known.collect()
+    }
+
     /// The health of the devices that a container uses (KEP-4680).
     pub fn health(&self, pod: &Pod, container: &Container) -> Vec<ResourceStatus> {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();

@@ -55,7 +55,7 @@ pub use kernel_log::{KernelLog, KernelRecord};
 pub use limits::{Applied, raise_open_files, set_oom_score_adj, share_one_heap, trim_heap};
 pub use lock_file::LockFile;
 pub use loop_device::detach_loop_devices;
-pub use machine::{CpuTopology, Machine};
+pub use machine::{CpuLocation, CpuTopology, Machine, NodeFacts, NumaTopology};
 pub use memory_alarm::{MemoryAlarm, StallKind, StallTrigger};
 pub use mounts::{KernelMounts, Mount, MountCall, MountTable, Mounts, Origin, tmpfs_can_avoid_swap};
 pub use open::{Links, open_regular};

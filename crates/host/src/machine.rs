@@ -1,6 +1,7 @@
 //! Machine facts for the Node: sizes and identities. Read-only; an unreadable identity is empty.
 
 mod cpu_topology;
+mod numa;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,6 +10,7 @@ use std::path::Path;
 use super::{Host, SysError, filesystem_usage};
 
 pub use cpu_topology::CpuTopology;
+pub use numa::{CpuLocation, NodeFacts, NumaTopology};
 
 /// Facts of a machine for its Node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -103,9 +103,10 @@ impl GrantError {
             | Self::NotExtendable
             | Self::NoPreferred
             | Self::NoPreferredExtension
-            | Self::NodeInOtherGroup => {
-                Rejection::new(reasons::UNEXPECTED_ADMISSION_ERROR, format!("Allocate failed due to {self}, which is unexpected"))
-            }
+            | Self::NodeInOtherGroup => Rejection::new(
+                reasons::UNEXPECTED_ADMISSION_ERROR,
+                format!("Allocate failed due to {self}, which is unexpected"),
+            ),
         }
     }
 }

@@ -24,14 +24,14 @@ fn root(host: &FakeHost) -> PathBuf {
     host.directory().join("kubelet")
 }
 
-fn plugin(host: &FakeHost) -> DevicePluginProcess {
+fn plugin(host: &FakeHost) -> Result<DevicePluginProcess> {
     let options = DevicePluginOptions {
         program: env!("CARGO_BIN_EXE_device_plugin").into(),
         resource: GPU.to_owned(),
         root: root(host),
         work: host.directory().to_owned(),
     };
-    DevicePluginProcess::new(options, &json!({"devices": {"gpu-0": [0], "gpu-1": [0]}})).unwrap()
+    DevicePluginProcess::new(options, &json!({"devices": {"gpu-0": [0], "gpu-1": [0]}}))
 }
 
 /// Waits until the plugin is in this phase, with this capacity and this number of devices that can be used.
@@ -48,10 +48,10 @@ async fn wait_for_devices(daemon: &Daemon, phase: PluginPhase, counts: [usize; 2
 }
 
 /// The node's capacity and allocatable of the resource.
-fn node_states(daemon: &Daemon) -> [Option<String>; 2] {
-    let report: NodeReport = serde_json::from_str(&daemon.cli(&["node", "-o", "json"]).unwrap()).unwrap();
-    let status = report.description.node.status.unwrap();
-    [status.capacity, status.allocatable].map(|all| all.and_then(|all| Some(all.get(GPU)?.0.clone())))
+fn node_states(daemon: &Daemon) -> Result<[Option<String>; 2]> {
+    let report: NodeReport = serde_json::from_str(&daemon.cli(&["node", "-o", "json"])?)?;
+    let status = report.description.node.status.context("the status of the node")?;
+    Ok([status.capacity, status.allocatable].map(|all| all.and_then(|all| Some(all.get(GPU)?.0.clone()))))
 }
 
 #[tokio::test]
@@ -59,17 +59,17 @@ async fn a_plugin_registers_again_after_each_restart_and_the_node_states_its_dev
     let host = FakeHost::start().unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     assert_eq!(daemon.cli(&["devices"]).unwrap(), "No devices of device plugins.\n");
-    let mut plugin = plugin(&host);
+    let mut plugin = plugin(&host).unwrap();
     plugin.start().unwrap();
     wait_for_devices(&daemon, PluginPhase::Registered, [2, 2]).await.unwrap();
-    assert_eq!(node_states(&daemon), ["2", "2"].map(|count| Some(count.to_owned())));
+    assert_eq!(node_states(&daemon).unwrap(), ["2", "2"].map(|count| Some(count.to_owned())));
     plugin.does(&json!({"devices": {"gpu-0": [0], "gpu-1": [0]}, "unhealthy": ["gpu-1"]})).unwrap();
     wait_for_devices(&daemon, PluginPhase::Registered, [2, 1]).await.unwrap();
     let table = daemon.cli(&["devices"]).unwrap();
     assert!(table.contains("gpu-1   Unhealthy  0     <none>  <none>"), "{table}");
     plugin.kill().unwrap();
     wait_for_devices(&daemon, PluginPhase::Away, [2, 0]).await.unwrap();
-    assert_eq!(node_states(&daemon), ["2", "0"].map(|count| Some(count.to_owned())));
+    assert_eq!(node_states(&daemon).unwrap(), ["2", "0"].map(|count| Some(count.to_owned())));
     plugin.start().unwrap();
     wait_for_devices(&daemon, PluginPhase::Registered, [2, 1]).await.unwrap();
 
@@ -86,7 +86,7 @@ async fn a_plugin_registers_again_after_each_restart_and_the_node_states_its_dev
 async fn agents_find_their_sockets() {
     let host = FakeHost::start().unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
-    let mut plugin = plugin(&host);
+    let mut plugin = plugin(&host).unwrap();
     plugin.start().unwrap();
     wait_for_devices(&daemon, PluginPhase::Registered, [2, 2]).await.unwrap();
     let channel = connect(&root(&host).join("pod-resources/kubelet.sock")).await.unwrap();

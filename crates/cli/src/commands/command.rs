@@ -4,8 +4,9 @@ use clap::{Parser, Subcommand};
 use hostlet_config::KubeletFlags;
 
 use super::{
-    ClaimsArgs, CompletionsArgs, ConfigCommand, DevicesArgs, DoctorArgs, EventsArgs, ExecArgs, ExplainArgs, ImagesArgs,
-    LogsArgs, NodeArgs, PluginsArgs, PodsArgs, PurgeArgs, RestartArgs, TimelineArgs, TopArgs, VolumesArgs,
+    ClaimsArgs, CompletionsArgs, ConfigCommand, DevicesArgs, DoctorArgs, EventsArgs, ExecArgs, ExplainArgs,
+    ImagesArgs, LogsArgs, NodeArgs, PluginsArgs, PodsArgs, PurgeArgs, RestartArgs, TimelineArgs, TopArgs,
+    VolumesArgs,
 };
 
 /// A kubelet for Linux hosts. Without a command it runs as the daemon and accepts the kubelet's flags.

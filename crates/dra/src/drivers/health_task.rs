@@ -92,11 +92,10 @@ impl HealthTask {
             serves
         });
         for (driver, (id, service)) in serving {
-            if !running.contains_key(&driver) {
+            running.entry(driver.clone()).or_insert_with(|| {
                 let (store, claims) = (self.store.clone(), self.claims.clone());
-                let follower = Follower { driver: driver.clone(), service, store, claims };
-                running.insert(driver, (id, streams.spawn(follower.run())));
-            }
+                (id, streams.spawn(Follower { driver, service, store, claims }.run()))
+            });
         }
     }
 }

@@ -1,8 +1,12 @@
 //! The handle of what pods were granted: those who configure a container ask it. Grants nothing.
 
+use std::sync::Arc;
+
 use hostlet_base::PodUid;
 use hostlet_devices::{Devices, PodStage, PreStartError};
+use hostlet_pod::pod_uid;
 use hostlet_resources::ContainerGrant;
+use k8s_openapi::api::core::v1::{Pod, ResourceStatus};
 
 use super::numa::NumaGrants;
 use super::states::ExclusiveResources;
@@ -36,11 +40,13 @@ impl Grants {
     /// Its devices cannot be used now.
     pub(crate) async fn of(
         &self,
-        uid: &PodUid,
+        pod: &Arc<Pod>,
         container: &str,
         stage: PodStage,
     ) -> Result<ContainerGrant, PreStartError> {
+        let uid = &pod_uid(pod);
         self.numa.recovered().await;
+        self.numa.starts(pod, container);
         self.devices.pre_start(uid, container, stage).await?;
         let devices = self.devices.grant(uid, container).unwrap_or_default();
         Ok(ContainerGrant {
@@ -48,6 +54,16 @@ impl Grants {
             memory_nodes: self.numa.memory_nodes(uid, container),
             ..devices
         })
+    }
+
+    /// The health of a container's devices, as its status has it.
+    pub(crate) fn device_health(&self, uid: &PodUid, container: &str) -> Vec<ResourceStatus> {
+        self.devices.health(uid, container)
+    }
+
+    /// The next pod of whose devices one changed its health. Has one reader. Cancel-safe.
+    pub(crate) async fn health_changed(&self) -> PodUid {
+        self.devices.health_changes().next().await.0
     }
 
     /// Whether a container of the pod has CPUs for itself, which need no quota.

@@ -4,7 +4,6 @@
 mod cpusets;
 mod ended;
 mod handle;
-mod machine;
 mod metrics;
 mod numa;
 mod numa_files;
@@ -16,7 +15,6 @@ mod testing;
 
 pub(crate) use cpusets::Cpusets;
 pub(crate) use handle::Grants;
-pub use machine::{MachineError, read_machine};
 pub(crate) use metrics::GrantMetrics;
 pub use numa::{NumaGrants, NumaSettings};
 pub(crate) use recovery::Recovery;

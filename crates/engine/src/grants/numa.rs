@@ -68,6 +68,8 @@ struct Shared {
     is_recovered: watch::Sender<bool>,
     /// Counts the changes of what containers have.
     revision: watch::Sender<u64>,
+    /// Containers that are about to start since the task looked.
+    starting: watch::Sender<Vec<(Arc<Pod>, String)>>,
 }
 
 impl NumaGrants {
@@ -78,7 +80,16 @@ impl NumaGrants {
         let managers = Mutex::new(Managers::new(settings.managers.clone(), cpus, memory));
         let (is_recovered, revision) = (watch::Sender::new(!settings.are_static()), watch::Sender::default());
         let files = NumaFiles::new(dir);
-        Self { shared: Arc::new(Shared { settings, files, managers, is_recovered, revision }) }
+        Self {
+            shared: Arc::new(Shared {
+                settings,
+                files,
+                managers,
+                is_recovered,
+                revision,
+                starting: watch::Sender::default(),
+            }),
+        }
     }
 
     /// The settings.
@@ -130,6 +141,31 @@ impl NumaGrants {
             tracing::error!(error = error_chain(&error), "cannot record what containers have for themselves");
         }
         self.shared.is_recovered.send_replace(true);
+    }
+
+    /// A container is about to start, so that the init containers before it have ended and need their memory no more.
+    pub(crate) fn starts(&self, pod: &Arc<Pod>, container: &str) {
+        if self.shared.settings.memory.is_some() {
+            self.shared.starting.send_modify(|starting| starting.push((pod.clone(), container.to_owned())));
+        }
+    }
+
+    /// Changes with the containers that are about to start.
+    pub(crate) fn starting(&self) -> watch::Receiver<Vec<(Arc<Pod>, String)>> {
+        self.shared.starting.subscribe()
+    }
+
+    /// Releases the memory of init containers before those that are about to start. Returns whether that was anything.
+    pub(crate) fn release_ended(&self, managers: &mut Managers) -> bool {
+        let mut starting = Vec::new();
+        self.shared.starting.send_if_modified(|waiting| {
+            starting = std::mem::take(waiting);
+            false
+        });
+        let Some(memory) = &mut managers.memory else { return false };
+        let before = memory.state().clone();
+        starting.iter().for_each(|(pod, container)| memory.release_before(pod, container));
+        *memory.state() != before
     }
 
     /// A copy to try grants on.

@@ -54,6 +54,7 @@ impl GrantsTask {
         let mut devices = self.deps.grants.devices.revision();
         let mut resources = self.deps.grants.devices.resources();
         let mut statuses = self.deps.status_cache.changes();
+        let mut starting = self.deps.grants.numa.starting();
         tokio::select! {
             // Cancel-safe: waits for a token.
             () = cancel.cancelled() => return,
@@ -63,6 +64,7 @@ impl GrantsTask {
         loop {
             devices.mark_unchanged();
             statuses.mark_unchanged();
+            starting.mark_unchanged();
             let grants_any = !self.deps.grants.exclusive().is_empty();
             tokio::select! {
                 // Cancel-safe: waits for a token.
@@ -79,6 +81,7 @@ impl GrantsTask {
                 () = watching::changed(&mut self.deps.requests) => {}
                 () = watching::changed(&mut self.deps.desired_pods) => {}
                 () = watching::changed(&mut resources) => {}
+                () = watching::changed(&mut starting) => {}
                 // Statuses change all the time; what terminated pods had is released then.
                 () = watching::changed(&mut statuses), if grants_any => {}
                 () = watching::changed(&mut devices), if self.is_waiting() => {}
@@ -126,6 +129,7 @@ impl GrantsTask {
         let numa = &self.deps.grants.numa;
         let mut managers = numa.managers();
         let mut is_changed = managers.retain(|uid| holders.contains(uid));
+        is_changed |= numa.release_ended(&mut managers);
         for entry in self.deps.status_cache.all() {
             for container in ended(entry.pod.object(), &entry.status) {
                 is_changed |= managers.release_container(entry.pod.reference.uid.as_str(), container);

@@ -69,7 +69,7 @@ impl ContainerStarter<'_> {
 
     /// What the pod was granted for this container: devices of its claims, then the others, as upstream.
     async fn grant(&mut self) -> Result<ContainerGrant, NotStarted> {
-        let (uid, sandbox) = (&self.pod.reference.uid, &self.prepared.sandbox.id);
+        let sandbox = &self.prepared.sandbox.id;
         // Its sandbox did not survive a boot of the host.
         let stage = match self
             .observed
@@ -84,7 +84,7 @@ impl ContainerStarter<'_> {
         let cdi_devices = claimed.map_err(|error| {
             self.failed(reasons::CREATE_CONTAINER_CONFIG_ERROR, error.to_string(), Retry::BackOff)
         })?;
-        let granted = self.context.grants.of(uid, &self.container.name, stage).await;
+        let granted = self.context.grants.of(self.pod.object(), &self.container.name, stage).await;
         let granted = granted.map_err(|error| {
             self.failed(reasons::CREATE_CONTAINER_CONFIG_ERROR, error_chain(&error), Retry::BackOff)
         })?;

@@ -541,11 +541,12 @@ impl PodSync<'_> {
         Err(Retry::BackOff)
     }
 
-    /// Takes the health of the pod's claimed devices into its status.
+    /// Takes the health of the pod's devices into its status: those of device plugins, then claimed ones, as upstream.
     fn report_health(&mut self) {
-        let (pod, claims) = (self.pod, &self.context.host.claims);
+        let (pod, claims, grants) = (self.pod, &self.context.host.claims, &self.context.grants);
         let health = pod.main_containers().filter_map(|container| {
-            let health = claims.health(pod, container.spec);
+            let mut health = grants.device_health(&pod.reference.uid, &container.spec.name);
+            health.extend(claims.health(pod, container.spec));
             (!health.is_empty()).then(|| (container.spec.name.clone(), health))
         });
         self.state.reporter.facts.device_health = health.collect();

@@ -83,6 +83,7 @@ impl PodSyncer for WorkerContext {
             // Cancel-safe, all of them: news are taken only when they are returned.
             pod = self.host.volumes.changed() => pod,
             pod = self.host.claims.changed() => pod,
+            pod = self.grants.health_changed() => pod,
             pod = self.restarts.news() => pod,
             pod = self.probes.news() => pod,
         }

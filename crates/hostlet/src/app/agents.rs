@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use hostlet_config::Config;
 use hostlet_devices::Devices;
+use hostlet_dra::Claims;
+use hostlet_engine::grants::NumaGrants;
 use hostlet_engine::source::SourceState;
 use hostlet_observe::status::PodDirectory;
 use hostlet_pod::ApiState;
@@ -19,14 +21,21 @@ use super::tasks::{Stage, Tasks};
 pub(super) struct AgentInputs<'a> {
     pub(super) pods: &'a PodDirectory,
     pub(super) devices: &'a Devices,
+    pub(super) numa: &'a NumaGrants,
+    pub(super) claims: &'a Claims,
     pub(super) manifests: watch::Receiver<SourceState>,
     pub(super) api: watch::Receiver<ApiState>,
 }
 
 /// Starts to serve agents.
 pub(super) fn serve_agents(config: &Config, inputs: AgentInputs<'_>, metrics: &Metrics, tasks: &mut Tasks) {
-    let AgentInputs { pods, devices, manifests, api } = inputs;
-    let source = NodeResourcesSource { pods: pods.clone(), devices: devices.clone() };
+    let AgentInputs { pods, devices, numa, claims, manifests, api } = inputs;
+    let source = NodeResourcesSource {
+        pods: pods.clone(),
+        devices: devices.clone(),
+        numa: numa.clone(),
+        claims: claims.clone(),
+    };
     let settings = PodResourcesSettings { dir: config.root_dir.join(POD_RESOURCES) };
     let resources = PodResourcesServer::new(settings, Arc::new(source), metrics);
     tasks.spawn(Stage::Publish, "pod resources API", |cancel| resources.run(cancel));

@@ -1,7 +1,7 @@
 //! Wiring: builds every part, is the only place that spawns tasks, and orders the shutdown. Decides nothing about pods.
 
-mod claims;
 mod agents;
+mod claims;
 mod cluster;
 mod csi;
 mod devices;

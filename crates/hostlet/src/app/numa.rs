@@ -7,19 +7,17 @@ use hostlet_base::node::OwnNode;
 use hostlet_base::resources::{CPU, MEMORY};
 use hostlet_base::{Quantity, ResourceList};
 use hostlet_config::{Numa, TopologyManagerPolicy, TopologyManagerScope};
-use hostlet_engine::grants::{MachineError, NumaSettings, read_machine};
+use hostlet_engine::grants::NumaSettings;
+use hostlet_host::{CpuLocation, NodeFacts, NumaTopology};
 use hostlet_resources::{
-    CpuOptionError, CpuOptions, CpuPolicyError, CpuReservation, CpuSet, Machine, MemoryPolicyError,
-    OptionGates, ReservedMemory, StaticCpus, StaticManagers, StaticMemory, Topology, TopologyError,
+    CpuOptionError, CpuOptions, CpuPlace, CpuPolicyError, CpuReservation, CpuSet, Machine, MemoryPolicyError,
+    NumaNode, OptionGates, ReservedMemory, StaticCpus, StaticManagers, StaticMemory, Topology, TopologyError,
     TopologyOptionError, TopologyOptions, TopologyPolicy, TopologyScope,
 };
 
 /// Why a policy cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NumaError {
-    /// Where CPUs and memory are could not be read.
-    #[error("cannot read where CPUs and memory of this machine are")]
-    Machine(#[from] MachineError),
     /// An option for CPUs is wrong.
     #[error("cpuManagerPolicyOptions: {0}")]
     CpuOption(#[from] CpuOptionError),
@@ -48,8 +46,7 @@ pub(super) fn numa_settings(
     if !config.static_cpus && !config.static_memory && config.topology_policy == TopologyManagerPolicy::None {
         return Ok(NumaSettings::none());
     }
-    let memory = u64::try_from(node.machine.units(MEMORY)).unwrap_or_default();
-    let machine = Arc::new(read_machine(sys, memory)?);
+    let machine = Arc::new(machine(NumaTopology::read(sys), node));
     let (policy, scope) = (topology_policy(config.topology_policy), topology_scope(config.topology_scope));
     let topology = Topology::new(policy, scope, topology_options, &machine)?;
     let cpus = match config.static_cpus {
@@ -62,6 +59,26 @@ pub(super) fn numa_settings(
     };
     let managers = Arc::new(StaticManagers { topology, pod_level: config.pod_level });
     Ok(NumaSettings { cpus, memory, managers, reconcile_period: config.cpu_reconcile_period })
+}
+
+/// The machine. One whose kernel knows no NUMA nodes has all of its memory on the first.
+fn machine(topology: NumaTopology, node: &OwnNode) -> Machine {
+    let place =
+        |at: CpuLocation| CpuPlace { node: at.node, socket: at.socket, core: at.core, cache: at.cache };
+    let of_node = |facts: NodeFacts| {
+        let NodeFacts { memory, huge_pages, distances } = facts;
+        NumaNode { memory, huge_pages, distances }
+    };
+    let mut machine = Machine {
+        cpus: topology.cpus.into_iter().map(|(cpu, at)| (cpu, place(at))).collect(),
+        nodes: topology.nodes.into_iter().map(|(number, facts)| (number, of_node(facts))).collect(),
+    };
+    if machine.nodes.values().all(|node| node.memory == 0)
+        && let Some(first) = machine.nodes.values_mut().next()
+    {
+        first.memory = u64::try_from(node.machine.units(MEMORY)).unwrap_or_default();
+    }
+    machine
 }
 
 fn static_cpus(

@@ -14,8 +14,8 @@ use hostlet_cluster::node::{
 use hostlet_cluster::resource_slices::Dra;
 use hostlet_config::Config;
 use hostlet_csi::{CsiVolumes, VolumesOnDisk};
-use hostlet_dra::Claims;
 use hostlet_devices::Devices;
+use hostlet_dra::Claims;
 use hostlet_engine::admission::AdoptedPod;
 use hostlet_engine::engine::{
     self, CsiDeps, Engine, EngineDeps, EngineHandles, EventSinks, GrantInputs, HostDeps, Interception,
@@ -43,8 +43,8 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tokio::sync::watch;
 
-use super::claims::ClaimsSide;
 use super::agents::{AgentInputs, serve_agents};
+use super::claims::ClaimsSide;
 use super::cluster::{Cluster, ClusterInputs, ClusterOutputs, projections};
 use super::csi::{CsiPublication, CsiPublicationDeps, CsiSide, RegisteredDrivers, drivers_of_manifests};
 use super::devices::devices;
@@ -256,6 +256,8 @@ impl Parts {
         let inputs = AgentInputs {
             pods: &handles.pods,
             devices: &devices,
+            numa: &handles.numa,
+            claims: &claims,
             manifests: manifests.clone(),
             api: api.clone(),
         };

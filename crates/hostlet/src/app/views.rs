@@ -7,9 +7,10 @@ use hostlet_config::Config;
 use hostlet_engine::container_logs::ContainerLogs;
 use hostlet_image::ContainerdArrivals;
 use hostlet_serve::server::{
-    ClaimsEndpoint, ControlServer, DevicesEndpoint, EventsEndpoint, ExecEndpoint, ExplainEndpoint, HostProblems,
-    ImageArchives, ImageEndpoints, ImagePulls, LogsEndpoint, MetricsEndpoints, NodeEndpoints, PodFinder,
-    PodsEndpoint, RestartEndpoint, RuntimeHealth, TimelineEndpoint, UsageEndpoint, VolumesEndpoint,
+    ClaimsEndpoint, ControlServer, DevicesEndpoint, EventsEndpoint, ExecEndpoint, ExplainEndpoint,
+    HostProblems, ImageArchives, ImageEndpoints, ImagePulls, LogsEndpoint, MetricsEndpoints, NodeEndpoints,
+    PodFinder, PodsEndpoint, RestartEndpoint, RuntimeHealth, TimelineEndpoint, UsageEndpoint,
+    VolumesEndpoint,
 };
 use hostlet_serve::supervisor::{ConfigState, StartDecision, SupervisorInputs};
 use hostlet_telemetry::Heartbeats;

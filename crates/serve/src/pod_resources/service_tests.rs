@@ -60,9 +60,9 @@ impl PodResourcesSource for Source {
         (namespace == "default" && name == "running").then(|| pod(name))
     }
 
-    fn container(&self, uid: &PodUid, container: &str) -> ContainerResources {
-        assert!(["running", "ended"].contains(&&*uid.to_string()));
-        if container != "main" {
+    fn container(&self, pod: &Pod, container: &Container) -> ContainerResources {
+        assert!(["running", "ended"].contains(&pod.metadata.name.as_deref().unwrap()));
+        if container.name != "main" {
             return ContainerResources::default();
         }
         let device = ClaimedDevice {

@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 
-use hostlet_base::PodUid;
 use hostlet_devices::{Devices, HeldDevices};
+use hostlet_dra::{Claims, Device};
+use hostlet_engine::grants::NumaGrants;
 use hostlet_observe::status::{DirectoryEntry, LifecycleSummary, PodDirectory};
-use k8s_openapi::api::core::v1::Pod;
+use hostlet_pod::pod_uid;
+use hostlet_pod::view::PodView;
+use hostlet_resources::Block;
+use k8s_openapi::api::core::v1::{Container, Pod};
 
 /// What a container was granted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,7 +84,7 @@ pub trait PodResourcesSource: Send + Sync + 'static {
     fn pod(&self, namespace: &str, name: &str) -> Option<Arc<Pod>>;
 
     /// What a container of a pod was granted.
-    fn container(&self, uid: &PodUid, container: &str) -> ContainerResources;
+    fn container(&self, pod: &Pod, container: &Container) -> ContainerResources;
 
     /// What there is.
     fn allocatable(&self) -> AllocatableResources;
@@ -92,6 +96,10 @@ pub struct NodeResourcesSource {
     pub pods: PodDirectory,
     /// The devices.
     pub devices: Devices,
+    /// CPUs and memory of NUMA nodes.
+    pub numa: NumaGrants,
+    /// The claims.
+    pub claims: Claims,
 }
 
 impl PodResourcesSource for NodeResourcesSource {
@@ -108,12 +116,46 @@ impl PodResourcesSource for NodeResourcesSource {
         Some(self.pods.find(namespace, name)?.object().clone())
     }
 
-    fn container(&self, uid: &PodUid, container: &str) -> ContainerResources {
-        ContainerResources { devices: self.devices.held(uid, container), ..ContainerResources::default() }
+    fn container(&self, pod: &Pod, container: &Container) -> ContainerResources {
+        let (uid, name) = (&pod_uid(pod), &container.name);
+        let namespace = PodView::from(pod).namespace;
+        let claims = self.claims.used(pod, container).into_iter().map(|(name, devices)| ClaimedDevices {
+            name,
+            namespace: namespace.to_owned(),
+            devices: devices.into_iter().map(ClaimedDevice::from).collect(),
+        });
+        ContainerResources {
+            devices: self.devices.held(uid, name),
+            cpus: self.numa.exclusive_cpus(uid, name),
+            memory: self.numa.memory(uid, name).into_iter().map(MemoryBlock::from).collect(),
+            claims: claims.collect(),
+        }
     }
 
     fn allocatable(&self) -> AllocatableResources {
-        AllocatableResources { devices: self.devices.healthy(), ..AllocatableResources::default() }
+        AllocatableResources {
+            devices: self.devices.healthy(),
+            cpus: self.numa.allocatable_cpus(),
+            memory: self.numa.allocatable_memory().into_iter().map(MemoryBlock::from).collect(),
+        }
+    }
+}
+
+impl From<Block> for MemoryBlock {
+    fn from(block: Block) -> Self {
+        Self { kind: block.resource, size: block.size, nodes: block.numa_affinity }
+    }
+}
+
+impl From<(String, Device)> for ClaimedDevice {
+    fn from((driver, device): (String, Device)) -> Self {
+        Self {
+            driver,
+            pool: device.pool_name,
+            device: device.device_name,
+            cdi_devices: device.cdi_device_ids,
+            share: device.share_id,
+        }
     }
 }
 

@@ -1,10 +1,10 @@
 //! Converts to the messages of the API. Pure.
 
 use hostlet_devices::HeldDevices;
+use hostlet_pod::ContainerKind;
 use hostlet_pod::view::PodView;
-use hostlet_pod::{ContainerKind, pod_uid};
 use hostlet_proto::{pod_resources as v1, pod_resources_alpha as alpha};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Container, Pod};
 
 use super::source::{
     AllocatableResources, ClaimedDevice, ClaimedDevices, ContainerResources, MemoryBlock, PodResourcesSource,
@@ -12,11 +12,11 @@ use super::source::{
 
 /// A pod with its sidecars and main containers.
 pub(super) fn pod(pod: &Pod, source: &dyn PodResourcesSource) -> v1::PodResources {
-    let (view, uid) = (PodView::from(pod), pod_uid(pod));
+    let view = PodView::from(pod);
     let sidecars = view.init_containers().iter();
     let sidecars = sidecars.filter(|init| ContainerKind::of_init(init) == ContainerKind::Sidecar);
     let containers = sidecars.chain(&view.spec.containers);
-    let containers = containers.map(|of| container(&of.name, source.container(&uid, &of.name)));
+    let containers = containers.map(|of| container(&of.name, source.container(pod, of)));
     v1::PodResources {
         name: view.name.to_owned(),
         namespace: view.namespace.to_owned(),
@@ -92,10 +92,10 @@ fn claim(claim: ClaimedDevices) -> v1::DynamicResource {
 
 /// A pod of the old version, which knows devices of main containers only.
 pub(super) fn old_pod(pod: &Pod, source: &dyn PodResourcesSource) -> alpha::PodResources {
-    let (view, uid) = (PodView::from(pod), pod_uid(pod));
-    let container = |name: &str| alpha::ContainerResources {
-        name: name.to_owned(),
-        devices: devices(&source.container(&uid, name).devices)
+    let view = PodView::from(pod);
+    let container = |of: &Container| alpha::ContainerResources {
+        name: of.name.clone(),
+        devices: devices(&source.container(pod, of).devices)
             .into_iter()
             .map(|entry| alpha::ContainerDevices {
                 resource_name: entry.resource_name,
@@ -106,6 +106,6 @@ pub(super) fn old_pod(pod: &Pod, source: &dyn PodResourcesSource) -> alpha::PodR
     alpha::PodResources {
         name: view.name.to_owned(),
         namespace: view.namespace.to_owned(),
-        containers: view.spec.containers.iter().map(|of| container(&of.name)).collect(),
+        containers: view.spec.containers.iter().map(container).collect(),
     }
 }

@@ -20,8 +20,8 @@ use hostlet_cluster::api::Connections;
 use hostlet_cluster::api_objects::OfflineObjects;
 use hostlet_cluster::node::{self, NodeDescriber, NodeInputs, RuntimeFacts};
 use hostlet_csi::CsiVolumes;
-use hostlet_dra::Claims;
 use hostlet_devices::{Devices, DevicesSettings};
+use hostlet_dra::Claims;
 use hostlet_engine::container_logs::ContainerLogs;
 use hostlet_engine::shutdown::ShutdownView;
 use hostlet_engine::source::{SourceState, StaticPod};
@@ -63,9 +63,9 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ClaimsEndpoint, ControlServer, DevicesEndpoint, EventsEndpoint, ExecEndpoint, ExplainEndpoint, HostProblems,
-    ImageEndpoints, ImagePulls, LogsEndpoint, MetricsEndpoints, NodeEndpoints, PodFinder, PodsEndpoint,
-    RestartEndpoint, RuntimeHealth, TimelineEndpoint, UsageEndpoint, VolumesEndpoint,
+    ClaimsEndpoint, ControlServer, DevicesEndpoint, EventsEndpoint, ExecEndpoint, ExplainEndpoint,
+    HostProblems, ImageEndpoints, ImagePulls, LogsEndpoint, MetricsEndpoints, NodeEndpoints, PodFinder,
+    PodsEndpoint, RestartEndpoint, RuntimeHealth, TimelineEndpoint, UsageEndpoint, VolumesEndpoint,
 };
 
 /// Unused images may be removed at once.

@@ -494,15 +494,15 @@ async fn the_secret_of_a_persistent_volume_is_stored_while_its_pod_is_there() {
     host.set_secret("volume", "one");
     let pod = pod("a", &[]);
     let needed = BTreeSet::from([ObjectRef::secret("volume", "ns")]);
-    let daemon = host.start(&[pod.clone()]).await;
-    daemon.set_pods(&[pod.clone()]);
+    let daemon = host.start(std::slice::from_ref(&pod)).await;
+    daemon.set_pods(std::slice::from_ref(&pod));
     host.volume_secrets.send_replace(VolumeSecrets::from([(pod.reference.uid.clone(), needed)]));
     daemon.reads("volume", "one", SOON).await;
     assert_eq!(daemon.store.keys(Table::OfflineObjects).len(), 1);
     daemon.stop();
 
     host.disconnect();
-    let daemon = host.start(&[pod.clone()]).await;
+    let daemon = host.start(std::slice::from_ref(&pod)).await;
     daemon.set_pods(&[pod]);
     daemon.reads("volume", "one", PATIENCE).await;
     daemon.set_pods(&[]);
