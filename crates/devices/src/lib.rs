@@ -37,7 +37,7 @@ mod testing;
 mod view;
 
 #[doc(hidden)]
-pub use checkpoint::recode as recode_checkpoint;
+pub use checkpoint::{has_checkpoint, recode as recode_checkpoint};
 pub use device::Health;
 pub use devices::Devices;
 pub use error::{AllocateError, AllocateFailure, NotYet, PreStartError};

@@ -16,7 +16,7 @@ use crate::metrics::ClaimMetrics;
 use crate::pod_claims::{Use, has_claims, uses};
 use crate::shared::{Request, Shared, State};
 use crate::source::allocated_claims;
-use crate::{ClaimView, NoClaims, PrepareError, ReleaseError};
+use crate::{ClaimView, Device, NoClaims, PrepareError, ReleaseError};
 
 /// The claims of this node's pods. Clones share the task.
 #[derive(Clone)]

@@ -16,6 +16,11 @@ use crate::device::DeviceIds;
 /// Upstream's name of the file.
 const NAME: &str = "kubelet_internal_checkpoint";
 
+/// Whether a kubelet has recorded in this directory of device plugins which pod has which device. Blocks its thread.
+pub fn has_checkpoint(dir: &Path) -> bool {
+    dir.join(NAME).exists()
+}
+
 /// Why the file cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write {}", path.display())]

@@ -5,6 +5,7 @@ mod checksum;
 mod file;
 mod format;
 
+pub use file::has_checkpoint;
 pub(crate) use file::{CheckpointFile, Damage, Loaded, WriteError};
 pub(crate) use format::encode;
 #[cfg(test)]

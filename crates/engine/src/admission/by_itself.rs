@@ -75,19 +75,21 @@ pub(super) fn unsupported_message(unsupported: &[FieldError]) -> String {
 }
 
 /// The pods of the sources that run and that hostlet would reject, or that would lose their devices: registration sets the extended
-/// resources that a former kubelet advertised to zero.
+/// resources that a former kubelet advertised to zero unless it `has_devices` recorded.
 pub fn unrunnable(
     manifests: &SourceState,
     api: &ApiState,
     running: &HashSet<PodUid>,
     allowed_unsafe_sysctls: &[String],
     node: &NodeView,
+    has_devices: bool,
 ) -> Vec<Unrunnable> {
     let manifests = manifests.pods.iter().map(|pod| (&pod.pod, &pod.unsupported));
     let all = manifests.chain(api.pods.values().map(|pod| (&pod.pod, &pod.unsupported)));
     let found = all.filter(|(pod, _)| running.contains(&pod_uid(pod))).filter_map(|(pod, unsupported)| {
         let rejection = rejection_by_itself(pod, unsupported, allowed_unsafe_sysctls, node);
-        let why = rejection.map(|rejection| rejection.message).or_else(|| devices(pod))?;
+        let why =
+            rejection.map(|rejection| rejection.message).or_else(|| devices(pod).filter(|_| !has_devices))?;
         Some(Unrunnable { pod: pod_ref(pod), why })
     });
     found.collect()
@@ -102,7 +104,7 @@ fn devices(pod: &Pod) -> Option<String> {
     let names: BTreeSet<&str> = names.map(String::as_str).filter(|name| is_extended(name)).collect();
     let names: Vec<&str> = names.into_iter().collect();
     (!names.is_empty())
-        .then(|| format!("it uses {}, which no device plugin can offer here", names.join(", ")))
+        .then(|| format!("it uses {}, and there is no record of whose devices these are", names.join(", ")))
 }
 
 #[cfg(test)]
@@ -148,10 +150,12 @@ mod tests {
         };
         let running = ["plain", "iscsi", "gpu", "claims", "not-named"].map(PodUid::from).into();
         let node = NodeView::default();
-        let found = unrunnable(&manifests, &ApiState::default(), &running, &[], &node);
+        let found = unrunnable(&manifests, &ApiState::default(), &running, &[], &node, false);
         let named: Vec<String> = found.iter().map(|one| one.pod.to_string()).collect();
         assert_eq!(named, ["ns/iscsi", "ns/gpu"]);
         assert!(found[0].why.contains("iscsi"), "{found:?}");
         assert!(found[1].why.contains("nvidia.com/gpu"), "{found:?}");
+        let found = unrunnable(&manifests, &ApiState::default(), &running, &[], &node, true);
+        assert_eq!(found.len(), 1, "the record says which devices they have: {found:?}");
     }
 }

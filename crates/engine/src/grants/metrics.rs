@@ -120,9 +120,7 @@ impl GrantMetrics {
         let help = "Cumulative number of failures to allocate aligned compute resources to containers by alignment type";
         let name = "kubelet_container_aligned_compute_resources_failure_count";
         metrics.register(name, help, self.unaligned.clone());
-        if numa.settings().cpus.is_some() {
-            register_cpus(metrics, numa);
-        }
+        register_cpus(metrics, numa);
     }
 
     /// A pod is about to be admitted.
@@ -166,14 +164,13 @@ fn register_cpus(metrics: &Metrics, numa: &NumaGrants) {
     let read = numa.clone();
     let help = "The size of the shared CPU pool for non-guaranteed QoS pods, in millicores.";
     metrics.register_gauge("kubelet_cpu_manager_shared_pool_size_millicores", help, move || {
-        let shared = read.managers().cpus.map(|cpus| number(cpus.free().len()).saturating_mul(1000));
-        shared.map(|shared| (Vec::new(), shared)).into_iter().collect()
+        let shared = read.managers().cpus.map_or(0, |cpus| number(cpus.free().len()).saturating_mul(1000));
+        vec![(Vec::new(), shared)]
     });
     let read = numa.clone();
     let help = "The total number of CPUs exclusively allocated to containers running on this node";
     metrics.register_gauge("kubelet_cpu_manager_exclusive_cpu_allocation_count", help, move || {
-        let exclusive = read.managers().cpus.map(|cpus| number(cpus.state().exclusive().len()));
-        exclusive.map(|exclusive| (Vec::new(), exclusive)).into_iter().collect()
+        vec![(Vec::new(), read.managers().cpus.map_or(0, |cpus| number(cpus.state().exclusive().len())))]
     });
     let read = numa.clone();
     let help = "Number of CPUs allocated per NUMA node";

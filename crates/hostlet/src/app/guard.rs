@@ -14,6 +14,7 @@ use std::time::Duration;
 use hostlet_base::{PodRef, PodUid, error_chain};
 use hostlet_cluster::node::FormerDevices;
 use hostlet_config::Config;
+use hostlet_devices::has_checkpoint;
 use hostlet_engine::admission::{self, NodeView};
 use hostlet_engine::ownership::{
     Foreign, History, KnownClaim, StartRejection, Unrunnable, first_start_rejection, history,
@@ -34,7 +35,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::parts::Records;
-use super::paths::{CONTAINER_LOGS, PROC};
+use super::paths::{CONTAINER_LOGS, DEVICE_PLUGINS, PROC};
 use super::tasks::Tasks;
 
 /// How long a takeover waits for the API server to say what the running pods use.
@@ -185,11 +186,18 @@ impl Guard {
             let why = why.unwrap_or_else(|| "the manifests or the API server could not be read".to_owned());
             return Some(StartRejection::Unseen { pods: running.len(), why });
         }
+        let has_devices = has_checkpoint(&self.root_dir.join(DEVICE_PLUGINS));
         let uids = running.iter().map(|pod| pod.uid.clone()).collect();
         let (manifests, api) = (sources.manifests.borrow(), sources.api.borrow());
         let named: HashSet<PodUid> = unrunnable.iter().map(|one| one.pod.uid.clone()).collect();
-        let others =
-            admission::unrunnable(&manifests, &api, &uids, sources.allowed_unsafe_sysctls, sources.node);
+        let others = admission::unrunnable(
+            &manifests,
+            &api,
+            &uids,
+            sources.allowed_unsafe_sysctls,
+            sources.node,
+            has_devices,
+        );
         unrunnable.extend(others.into_iter().filter(|one| !named.contains(&one.pod.uid)));
         (!unrunnable.is_empty()).then_some(StartRejection::Unrunnable { pods: unrunnable })
     }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use hostlet_base::PodUid;
 use hostlet_devices::HeldDevices;
 use hostlet_plugins::connect;
 use hostlet_proto::pod_resources::pod_resources_lister_client::PodResourcesListerClient;
@@ -14,7 +13,7 @@ use hostlet_proto::pod_resources::{
 use hostlet_proto::pod_resources_alpha as alpha;
 use hostlet_proto::pod_resources_alpha::pod_resources_lister_client::PodResourcesListerClient as OldClient;
 use hostlet_telemetry::Metrics;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Container, Pod};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::task::JoinSet;

@@ -7,6 +7,7 @@ use hostlet_base::{PodRef, PodUid, RescanRequester, architecture, error_chain};
 use hostlet_cluster::api::{ClientOptions, Connections, Credentials, CredentialsSource, Purpose, connect};
 use hostlet_cluster::api_pods;
 use hostlet_config::Config;
+use hostlet_devices::has_checkpoint;
 use hostlet_engine::admission::{NodeView, unrunnable};
 use hostlet_engine::ownership::Unrunnable;
 use hostlet_engine::source::{self, SourceConfig, SourceState};
@@ -46,7 +47,8 @@ pub(super) async fn takeover(place: &Place, config: &Config, running: &[PodRef])
     };
     let uids: HashSet<PodUid> = running.iter().map(|pod| pod.uid.clone()).collect();
     let named: HashSet<PodUid> = found.iter().map(|one| one.pod.uid.clone()).collect();
-    let others = unrunnable(&manifests, &api, &uids, &config.pods.allowed_unsafe_sysctls, &node);
+    let has_devices = has_checkpoint(&config.root_dir.join("device-plugins"));
+    let others = unrunnable(&manifests, &api, &uids, &config.pods.allowed_unsafe_sysctls, &node, has_devices);
     found.extend(others.into_iter().filter(|one| !named.contains(&one.pod.uid)));
     Ok(found)
 }
