@@ -13,6 +13,8 @@ mod broken_results;
 mod commands;
 #[path = "containerd/cpus.rs"]
 mod cpus;
+#[path = "containerd/devices.rs"]
+mod devices;
 #[path = "containerd/exec.rs"]
 mod exec;
 #[path = "containerd/explain.rs"]

@@ -63,7 +63,8 @@ pub struct FakeDevicePlugin {
 struct Served {
     resource: String,
     script: Arc<Mutex<Script>>,
-    devices: watch::Sender<Vec<Device>>,
+    /// Its lists end with the plugin: connections survive the listener.
+    devices: watch::Receiver<Vec<Device>>,
 }
 
 /// A healthy device that is close to these NUMA nodes.
@@ -87,13 +88,10 @@ impl FakeDevicePlugin {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}
         }
-        let served = Served {
-            resource: resource.to_owned(),
-            script: Arc::default(),
-            devices: watch::Sender::new(devices),
-        };
+        let (devices, listed) = watch::channel(devices);
+        let served = Served { resource: resource.to_owned(), script: Arc::default(), devices: listed };
         let server = SocketServer::start(&socket, DevicePluginServer::new(served.clone()))?;
-        let Served { resource, script, devices } = served;
+        let Served { resource, script, .. } = served;
         Ok(Self { resource, socket, script, devices, _server: server })
     }
 
@@ -173,7 +171,7 @@ impl DevicePlugin for Served {
         _: Request<Empty>,
     ) -> Result<Response<BoxStream<ListAndWatchResponse>>, Status> {
         self.called("ListAndWatch").await?;
-        let mut devices = self.devices.subscribe();
+        let mut devices = self.devices.clone();
         devices.mark_changed();
         let lists = stream::unfold(devices, |mut devices| async move {
             devices.changed().await.ok()?;

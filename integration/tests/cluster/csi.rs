@@ -375,7 +375,7 @@ impl Bed {
     /// The sizes that the driver was asked for, in MiB.
     fn expansions(&self) -> Result<Vec<u64>> {
         let calls = self.driver.calls()?;
-        let calls = calls.iter().filter(|call| call["call"] == "NodeExpandVolume");
+        let calls = calls.iter().filter(|call| call["call"] == "NodeExpandVolume" && !call["code"].is_null());
         Ok(calls.filter_map(|call| Some(call["capacity"].as_u64()? >> 20)).collect())
     }
 }

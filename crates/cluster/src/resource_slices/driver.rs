@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::device::Inventory;
-use super::handler::reports_devices;
 use super::pace::Pace;
+use super::reporting::reports_devices;
 
 /// How long the slices of a driver without an instance remain: the time of a restart. The stock kubelet's delay. Also the
 /// minimum time between deletions of what a rejected driver publishes again and again.

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::driver::{Driver, Link};
 use super::legal::{DOMAIN_MAX, is_domain};
 use super::metrics::WriteMetrics;
+use super::reporting::reports_devices;
 use super::shared::{Publishing, Shared};
 
 /// The DRA drivers of this node. Clones share one state.
@@ -160,17 +161,6 @@ impl PluginHandler for Dra {
             .with(|state| state.drivers.get(name).map(|driver| self.report(driver, state.publishing)));
         serde_json::to_value(report?).ok()
     }
-}
-
-/// Whether a driver with this version may report its devices to the kubelet: the service that does it, or the semantic version
-/// of the registration that the helper of 1.30 sends. Whether a driver has that service shows only when it is called.
-pub(super) fn reports_devices(version: &str) -> bool {
-    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
-    let mut parts = version.strip_prefix('v').unwrap_or(version).split('.');
-    let is_first = parts.next() == Some("1");
-    let rest: Vec<&str> = parts.collect();
-    version == "v1alpha3.Node"
-        || (is_first && (1..=2).contains(&rest.len()) && rest.iter().all(|part| is_number(part)))
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ mod pace;
 mod plan;
 mod pool;
 mod reconciler;
+mod reporting;
 mod settings;
 mod shared;
 mod slices;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{Display, Formatter, Result};
 
-use super::format::{Data, Entry};
+use super::data::{Data, Entry};
 
 /// The checksum of `data`.
 pub(super) fn checksum(data: &Data) -> u64 {

@@ -2,6 +2,7 @@
 //! of a stock kubelet. Decides nothing.
 
 mod checksum;
+mod data;
 mod file;
 mod format;
 

@@ -45,7 +45,7 @@ pub(super) fn check_resource(name: &str) -> Result<(), NameError> {
 pub(super) fn socket(dir: &Path, endpoint: &str) -> Result<PathBuf, NameError> {
     let path = Path::new(endpoint.trim_start_matches('/'));
     let is_inside = path.components().all(|part| matches!(part, Component::Normal(_)));
-    match is_inside && !endpoint.is_empty() && !endpoint.contains('\0') {
+    match is_inside && !path.as_os_str().is_empty() && !endpoint.contains('\0') {
         true => Ok(dir.join(path)),
         false => Err(NameError::Endpoint(endpoint.to_owned())),
     }

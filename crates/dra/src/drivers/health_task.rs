@@ -1,6 +1,7 @@
 //! The task that follows the health of devices: a stream per driver that reports it, opened again until the driver is deregistered.
 //! Decides nothing.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,10 +93,11 @@ impl HealthTask {
             serves
         });
         for (driver, (id, service)) in serving {
-            running.entry(driver.clone()).or_insert_with(|| {
-                let (store, claims) = (self.store.clone(), self.claims.clone());
-                (id, streams.spawn(Follower { driver, service, store, claims }.run()))
-            });
+            if let Entry::Vacant(vacant) = running.entry(driver) {
+                let (driver, store, claims) = (vacant.key().clone(), self.store.clone(), self.claims.clone());
+                let follower = Follower { driver, service, store, claims };
+                vacant.insert((id, streams.spawn(follower.run())));
+            }
         }
     }
 }

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use hostlet_base::{PodEvent, PodRef, PodUid, reasons};
+use hostlet_base::{PodEvent, PodRef, PodUid, Quantity, ResourceList, reasons};
 use hostlet_pod::validation::FieldError;
 use hostlet_pod::view::PodView;
 use hostlet_pod::{
@@ -17,7 +17,7 @@ use hostlet_pod::{
     Rejection, ResizeState, StatusOverride, has_ended, is_critical, patience, pod_ref, pod_uid, seen_at,
     with_allocation,
 };
-use hostlet_resources::{AllocatedPod, Allocation};
+use hostlet_resources::{AllocatedPod, Allocation, Allocator};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use tokio::time::Instant;
@@ -158,6 +158,8 @@ enum Verdict {
     Unconfirmed,
     /// It waits for something exclusive.
     Granting,
+    /// It waits until somebody offers this resource.
+    Unoffered(String),
 }
 
 impl Admitter {
@@ -237,6 +239,13 @@ impl Admitter {
                 Verdict::Waiting => decisions.is_waiting = true,
                 Verdict::Unconfirmed => drop(decisions.unconfirmed.insert(pod_uid(candidate.pod))),
                 Verdict::Granting => {}
+                Verdict::Unoffered(resource) => {
+                    let reason = format!(
+                        "waits for {resource}: no device plugin offers it, and the Node does not list it"
+                    );
+                    decisions.awaited_grants.insert(pod_uid(candidate.pod), reason);
+                    continue;
+                }
             }
             if input.grants.exclusive.are_requested_by(candidate.pod) {
                 let uid = pod_uid(candidate.pod);
@@ -346,7 +355,7 @@ impl Admitter {
                         decisions.unconfirmed.insert(uid);
                         continue;
                     }
-                    Verdict::Granting => continue,
+                    Verdict::Granting | Verdict::Unoffered(_) => continue,
                 },
             };
             let pending = before.resize.pending.as_ref();
@@ -434,6 +443,12 @@ impl Admitter {
         }
         // Before the resources of the node, as upstream. An admitted pod, which is resized, has what it was granted.
         let is_new = !self.admitted.contains_key(&uid);
+        if is_new
+            && candidate.is_manifest
+            && let Some(resource) = unoffered(pod, input)
+        {
+            return Verdict::Unoffered(resource);
+        }
         if let Some(verdict) = grant(pod, input.grants).filter(|_| is_new) {
             return verdict;
         }
@@ -494,6 +509,25 @@ impl Admitter {
             },
         }
     }
+}
+
+/// A resource of a manifest that neither a device plugin nor the Node has. The scheduler has counted those of other pods: what the node
+/// does not have of them is the cluster's.
+fn unoffered(pod: &Pod, input: &AdmissionInput<'_>) -> Option<String> {
+    let offered = input.node.resources.capacity();
+    let spec = PodView::from(pod).spec;
+    let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
+    let mut limits = containers.filter_map(|container| container.resources.as_ref()?.limits.as_ref());
+    limits.find_map(|limits| {
+        let limits = ResourceList::read(Some(limits));
+        let is_unoffered = |(resource, amount): &(&str, Quantity)| {
+            resource.contains('/')
+                && amount.value() > 0
+                && !input.grants.exclusive.devices.contains(*resource)
+                && !offered.contains(resource)
+        };
+        limits.iter().find(is_unoffered).map(|(resource, _)| resource.to_owned())
+    })
 }
 
 /// The verdict about a new pod that needs something exclusive and does not have it.

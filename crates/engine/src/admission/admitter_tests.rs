@@ -697,6 +697,23 @@ fn a_new_pod_is_admitted_once_it_has_its_devices() {
 }
 
 #[test]
+fn a_manifest_waits_until_somebody_offers_its_resources() {
+    let mut world = World::new(5);
+    let mut own = with_device("own");
+    own.metadata.annotations = Some([(CONFIG_SOURCE_ANNOTATION.to_owned(), "file".to_owned())].into());
+    world.manifest(own);
+    world.give(with_device("scheduled"));
+    let first = world.decide();
+    assert_eq!(names(&first), ["scheduled"], "the scheduler has counted what the node does not have");
+    assert_eq!((granting(&first), rejected(&first)), (vec![], vec![]));
+    let reason = "waits for v.com/gpu: no device plugin offers it, and the Node does not list it";
+    assert_eq!(first.awaited_grants["own"], reason);
+    world.grants.exclusive.devices.insert("v.com/gpu".to_owned());
+    let second = world.decide();
+    assert_eq!((granting(&second), second.awaited_grants.len()), (vec!["own".to_owned()], 0));
+}
+
+#[test]
 fn an_admitted_pod_needs_no_device_again() {
     let mut world = World::new(5);
     world.grants.exclusive.devices.insert("v.com/gpu".to_owned());

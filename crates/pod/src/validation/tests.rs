@@ -1,6 +1,5 @@
 //! Pods with one error each, and the resulting messages.
 
-use hostlet_base::CONFIG_SOURCE_ANNOTATION;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
@@ -559,23 +558,6 @@ fn unsupported_fields_are_reported_one_by_one() {
 }
 
 #[test]
-fn extended_resources_that_the_scheduler_allocated_from_slices_are_reported() {
-    let mut pod = container(json!({"resources": {"limits": {"example.com/gpu": "1"}}}));
-    not_served(&pod, &[]);
-    let status = json!({"extendedResourceClaimStatus": {
-        "resourceClaimName": "web-extended-resources-x7",
-        "requestMappings": [
-            {"containerName": "c", "resourceName": "example.com/gpu", "requestName": "container-0-request-0"},
-            {"containerName": "d", "resourceName": "example.com/gpu", "requestName": "container-1-request-0"},
-        ],
-    }});
-    pod.status = Some(serde_json::from_value(status).unwrap());
-    not_served(&pod, &["status.extendedResourceClaimStatus"]);
-    let text = unsupported(&pod)[0].to_string();
-    assert!(text.contains("web-extended-resources-x7, from which example.com/gpu come"), "{text}");
-}
-
-#[test]
 fn a_stop_signal_is_one_of_the_pods_operating_system() {
     let of = |os: Value, signal: &str| {
         let container = json!({"name": "c", "image": "a", "lifecycle": {"stopSignal": signal}});
@@ -707,27 +689,6 @@ fn resources_of_the_pod_and_its_containers_must_agree() {
         &pod(json!({"runtimeClassName": "kata", "overhead": {"cpu": "-1"}})),
         &[r#"spec.overhead[cpu]: Invalid value: "-1": must be greater than or equal to 0"#],
     );
-}
-
-#[test]
-fn extended_resources_are_rejected_for_static_pods_only() {
-    let mut pod = container(json!({
-        "resources": {"requests": {"a.b/fpga": "1"}, "limits": {"a.b/fpga": "1", "a.b/gpu": "1", "kubernetes.io/x": "1"}},
-    }));
-    for (source, expected) in [
-        ("api", &[][..]),
-        (
-            "file",
-            &[
-                "spec.containers[0].resources.limits[a.b/fpga]",
-                "spec.containers[0].resources.limits[a.b/gpu]",
-                "spec.containers[0].resources.limits[kubernetes.io/x]",
-            ],
-        ),
-    ] {
-        pod.metadata.annotations = Some([(CONFIG_SOURCE_ANNOTATION.to_owned(), source.to_owned())].into());
-        not_served(&pod, expected);
-    }
 }
 
 #[test]

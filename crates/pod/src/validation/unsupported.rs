@@ -5,11 +5,10 @@
 //! `schedulerName`, `preemptionPolicy`, `schedulingGroup`), who asks for evictions (`evictionResponders`) or another operating
 //! system (`windowsOptions`) are accepted. `nodeSelector`, required node affinity and tolerations are checked in `admission`.
 
-use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ResourceRequirements, Volume};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, Volume};
 
 use super::volumes::sources;
 use super::{FieldError, FieldPath, list, text};
-use crate::is_static;
 
 /// All unsupported fields that `pod` uses. It must be valid and have its defaults.
 pub fn unsupported(pod: &Pod) -> Vec<FieldError> {
@@ -22,11 +21,6 @@ pub fn unsupported(pod: &Pod) -> Vec<FieldError> {
         for (index, container) in containers.iter().enumerate() {
             let path = path.child(field).index(index);
             check_container(container, &path, &mut found);
-            if is_static(pod)
-                && let Some(requirements) = &container.resources
-            {
-                check_devices(requirements, &path.child("resources"), &mut found);
-            }
         }
     }
     found.0
@@ -106,16 +100,4 @@ pub fn unsupported_ephemeral(container: &Container) -> Vec<FieldError> {
     let path = FieldPath::root("spec").child("ephemeralContainers").key(&container.name);
     check_container(container, &path, &mut found);
     found.0
-}
-
-/// Rejects extended resources of static pods. For scheduled pods, the scheduler or admission counts them. A limited one is
-/// reported at its limit.
-fn check_devices(requirements: &ResourceRequirements, path: &FieldPath, found: &mut Found) {
-    let limits = requirements.limits.iter().flatten().map(|(name, _)| ("limits", name.as_str()));
-    let is_limited =
-        |name: &str| requirements.limits.as_ref().is_some_and(|limits| limits.contains_key(name));
-    let requests = requirements.requests.iter().flatten().map(|(name, _)| ("requests", name.as_str()));
-    for (list, name) in limits.chain(requests.filter(|(_, name)| !is_limited(name))) {
-        found.add(name.contains('/'), &path.child(list).key(name), "no device plugin offers this resource");
-    }
 }

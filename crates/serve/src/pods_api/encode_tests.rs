@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use hostlet_base::yaml::{decode, parse_documents};
 use hostlet_proto::pod_message::{Count, Kind, MESSAGES, POD};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Map, Value, json};
@@ -43,10 +44,12 @@ fn unknown(fields: &Map<String, Value>, of: &[usize], path: &str, found: &mut Ve
 #[test]
 fn no_field_of_a_pod_is_left_out() {
     let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../integration/samples/fields.yaml");
-    let pods: Vec<Value> = serde_saphyr::from_multiple(&std::fs::read_to_string(samples).unwrap()).unwrap();
+    let pods = parse_documents(&std::fs::read_to_string(samples).unwrap()).unwrap();
     assert!(pods.len() > 1);
     for sample in pods {
-        let typed: Pod = serde_json::from_value(sample).unwrap();
+        let (typed, flaws) = decode::<Pod>(&sample.value);
+        assert!(flaws.is_empty(), "{flaws:?}");
+        let typed = typed.unwrap();
         let Value::Object(mut fields) = serde_json::to_value(typed).unwrap() else { panic!("no object") };
         // Not in Protobuf.
         fields.remove("apiVersion");

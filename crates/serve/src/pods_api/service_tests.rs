@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use hostlet_observe::status::{LifecycleSummary, PodDirectory, PodStatusEntry, StatusCache};
 use hostlet_plugins::connect;
-use hostlet_pod::AdmittedPod;
+use hostlet_pod::{AdmittedPod, ApiState, RejectedPod};
 use hostlet_proto::pods_api::pods_client::PodsClient;
 use hostlet_proto::pods_api::{EventType, GetPodRequest, ListPodsRequest, WatchPodsEvent, WatchPodsRequest};
 use hostlet_telemetry::Metrics;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use serde_json::json;
 use tempfile::TempDir;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tonic::Code;
@@ -26,6 +27,8 @@ struct Harness {
     is_ready: Arc<AtomicBool>,
     metrics: Metrics,
     client: PodsClient<Channel>,
+    /// Admission, which rejects nothing.
+    _rejected: watch::Sender<Vec<RejectedPod>>,
     _running: JoinSet<()>,
     _dir: TempDir,
 }
@@ -37,7 +40,9 @@ impl Harness {
         let settings = PodsApiSettings { dir: dir.path().join("pods-api") };
         let ready = is_ready.clone();
         let readiness: Readiness = Arc::new(move || ready.load(Ordering::Relaxed));
-        let server = PodsApiServer::new(settings, PodDirectory::of(pods.clone()), readiness, &metrics);
+        let (rejected_in, rejected) = watch::channel(Vec::new());
+        let directory = PodDirectory::new(pods.clone(), rejected, watch::channel(ApiState::default()).1);
+        let server = PodsApiServer::new(settings, directory, readiness, &metrics);
         let mut running = JoinSet::new();
         running.spawn(server.run(CancellationToken::new()));
         let socket = dir.path().join("pods-api/pods-api.sock");
@@ -48,7 +53,7 @@ impl Harness {
             }
         };
         let client = PodsClient::new(channel);
-        Self { pods, is_ready, metrics, client, _running: running, _dir: dir }
+        Self { pods, is_ready, metrics, client, _rejected: rejected_in, _running: running, _dir: dir }
     }
 
     /// Reports a pod in this phase, and returns it in Protobuf.
