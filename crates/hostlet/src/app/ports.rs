@@ -39,7 +39,9 @@ impl Ports {
 impl OpenPorts {
     /// Answers on them.
     pub(super) fn serve(self, config: &Config, parts: &Parts, tasks: &mut Tasks) {
-        let health = Healthz::new(tasks.heartbeats().clone(), parts.started);
+        let devices = parts.devices.clone();
+        let device_plugins = move || devices.socket_problem();
+        let health = Healthz::new(tasks.heartbeats().clone(), device_plugins, parts.started);
         if let Some(listener) = self.healthz {
             let health = health.clone();
             tasks.spawn(Stage::State, "health endpoint", |cancel| health.run(listener, cancel));

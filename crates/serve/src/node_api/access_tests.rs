@@ -152,7 +152,7 @@ fn deps() -> EndpointDeps {
     };
     let clock = WallClock::system();
     EndpointDeps {
-        healthz: Healthz::new(Heartbeats::default(), clock.now()),
+        healthz: Healthz::new(Heartbeats::default(), || None, clock.now()),
         logs: container_logs::testing::deps(),
         streams: streams::testing::of_empty_node(),
         pods: PodLists {

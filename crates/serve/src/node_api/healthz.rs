@@ -1,6 +1,7 @@
 //! Health: `/healthz` and its checks, as upstream's on the API's port and on 10248. Reports; restarts nothing.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Path, RawQuery, State};
@@ -25,32 +26,44 @@ enum Check {
     Log,
     /// The main loops make progress.
     SyncLoop,
+    /// Device plugins can register.
+    DevicePlugin,
 }
 
 impl Check {
     /// In upstream's order.
-    const ALL: [Self; 3] = [Self::Ping, Self::Log, Self::SyncLoop];
+    const ALL: [Self; 4] = [Self::Ping, Self::Log, Self::SyncLoop, Self::DevicePlugin];
 
     fn name(self) -> &'static str {
         match self {
             Self::Ping => "ping",
             Self::Log => "log",
             Self::SyncLoop => "syncloop",
+            Self::DevicePlugin => "device-plugin",
         }
     }
 }
+
+/// Says why device plugins cannot register; `None` if they can.
+type DevicePlugins = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
 /// The endpoint. Clones share the results of the checks.
 #[derive(Clone)]
 pub struct Healthz {
     heartbeats: Heartbeats,
+    device_plugins: DevicePlugins,
     pub(super) slis: Slis,
 }
 
 impl Healthz {
-    /// An endpoint for the health of these loops of the process, which started then.
-    pub fn new(heartbeats: Heartbeats, started: Timestamp) -> Self {
-        Self { heartbeats, slis: Slis::new(started) }
+    /// An endpoint for the health of these loops of the process, which started then. `device_plugins` says why device plugins cannot
+    /// register.
+    pub fn new(
+        heartbeats: Heartbeats,
+        device_plugins: impl Fn() -> Option<String> + Send + Sync + 'static,
+        started: Timestamp,
+    ) -> Self {
+        Self { heartbeats, device_plugins: Arc::new(device_plugins), slis: Slis::new(started) }
     }
 
     /// Opens the port of an endpoint with nothing else (`healthzBindAddress`, `healthzPort`).
@@ -71,6 +84,7 @@ impl Healthz {
                 let overdue = self.heartbeats.check().await;
                 (!overdue.is_empty()).then(|| format!("no answer from {}", overdue.join(", ")))
             }
+            Check::DevicePlugin => (self.device_plugins)(),
         }
     }
 }

@@ -15,7 +15,7 @@ async fn serve(heartbeats: Heartbeats) -> (SocketAddr, tokio_util::sync::DropGua
     let listener = Healthz::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let (address, cancel) = (listener.local_addr().unwrap(), CancellationToken::new());
     #[expect(clippy::disallowed_methods, reason = "a task of a test")]
-    tokio::spawn(Healthz::new(heartbeats, Timestamp::UNIX_EPOCH).run(listener, cancel.clone()));
+    tokio::spawn(Healthz::new(heartbeats, || None, Timestamp::UNIX_EPOCH).run(listener, cancel.clone()));
     (address, cancel.drop_guard())
 }
 
@@ -39,16 +39,17 @@ async fn a_healthy_daemon_answers_as_upstreams() {
         ("/healthz/ping", "HTTP/1.1 200 OK", "ok"),
         ("/healthz/log", "HTTP/1.1 200 OK", "ok"),
         ("/healthz/syncloop", "HTTP/1.1 200 OK", "ok"),
+        ("/healthz/device-plugin", "HTTP/1.1 200 OK", "ok"),
         ("/healthz/none", "HTTP/1.1 404 Not Found", "404 page not found\n"),
         (
             "/healthz?verbose",
             "HTTP/1.1 200 OK",
-            "[+]ping ok\n[+]log ok\n[+]syncloop ok\nhealthz check passed\n",
+            "[+]ping ok\n[+]log ok\n[+]syncloop ok\n[+]device-plugin ok\nhealthz check passed\n",
         ),
         (
             "/healthz?verbose=1&exclude=log&exclude=no",
             "HTTP/1.1 200 OK",
-            "[+]ping ok\n[+]log excluded: ok\n[+]syncloop ok\nwarn: some health checks cannot be excluded: \
+            "[+]ping ok\n[+]log excluded: ok\n[+]syncloop ok\n[+]device-plugin ok\nwarn: some health checks cannot be excluded: \
              no matches for \"no\"\nhealthz check passed\n",
         ),
     ] {
@@ -62,18 +63,30 @@ async fn a_loop_without_an_answer_is_named() {
     let _stuck = heartbeats.register("pleg");
     let (address, _serving) = serve(heartbeats).await;
     let failed = "HTTP/1.1 500 Internal Server Error".to_owned();
-    let text = "[+]ping ok\n[+]log ok\n[-]syncloop failed: no answer from pleg\nhealthz check failed\n";
+    let text = "[+]ping ok\n[+]log ok\n[-]syncloop failed: no answer from pleg\n[+]device-plugin ok\nhealthz check failed\n";
     assert_eq!(ask(address, "/healthz").await, (failed.clone(), text.to_owned()));
     let text = "internal server error: no answer from pleg\n";
     assert_eq!(ask(address, "/healthz/syncloop").await, (failed, text.to_owned()));
     assert_eq!(ask(address, "/healthz?exclude=syncloop").await.1, "ok");
 }
 
+#[tokio::test]
+async fn a_socket_at_which_no_device_plugin_can_register_is_named() {
+    let problem = || Some("device plugins cannot register: no space".to_owned());
+    let app = routes(Healthz::new(Heartbeats::default(), problem, Timestamp::UNIX_EPOCH));
+    let request = Request::builder().uri("/healthz").body(Body::empty()).unwrap();
+    let response = app.oneshot(request).await.unwrap();
+    assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    let body = to_bytes(response.into_body(), 1 << 20).await.unwrap();
+    let text = String::from_utf8(body.to_vec()).unwrap();
+    assert!(text.contains("[-]device-plugin failed: device plugins cannot register: no space\n"), "{text}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_results_of_checks_are_counted() {
     let heartbeats = Heartbeats::default();
     let stuck = heartbeats.register("pleg");
-    let healthz = Healthz::new(heartbeats, "2026-11-25T10:00:00.5Z".parse().unwrap());
+    let healthz = Healthz::new(heartbeats, || None, "2026-11-25T10:00:00.5Z".parse().unwrap());
     let app = routes(healthz.clone()).merge(healthz.slis.routes());
     let ask = async |method: &str, path: &str| {
         let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
