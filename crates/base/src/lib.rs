@@ -51,7 +51,7 @@ pub use cpu_list::{CpuListError, cpu_list};
 pub use duration::{DurationError, GoDuration};
 pub use error_chain::error_chain;
 pub use event::{EventKind, PodEvent};
-pub use go_json::go_json;
+pub use go_json::{go_json, null_as_default};
 pub use go_text::{go_duration, go_float, go_integer, go_quoted};
 pub use http_url::{HttpScheme, HttpUrl, LocationError, join_host_port};
 pub use ids::{ContainerId, PodUid, SandboxId};

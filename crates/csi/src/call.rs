@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use async_trait::async_trait;
+use hostlet_plugins::code_name;
 use serde::{Deserialize, Serialize};
 use tonic::Code;
 
@@ -203,29 +204,6 @@ impl CallError {
             | Code::DataLoss
             | Code::Unauthenticated => true,
         }
-    }
-}
-
-/// The name of a code in gRPC for Go.
-pub(crate) fn code_name(code: Code) -> &'static str {
-    match code {
-        Code::Ok => "OK",
-        Code::Cancelled => "Canceled",
-        Code::Unknown => "Unknown",
-        Code::InvalidArgument => "InvalidArgument",
-        Code::DeadlineExceeded => "DeadlineExceeded",
-        Code::NotFound => "NotFound",
-        Code::AlreadyExists => "AlreadyExists",
-        Code::PermissionDenied => "PermissionDenied",
-        Code::ResourceExhausted => "ResourceExhausted",
-        Code::FailedPrecondition => "FailedPrecondition",
-        Code::Aborted => "Aborted",
-        Code::OutOfRange => "OutOfRange",
-        Code::Unimplemented => "Unimplemented",
-        Code::Internal => "Internal",
-        Code::Unavailable => "Unavailable",
-        Code::DataLoss => "DataLoss",
-        Code::Unauthenticated => "Unauthenticated",
     }
 }
 

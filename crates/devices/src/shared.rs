@@ -93,8 +93,9 @@ impl Shared {
         let mut state = self.state.lock();
         let result = work(&mut state);
         // With the state locked, so that nobody publishes an older one later.
-        watching::publish(&self.capacity, plugin_resources(&state.inventory));
+        // Admission knows a resource before the Node has it, so that no pod is admitted for one that is not known.
         watching::publish(&self.resources, state.resources());
+        watching::publish(&self.capacity, plugin_resources(&state.inventory));
         drop(state);
         self.revision.send_modify(|revision| *revision += 1);
         self.changed.notify_one();

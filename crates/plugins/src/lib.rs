@@ -15,6 +15,7 @@ mod node_events;
 mod registrations;
 #[cfg(test)]
 mod registrations_tests;
+mod rpc;
 mod scan;
 mod task;
 #[cfg(test)]
@@ -28,6 +29,7 @@ pub use handler::{Handlers, InstanceId, PluginEvent, PluginHandler, PluginInstan
 pub use hostlet_proto::registration::PluginInfo;
 pub use info::{InfoError, PluginClaim, check};
 pub use list::PluginList;
+pub use rpc::{CallFailure, Peer, code_name, unary};
 pub use task::{PluginSettings, Plugins};
 pub use view::{PluginState, PluginView};
 

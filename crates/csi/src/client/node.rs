@@ -1,28 +1,22 @@
 //! Calls to one instance of a driver. Owns the connection, which is established when it is needed, the deadline, and what the driver
 //! said that it can do. Never retries.
 
-use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use hostlet_base::one_line;
-use hostlet_plugins::{lazy_channel, root_cause};
+use hostlet_plugins::{CallFailure, Peer, code_name, lazy_channel, unary};
 use hostlet_proto::csi;
-use hostlet_telemetry::Span;
-use http::uri::PathAndQuery;
 use prost::Message;
 use tokio::sync::OnceCell;
-use tokio::time::{Instant, timeout};
-use tonic::client::Grpc;
+use tokio::time::Instant;
+use tonic::Code;
 use tonic::transport::Channel;
-use tonic::{Code, Request, Status};
-use tonic_prost::ProstCodec;
 
 use super::hidden::Hidden;
 use super::metrics::CallMetrics;
 use super::wire;
-use crate::call::code_name;
 use crate::{
     CallError, ExpandCall, NodeCapabilities, NodeInfo, NodeService, PublishCall, StageCall, VolumeStats,
 };
@@ -78,58 +72,18 @@ impl GrpcNodeService {
         A: Message + Default + 'static,
     {
         let began = Instant::now();
-        let (service, name) = method.trim_start_matches('/').split_once('/').unwrap_or_default();
-        let text = str::to_owned;
-        let span = Span::call(
-            || text(method.trim_start_matches('/')),
-            || vec![("rpc.system", text("grpc")), ("rpc.service", text(service)), ("rpc.method", text(name))],
-        );
-        let mut request = Request::new(request);
-        // The driver may give up in time, too.
-        request.set_timeout(self.deadline);
-        if let Some(header) = span.header().and_then(|header| header.parse().ok()) {
-            request.metadata_mut().insert("traceparent", header);
-        }
-        let work = async {
-            let mut grpc = Grpc::new(self.channel.clone());
-            grpc.ready().await.map_err(|error| Status::from_error(Box::new(error)))?;
-            let codec = ProstCodec::<Q, A>::default();
-            grpc.unary(request, PathAndQuery::from_static(method), codec).await
+        let call = method.rsplit('/').next().unwrap_or_default();
+        let peer = Peer { name: "the driver", socket: &self.socket };
+        let error = |CallFailure { code, message }| CallError {
+            call,
+            code,
+            message: one_line(&hidden.removed_from(&message), MAX_TEXT),
         };
-        let answer = match timeout(self.deadline, work).await {
-            Ok(Ok(response)) => Ok(response.into_inner()),
-            Ok(Err(status)) => Err(self.error(name, &status, hidden)),
-            Err(_) => Err(timed_out(name)),
-        };
-        let code = answer.as_ref().err().map_or(Code::Ok, |error| error.code);
+        let answer = unary(&self.channel, method, request, self.deadline, peer, error).await;
+        let code = answer.as_ref().err().map_or(Code::Ok, |error: &CallError| error.code);
         self.metrics.ended(&self.driver, method, code_name(code), began.elapsed());
-        if let Err(error) = &answer {
-            span.failed(error.to_string());
-            tracing::debug!(driver = self.driver, call = name, %error, "a call to a CSI driver failed");
-        }
         answer
     }
-
-    fn error(&self, call: &'static str, status: &Status, hidden: Hidden<'_>) -> CallError {
-        // Only local errors have a source.
-        let is_local = status.source().is_some();
-        let (code, message) = match status.code() {
-            // The transport has a clock of its own for the same deadline.
-            Code::Cancelled if is_local => return timed_out(call),
-            // A connection that is lost during a call has no better code. What the driver did is unknown.
-            Code::Unknown | Code::Internal | Code::Unavailable if is_local => {
-                let socket = self.socket.display();
-                let cause = root_cause(status, MAX_TEXT);
-                (Code::Unavailable, format!("connection to the driver at {socket}: {cause}"))
-            }
-            code => (code, hidden.removed_from(status.message())),
-        };
-        CallError { call, code, message: one_line(&message, MAX_TEXT) }
-    }
-}
-
-fn timed_out(call: &'static str) -> CallError {
-    CallError { call, code: Code::DeadlineExceeded, message: "context deadline exceeded".to_owned() }
 }
 
 #[async_trait]

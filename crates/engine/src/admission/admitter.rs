@@ -31,7 +31,7 @@ use super::node::NodeView;
 use super::resize::{self, ResizeLimits};
 use super::shutdown::{self, NodeShutdown};
 use super::victims::victims;
-use crate::grants::{GrantRequests, GrantState, GrantStates};
+use crate::grants::{ExclusiveResources, GrantRequests, GrantState, GrantStates};
 use crate::source::SourceState;
 
 /// Upstream's reason and message for a preempted pod.
@@ -60,6 +60,8 @@ pub(super) struct AdmissionInput<'a> {
     pub(super) evicted: &'a BTreeMap<PodUid, PodKill>,
     /// What new pods were granted exclusively.
     pub(super) grants: &'a GrantStates,
+    /// What is granted exclusively on this node.
+    pub(super) exclusive: &'a ExclusiveResources,
     pub(super) now: Timestamp,
     /// The same on the clock of waits.
     pub(super) instant: Instant,
@@ -226,7 +228,7 @@ impl Admitter {
             match self.decide(candidate, input, &mut decisions) {
                 Verdict::Admitted(granted) => {
                     self.rejected.remove(&pod_uid(candidate.pod));
-                    let is_without = !input.grants.exclusive.are_requested_by(candidate.pod);
+                    let is_without = !input.exclusive.are_requested_by(candidate.pod);
                     decisions.admitted_without += usize::from(is_without);
                     let admitted = self.admit(candidate.pod, None, Some(granted), input.now);
                     decisions.desired_pods.pods.push(admitted);
@@ -247,10 +249,10 @@ impl Admitter {
                     continue;
                 }
             }
-            if input.grants.exclusive.are_requested_by(candidate.pod) {
+            if input.exclusive.are_requested_by(candidate.pod) {
                 let uid = pod_uid(candidate.pod);
                 decisions.granting.push(candidate.pod.clone());
-                if let Some(GrantState::NotYet(reason)) = input.grants.of.get(&uid) {
+                if let Some(GrantState::NotYet(reason)) = input.grants.get(&uid) {
                     decisions.awaited_grants.insert(uid, reason.clone());
                 }
             }
@@ -449,7 +451,7 @@ impl Admitter {
         {
             return Verdict::Unoffered(resource);
         }
-        if let Some(verdict) = grant(pod, input.grants).filter(|_| is_new) {
+        if let Some(verdict) = grant(pod, input).filter(|_| is_new) {
             return verdict;
         }
         let is_active = |other: &&Arc<AdmittedPod>| {
@@ -523,7 +525,7 @@ fn unoffered(pod: &Pod, input: &AdmissionInput<'_>) -> Option<String> {
         let is_unoffered = |(resource, amount): &(&str, Quantity)| {
             resource.contains('/')
                 && amount.value() > 0
-                && !input.grants.exclusive.devices.contains(*resource)
+                && !input.exclusive.devices.contains(*resource)
                 && !offered.contains(resource)
         };
         limits.iter().find(is_unoffered).map(|(resource, _)| resource.to_owned())
@@ -531,11 +533,11 @@ fn unoffered(pod: &Pod, input: &AdmissionInput<'_>) -> Option<String> {
 }
 
 /// The verdict about a new pod that needs something exclusive and does not have it.
-fn grant(pod: &Pod, grants: &GrantStates) -> Option<Verdict> {
-    if !grants.exclusive.are_requested_by(pod) {
+fn grant(pod: &Pod, input: &AdmissionInput<'_>) -> Option<Verdict> {
+    if !input.exclusive.are_requested_by(pod) {
         return None;
     }
-    match grants.of.get(&pod_uid(pod)) {
+    match input.grants.get(&pod_uid(pod)) {
         Some(GrantState::Granted) => None,
         Some(GrantState::NotYet(_)) | None => Some(Verdict::Granting),
         Some(GrantState::Rejected(rejection)) => Some(Verdict::Rejected(rejection.clone())),

@@ -27,6 +27,7 @@ struct World {
     is_node_known: bool,
     confirmed: Option<HashSet<PodUid>>,
     grants: GrantStates,
+    exclusive: ExclusiveResources,
     decisions: i64,
 }
 
@@ -49,6 +50,7 @@ impl World {
             is_node_known: true,
             confirmed: None,
             grants: GrantStates::default(),
+            exclusive: ExclusiveResources::default(),
             decisions: 0,
         }
     }
@@ -105,6 +107,7 @@ impl World {
             shutdown: &NodeShutdown::default(),
             evicted: &BTreeMap::new(),
             grants: &self.grants,
+            exclusive: &self.exclusive,
             now,
             instant: tokio::time::Instant::now(),
         });
@@ -675,7 +678,7 @@ fn granting(decisions: &Decisions) -> Vec<String> {
 #[test]
 fn a_new_pod_is_admitted_once_it_has_its_devices() {
     let mut world = World::new(5);
-    world.grants.exclusive.devices.insert("v.com/gpu".to_owned());
+    world.exclusive.devices.insert("v.com/gpu".to_owned());
     world.give(with_device("waits"));
     world.give(with_device("lacks"));
     world.give(api("plain", 2, "0"));
@@ -684,13 +687,13 @@ fn a_new_pod_is_admitted_once_it_has_its_devices() {
     assert_eq!(granting(&first), ["lacks", "waits"]);
     assert!(first.awaited_grants.is_empty());
     let rejection = Rejection::new("UnexpectedAdmissionError", "Allocate failed".to_owned());
-    world.grants.of.insert("lacks".into(), GrantState::Rejected(rejection));
-    world.grants.of.insert("waits".into(), GrantState::NotYet("v.com/gpu is away".to_owned()));
+    world.grants.insert("lacks".into(), GrantState::Rejected(rejection));
+    world.grants.insert("waits".into(), GrantState::NotYet("v.com/gpu is away".to_owned()));
     let second = world.decide();
     assert_eq!(rejected(&second), [pair("lacks", "UnexpectedAdmissionError")]);
     assert_eq!(granting(&second), ["waits"]);
     assert_eq!(second.awaited_grants["waits"], "v.com/gpu is away");
-    world.grants.of.insert("waits".into(), GrantState::Granted);
+    world.grants.insert("waits".into(), GrantState::Granted);
     let third = world.decide();
     assert_eq!(names(&third), ["plain", "waits"]);
     assert_eq!((granting(&third), rejected(&third)), (vec![], rejected(&second)));
@@ -708,7 +711,7 @@ fn a_manifest_waits_until_somebody_offers_its_resources() {
     assert_eq!((granting(&first), rejected(&first)), (vec![], vec![]));
     let reason = "waits for v.com/gpu: no device plugin offers it, and the Node does not list it";
     assert_eq!(first.awaited_grants["own"], reason);
-    world.grants.exclusive.devices.insert("v.com/gpu".to_owned());
+    world.exclusive.devices.insert("v.com/gpu".to_owned());
     let second = world.decide();
     assert_eq!((granting(&second), second.awaited_grants.len()), (vec!["own".to_owned()], 0));
 }
@@ -716,11 +719,11 @@ fn a_manifest_waits_until_somebody_offers_its_resources() {
 #[test]
 fn an_admitted_pod_needs_no_device_again() {
     let mut world = World::new(5);
-    world.grants.exclusive.devices.insert("v.com/gpu".to_owned());
+    world.exclusive.devices.insert("v.com/gpu".to_owned());
     world.give(with_device("a"));
-    world.grants.of.insert("a".into(), GrantState::Granted);
+    world.grants.insert("a".into(), GrantState::Granted);
     assert_eq!(names(&world.decide()), ["a"]);
-    world.grants.of.clear();
+    world.grants.clear();
     world.restart();
     let decisions = world.decide();
     assert_eq!((names(&decisions), granting(&decisions)), (vec!["a".to_owned()], vec![]));
@@ -729,13 +732,13 @@ fn an_admitted_pod_needs_no_device_again() {
 #[test]
 fn a_pod_that_has_its_device_and_waits_for_others_keeps_it() {
     let mut world = World::new(1);
-    world.grants.exclusive.devices.insert("v.com/gpu".to_owned());
+    world.exclusive.devices.insert("v.com/gpu".to_owned());
     world.give(api("small", 1, "0"));
     world.decide();
     let mut vital = with_device("vital");
     vital.spec.as_mut().unwrap().priority = Some(2_000_000_000);
     world.give(vital);
-    world.grants.of.insert("vital".into(), GrantState::Granted);
+    world.grants.insert("vital".into(), GrantState::Granted);
     let decisions = world.decide();
     assert!(decisions.is_waiting, "for the preempted pod");
     assert_eq!(granting(&decisions), ["vital"]);

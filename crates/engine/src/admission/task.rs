@@ -1,6 +1,6 @@
 //! The admission task: decides again whenever the sources or the node change, and publishes the decisions.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use hostlet_base::node::{NodePressure, NodeReader, OwnNode};
@@ -23,7 +23,7 @@ use super::counts::{CountedPods, RejectionCounts};
 use super::node::NodeView;
 use super::reread::Reread;
 use super::{AdmittedPods, NodeShutdown, ResizeLimits};
-use crate::grants::{GrantMetrics, GrantRequests, GrantStates};
+use crate::grants::{ExclusiveResources, GrantMetrics, GrantRequests, GrantStates};
 use crate::ownership::OwnPods;
 use crate::source::SourceState;
 
@@ -58,6 +58,11 @@ pub(crate) struct AdmissionInputs {
     pub evicted: watch::Receiver<BTreeMap<PodUid, PodKill>>,
     /// What new pods were granted exclusively.
     pub grants: watch::Receiver<GrantStates>,
+    /// The resources of device plugins, also of those that are away. Not from the grants task, which may be busy with a plugin that hangs:
+    /// a pod would be admitted without its device.
+    pub devices: watch::Receiver<BTreeSet<String>>,
+    /// Whether guaranteed pods are granted CPUs or memory.
+    pub has_static_policy: bool,
 }
 
 /// Where decisions are published.
@@ -99,6 +104,9 @@ pub(crate) struct Admission {
     rejections: RejectionCounts,
 }
 
+/// The reason of the event of a pod that waits until it can be given devices, CPUs or memory.
+const ADMISSION_DELAYED: &str = "AdmissionDelayed";
+
 /// The state that decisions are made from, apart from which pods have terminated.
 struct Snapshot {
     manifests: SourceState,
@@ -108,6 +116,7 @@ struct Snapshot {
     shutdown: NodeShutdown,
     evicted: BTreeMap<PodUid, PodKill>,
     grants: GrantStates,
+    exclusive: ExclusiveResources,
 }
 
 impl Snapshot {
@@ -126,6 +135,7 @@ impl Snapshot {
             && self.shutdown == other.shutdown
             && self.evicted == other.evicted
             && self.grants == other.grants
+            && self.exclusive == other.exclusive
     }
 }
 
@@ -191,6 +201,7 @@ impl Admission {
                 Ok(()) = self.inputs.runtime.changed() => {}
                 Ok(()) = self.inputs.evicted.changed() => {}
                 Ok(()) = self.inputs.grants.changed() => {}
+                Ok(()) = self.inputs.devices.changed() => {}
                 // Statuses change all the time; that matters only to what waits for other pods to terminate.
                 Ok(()) = changes.changed(), if self.is_waiting => {}
                 // Cancel-safe: a sleep.
@@ -208,16 +219,20 @@ impl Admission {
         let pressures = self.inputs.pressure.borrow_and_update().active();
         let strict_groups = self.inputs.runtime.borrow_and_update().as_ref().map(supports_strict_groups);
         let own = NodeView { resources, pressures, strict_groups, ..self.inputs.own.clone() };
-        let grants = self.inputs.grants.borrow_and_update().clone();
+        let exclusive = ExclusiveResources {
+            devices: self.inputs.devices.borrow_and_update().clone(),
+            numa: self.inputs.has_static_policy,
+        };
         let view = node.as_ref().map_or_else(|| own.clone(), |node| own.with_node(node));
         let snapshot = Snapshot {
             manifests: self.inputs.manifests.borrow_and_update().clone(),
             api: self.inputs.api.borrow_and_update().clone(),
-            node: view.without(&grants.exclusive),
+            node: view.without(&exclusive),
             is_node_known: node.is_some(),
             shutdown: self.inputs.shutdown.borrow_and_update().clone(),
             evicted: self.inputs.evicted.borrow_and_update().clone(),
-            grants,
+            grants: self.inputs.grants.borrow_and_update().clone(),
+            exclusive,
         };
         let is_same = self.decided_from.as_ref().is_some_and(|last| last.is_same(&snapshot));
         if !is_same || self.is_waiting {
@@ -246,12 +261,14 @@ impl Admission {
             shutdown: &snapshot.shutdown,
             evicted: &snapshot.evicted,
             grants: &snapshot.grants,
+            exclusive: &snapshot.exclusive,
             now,
             instant: Instant::now(),
         });
         self.reread.request(decisions.unconfirmed.clone());
         self.outputs.admitted.record(&snapshot.manifests, &decisions.desired_pods, now);
         self.report_unsupported(&snapshot.api, &decisions);
+        self.report_awaited(snapshot, &decisions.awaited_grants);
         (self.is_waiting, self.overdue) = (decisions.is_waiting, decisions.overdue);
         self.publish(decisions, now);
     }
@@ -312,6 +329,20 @@ impl Admission {
             *awaited = decisions.awaited_grants;
             is_changed
         });
+    }
+
+    /// Reports pods that wait from now on, or for something else.
+    fn report_awaited(&self, snapshot: &Snapshot, awaited: &BTreeMap<PodUid, String>) {
+        let before = self.outputs.awaited.borrow();
+        let manifests = snapshot.manifests.pods.iter().map(|pod| &pod.pod);
+        for pod in manifests.chain(snapshot.api.pods.values().map(|pod| &pod.pod)) {
+            let pod = pod_ref(pod);
+            if let Some(reason) = awaited.get(&pod.uid).filter(|reason| before.get(&pod.uid) != Some(reason))
+            {
+                let event = PodEvent::normal(ADMISSION_DELAYED, format!("The pod {reason}"));
+                (self.outputs.events)(&pod, None, &event);
+            }
+        }
     }
 
     /// Reports running pods that were updated to use unsupported fields; they keep running as they are.

@@ -1,6 +1,6 @@
 //! The task, from its sources to what it publishes.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -84,6 +84,7 @@ struct Harness {
     shutdown: watch::Sender<NodeShutdown>,
     evicted: watch::Sender<BTreeMap<PodUid, PodKill>>,
     grants: watch::Sender<GrantStates>,
+    devices: watch::Sender<BTreeSet<String>>,
     granting: watch::Receiver<GrantRequests>,
     awaited: watch::Receiver<BTreeMap<PodUid, String>>,
     _manifests: watch::Sender<SourceState>,
@@ -104,7 +105,7 @@ fn harness() -> Harness {
     });
     let pressure = watch::Sender::default();
     let (shutdown, evicted) = (watch::Sender::default(), watch::Sender::default());
-    let grants = watch::Sender::default();
+    let (grants, devices) = (watch::Sender::default(), watch::Sender::default());
     let (granting_in, granting) = watch::channel(Vec::new());
     let (awaited_in, awaited) = watch::channel(BTreeMap::new());
     let inputs = AdmissionInputs {
@@ -123,6 +124,8 @@ fn harness() -> Harness {
         own_pods: OwnPods::default(),
         evicted: evicted.subscribe(),
         grants: grants.subscribe(),
+        devices: devices.subscribe(),
+        has_static_policy: false,
     };
     let sink = events.clone();
     let (admitted, _) = AdmittedPods::new(Store::default());
@@ -160,6 +163,7 @@ fn harness() -> Harness {
         shutdown,
         evicted,
         grants,
+        devices,
         granting,
         awaited,
         _manifests,
@@ -470,7 +474,7 @@ async fn an_idle_admission_answers() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_waits_for_its_device_and_is_not_checked_against_the_amount_that_the_node_advertises() {
     let harness = harness();
-    harness.grants.send_modify(|grants| grants.exclusive.devices = ["v.com/gpu".to_owned()].into());
+    harness.devices.send_replace(["v.com/gpu".to_owned()].into());
     let mut gpu = Pod::clone(&pod("gpu", "0", 0));
     let resources = json!({"limits": {"v.com/gpu": "1"}, "requests": {"v.com/gpu": "1"}});
     gpu.spec.as_mut().unwrap().containers[0].resources = Some(serde_json::from_value(resources).unwrap());
@@ -481,11 +485,12 @@ async fn a_pod_waits_for_its_device_and_is_not_checked_against_the_amount_that_t
     assert!(harness.desired_pods().is_empty());
     assert!(Arc::ptr_eq(&harness.granting.borrow()[0], &gpu));
     let uid = pod_uid(&gpu);
-    let waits = GrantState::NotYet("its plugin is away".to_owned());
-    harness.grants.send_modify(|grants| drop(grants.of.insert(uid.clone(), waits)));
+    let waits = GrantState::NotYet("waits for its plugin".to_owned());
+    harness.grants.send_modify(|grants| drop(grants.insert(uid.clone(), waits)));
     harness.settle().await;
-    assert_eq!(harness.awaited.borrow()[&uid], "its plugin is away");
-    harness.grants.send_modify(|grants| drop(grants.of.insert(uid.clone(), GrantState::Granted)));
+    assert_eq!(harness.awaited.borrow()[&uid], "waits for its plugin");
+    assert_eq!(harness.events(), ["gpu AdmissionDelayed"]);
+    harness.grants.send_modify(|grants| drop(grants.insert(uid.clone(), GrantState::Granted)));
     harness.settle().await;
     assert_eq!(harness.desired_pods(), ["gpu"]);
     assert!(harness.granting.borrow().is_empty() && harness.awaited.borrow().is_empty());

@@ -130,9 +130,7 @@ impl Engine {
                 shims: problems.shims.subscribe(),
             },
         };
-        // Before the first decision, so that no pod is admitted without what it needs.
-        let states =
-            watch::Sender::new(GrantStates { exclusive: grants.exclusive(), ..GrantStates::default() });
+        let states = watch::Sender::<GrantStates>::default();
         let grant_metrics = GrantMetrics::default();
         grant_metrics.register(&deps.metrics, grants.numa());
         let (granting, requests) = watch::channel(GrantRequests::default());
@@ -210,6 +208,8 @@ fn admission(
         own_pods: deps.own.clone(),
         evicted: handles.kills.subscribe(),
         grants: decisions.grants,
+        devices: deps.grants.devices.resources(),
+        has_static_policy: deps.grants.numa.are_static(),
     };
     let outputs = AdmissionOutputs {
         desired_pods: decisions.desired_pods,

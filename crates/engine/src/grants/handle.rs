@@ -9,7 +9,6 @@ use hostlet_resources::ContainerGrant;
 use k8s_openapi::api::core::v1::{Pod, ResourceStatus};
 
 use super::numa::NumaGrants;
-use super::states::ExclusiveResources;
 
 /// What pods were granted. Cheap to clone.
 #[derive(Clone)]
@@ -23,10 +22,9 @@ impl Grants {
         Self { devices, numa }
     }
 
-    /// What is granted on this node.
-    pub(crate) fn exclusive(&self) -> ExclusiveResources {
-        let devices = self.devices.resources().borrow().clone();
-        ExclusiveResources { devices, numa: self.numa.settings().are_static() }
+    /// Whether anything is granted on this node.
+    pub(crate) fn grant_anything(&self) -> bool {
+        self.numa.settings().are_static() || !self.devices.resources().borrow().is_empty()
     }
 
     /// CPUs and memory.

@@ -12,14 +12,8 @@ use k8s_openapi::api::core::v1::Pod;
 /// The new pods that are granted something exclusive before they are admitted, in the order in which that happens.
 pub(crate) type GrantRequests = Vec<Arc<Pod>>;
 
-/// What became of the requests.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct GrantStates {
-    /// What is granted exclusively on this node.
-    pub exclusive: ExclusiveResources,
-    /// The requests that were looked at.
-    pub of: BTreeMap<PodUid, GrantState>,
-}
+/// What became of the requests that were looked at, by pod.
+pub(crate) type GrantStates = BTreeMap<PodUid, GrantState>;
 
 /// What became of the request of one pod.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,11 +36,6 @@ pub(crate) struct ExclusiveResources {
 }
 
 impl ExclusiveResources {
-    /// Whether nothing is.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.devices.is_empty() && !self.numa
-    }
-
     /// Whether the pod is granted some of them.
     pub(crate) fn are_requested_by(&self, pod: &Pod) -> bool {
         if self.numa && qos_class(pod) == QosClass::Guaranteed {

@@ -2,9 +2,10 @@
 //! Does not decide whether a pod runs.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use hostlet_base::{PodUid, error_chain, reasons, sleep_until, watching};
-use hostlet_devices::{AllocateError, PodStage};
+use hostlet_devices::{AllocateError, AllocateFailure, PodStage};
 use hostlet_observe::status::{LifecycleSummary, StatusCache};
 use hostlet_pod::view::PodView;
 use hostlet_pod::{DesiredPods, Rejection, pod_ref, pod_uid};
@@ -20,6 +21,9 @@ use super::handle::Grants;
 use super::metrics::{Aligned, GrantMetrics};
 use super::recovery::Recovery;
 use super::states::{GrantRequests, GrantState, GrantStates};
+
+/// When to try again to record what a pod is given.
+const RECORD_RETRY: Duration = Duration::from_secs(10);
 
 /// Dependencies of the task.
 pub(crate) struct GrantsDeps {
@@ -40,7 +44,7 @@ pub(crate) struct GrantsDeps {
 /// The task, which the app runs.
 pub(crate) struct GrantsTask {
     deps: GrantsDeps,
-    /// When what a pod waits for counts as missing.
+    /// When what a pod waits for counts as missing, or is tried again.
     overdue: Option<Instant>,
 }
 
@@ -52,7 +56,6 @@ impl GrantsTask {
     /// Runs until cancelled.
     pub(crate) async fn run(mut self, heartbeat: Heartbeat, cancel: CancellationToken) {
         let mut devices = self.deps.grants.devices.revision();
-        let mut resources = self.deps.grants.devices.resources();
         let mut statuses = self.deps.status_cache.changes();
         let mut starting = self.deps.grants.numa.starting();
         tokio::select! {
@@ -65,7 +68,7 @@ impl GrantsTask {
             devices.mark_unchanged();
             statuses.mark_unchanged();
             starting.mark_unchanged();
-            let grants_any = !self.deps.grants.exclusive().is_empty();
+            let grants_any = self.deps.grants.grant_anything();
             tokio::select! {
                 // Cancel-safe: waits for a token.
                 () = cancel.cancelled() => return,
@@ -80,7 +83,6 @@ impl GrantsTask {
                 // These are cancel-safe: a watch marks its value seen only when this returns.
                 () = watching::changed(&mut self.deps.requests) => {}
                 () = watching::changed(&mut self.deps.desired_pods) => {}
-                () = watching::changed(&mut resources) => {}
                 () = watching::changed(&mut starting) => {}
                 // Statuses change all the time; what terminated pods had is released then.
                 () = watching::changed(&mut statuses), if grants_any => {}
@@ -92,7 +94,7 @@ impl GrantsTask {
     }
 
     fn is_waiting(&self) -> bool {
-        self.deps.states.borrow().of.values().any(|state| matches!(state, GrantState::NotYet(_)))
+        self.deps.states.borrow().values().any(|state| matches!(state, GrantState::NotYet(_)))
     }
 
     /// Grants whatever is requested and not decided.
@@ -100,23 +102,21 @@ impl GrantsTask {
         let requests = self.deps.requests.borrow_and_update().clone();
         self.deps.desired_pods.mark_unchanged();
         self.overdue = None;
-        let exclusive = self.deps.grants.exclusive();
         let uids: BTreeSet<PodUid> = requests.iter().map(|pod| pod_uid(pod)).collect();
         self.deps.states.send_if_modified(|states| {
-            let before = states.clone();
-            states.exclusive = exclusive;
-            states.of.retain(|uid, _| uids.contains(uid));
-            *states != before
+            let before = states.len();
+            states.retain(|uid, _| uids.contains(uid));
+            states.len() != before
         });
         self.release(&uids).await;
         for pod in requests {
             let uid = pod_uid(&pod);
-            match self.deps.states.borrow().of.get(&uid) {
+            match self.deps.states.borrow().get(&uid) {
                 Some(GrantState::Granted | GrantState::Rejected(_)) => continue,
                 Some(GrantState::NotYet(_)) | None => {}
             }
             let state = self.grant(&pod).await;
-            self.deps.states.send_modify(|states| drop(states.of.insert(uid, state)));
+            self.deps.states.send_modify(|states| drop(states.insert(uid, state)));
         }
     }
 
@@ -127,6 +127,9 @@ impl GrantsTask {
         holders.extend(requested.iter().cloned());
         self.deps.grants.devices.retain(&holders);
         let numa = &self.deps.grants.numa;
+        if !numa.settings().are_static() {
+            return;
+        }
         let mut managers = numa.managers();
         let mut is_changed = managers.retain(|uid| holders.contains(uid));
         is_changed |= numa.release_ended(&mut managers);
@@ -170,9 +173,10 @@ impl GrantsTask {
         self.deps.metrics.requested();
         let began = Instant::now();
         let granted = match self.allocate(&mut managers, pod).await {
+            Ok(()) if !self.deps.grants.numa.settings().are_static() => Ok(()),
             Ok(()) => {
                 let recorded = self.deps.grants.numa.commit(managers).await;
-                recorded.map_err(|error| Ungranted::Rejected(unexpected(&error_chain(&error))))
+                recorded.map_err(|error| Ungranted::unrecorded(&error_chain(&error)))
             }
             Err(ungranted) => Err(ungranted),
         };
@@ -254,8 +258,20 @@ impl GrantsTask {
 
 /// Why a pod does not have what it needs.
 enum Ungranted {
-    NotYet { reason: String, until: Instant },
+    /// It is looked at again `until` then at the latest.
+    NotYet {
+        reason: String,
+        until: Instant,
+    },
     Rejected(Rejection),
+}
+
+impl Ungranted {
+    /// What was chosen is not durable, as on a full disk: not a fault of the pod.
+    fn unrecorded(cause: &str) -> Self {
+        let reason = format!("waits, because what it is given cannot be recorded: {cause}");
+        Self::NotYet { reason, until: Instant::now() + RECORD_RETRY }
+    }
 }
 
 impl From<Rejection> for Ungranted {
@@ -268,6 +284,9 @@ impl From<AllocateError> for Ungranted {
     fn from(error: AllocateError) -> Self {
         match error {
             AllocateError::NotYet(awaited) => Self::NotYet { reason: awaited.reason, until: awaited.until },
+            AllocateError::Failed(failure @ AllocateFailure::Checkpoint { .. }) => {
+                Self::unrecorded(&failure.to_string())
+            }
             AllocateError::Failed(failure) => Self::Rejected(unexpected(&failure.to_string())),
         }
     }

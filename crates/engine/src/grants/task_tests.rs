@@ -60,7 +60,7 @@ impl Harness {
         self.requests.send_replace(pods.iter().map(|pod| Arc::clone(pod)).collect());
         self.settle().await;
         let states = self.states.borrow();
-        pods.iter().map(|pod| states.of.get(&pod_uid(pod)).cloned()).collect()
+        pods.iter().map(|pod| states.get(&pod_uid(pod)).cloned()).collect()
     }
 
     async fn settle(&self) {
@@ -109,6 +109,25 @@ async fn a_pod_has_its_cpus_from_its_request_to_its_end() {
     assert_eq!(harness.cpus("two"), shared("0-3"), "nobody has to ask for them");
     assert_eq!(harness.request(&[&many]).await, [Some(GrantState::Granted)]);
     assert_eq!((harness.cpus("many"), harness.cpus("two")), (own("1-3"), shared("0")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_recorded_is_no_fault_of_the_pod_and_is_tried_again() {
+    let root = tempfile::tempdir().unwrap();
+    let harness = Harness::start(root.path());
+    harness.admit(&[]).await;
+    let file = root.path().join("cpu_manager_state");
+    std::fs::remove_file(&file).unwrap();
+    std::fs::create_dir(&file).unwrap();
+    let two = guaranteed("two", "2");
+    let states = harness.request(&[&two]).await;
+    let Some(GrantState::NotYet(reason)) = &states[0] else { panic!("{states:?}") };
+    let expected = "waits, because what it is given cannot be recorded: cannot write ";
+    assert!(reason.starts_with(expected), "{reason}");
+    std::fs::remove_dir(&file).unwrap();
+    tokio::time::sleep(RECORD_RETRY).await;
+    assert_eq!(harness.request(&[&two]).await, [Some(GrantState::Granted)]);
+    assert!(std::fs::read_to_string(&file).unwrap().contains(r#""entries":{"two":{"c":"2-3"}}"#));
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use hostlet_base::{CpuListError, go_json};
+use hostlet_base::{CpuListError, go_json, null_as_default};
 use serde::{Deserialize, Serialize};
 
 use super::state::{Assignments, CpuState};
@@ -43,10 +43,10 @@ pub struct CpuCheckpoint {
 struct File {
     policy_name: String,
     default_cpu_set: String,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "or_default")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "null_as_default")]
     entries: Assignments<String>,
     /// Only in version 3.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "or_default")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "null_as_default")]
     pod_entries: BTreeMap<String, PodEntry>,
     checksum: u64,
     data: String,
@@ -58,9 +58,9 @@ struct File {
 struct Data {
     policy_name: String,
     default_cpu_set: String,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "or_default")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "null_as_default")]
     entries: Assignments<String>,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "or_default")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "null_as_default")]
     pod_entries: BTreeMap<String, PodEntry>,
 }
 
@@ -69,11 +69,6 @@ struct Data {
 struct PodEntry {
     #[serde(skip_serializing_if = "String::is_empty")]
     cpu_set: String,
-}
-
-/// Go writes `null` for a map that was never made.
-fn or_default<'de, D: serde::Deserializer<'de>, T: Default + Deserialize<'de>>(de: D) -> Result<T, D::Error> {
-    Ok(Option::deserialize(de)?.unwrap_or_default())
 }
 
 impl CpuCheckpoint {

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use hostlet_base::go_json;
-use serde::{Deserialize, Deserializer, Serialize};
+use hostlet_base::{go_json, null_as_default};
+use serde::{Deserialize, Serialize};
 
 use super::state::{Block, MemoryState, MemoryTable, NodeMemory};
 use crate::checksum::{checksum, dump_map, text_checksum};
@@ -40,12 +40,12 @@ type Entries = BTreeMap<String, BTreeMap<String, Vec<Block>>>;
 #[serde(default, rename_all = "camelCase")]
 struct File {
     policy_name: String,
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "null_as_default")]
     machine_state: BTreeMap<NodeNumber, NodeMemory>,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "or_default")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "null_as_default")]
     entries: Entries,
     /// Only in version 2.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "or_default")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "null_as_default")]
     pod_entries: BTreeMap<String, PodEntry>,
     checksum: u64,
     data: String,
@@ -56,18 +56,18 @@ struct File {
 #[serde(default, rename_all = "camelCase")]
 struct Data {
     policy_name: String,
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "null_as_default")]
     machine_state: BTreeMap<NodeNumber, NodeMemory>,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "or_default")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "null_as_default")]
     entries: Entries,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "or_default")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "null_as_default")]
     pod_entries: BTreeMap<String, PodEntry>,
 }
 
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct PodEntry {
-    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "or_default")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     memory_blocks: Vec<Block>,
 }
 
@@ -75,11 +75,6 @@ struct PodEntry {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 struct NodeNumber(String);
-
-/// Go writes `null` for a map or a list that was never made.
-fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(de: D) -> Result<T, D::Error> {
-    Ok(Option::deserialize(de)?.unwrap_or_default())
-}
 
 impl MemoryCheckpoint {
     /// The bytes of the file.

@@ -116,8 +116,8 @@ impl std::fmt::Display for Sums {
         let tenths = (self.admitted * 1000).checked_div(counted).unwrap_or(0);
         write!(
             f,
-            "{} workloads of {} projects: {} admitted, {} rejected, {} invalid; {} need a driver, a device or an issuer of \
-             certificates; admitted of the others: {}.{} %",
+            "{} workloads of {} projects: {} admitted, {} rejected, {} invalid; {} are for Windows; \
+             admitted of the others: {}.{} %",
             self.workloads(),
             self.projects,
             self.admitted,
