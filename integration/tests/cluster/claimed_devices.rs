@@ -166,10 +166,17 @@ async fn a_driver_that_fails_or_is_missing_is_named_and_waited_for() {
     wait_until_gone(&bed.tenant.api::<Pod>(), "user").await.unwrap();
     bed.wait_for_calls("unprepare", &uid, 1).await.unwrap();
 
-    // Deleted before anything was prepared: it does not wait for the driver (kubernetes/kubernetes#131957).
+    // Deleted before anything was prepared: it does not wait for the driver (kubernetes/kubernetes#131957). Its devices are allocated before
+    // the driver is away for so long that nothing of it is published, however busy the machine is.
     bed.wait_until_published(true).await.unwrap();
+    bed.tenant.nodes[0].kill_agent().unwrap();
+    let mut early = shared("early");
+    early["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
+    bed.tenant.create_pod(early).await.unwrap();
+    let is_bound = |pod: &Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
+    wait_for_object(&bed.tenant.api::<Pod>(), "early", SOON, is_bound).await.unwrap();
     bed.driver.stop().unwrap();
-    bed.tenant.create_pod(shared("early")).await.unwrap();
+    bed.tenant.nodes[0].start_agent().unwrap();
     let text = format!("DRA driver {} is not registered", bed.driver.name());
     wait_for_event(&bed.tenant, "FailedPrepareDynamicResources", &[&text]).await.unwrap();
     delete(&bed.tenant, "early", None).await.unwrap();
