@@ -53,6 +53,11 @@ impl PluginHandler for DraHandler {
         "DRAPlugin"
     }
 
+    /// As upstream: some drivers begin to serve only once they are registered.
+    fn may_listen_later(&self) -> bool {
+        true
+    }
+
     fn validate(&self, name: &str, endpoint: &Path, versions: &[String]) -> Result<(), PluginRejected> {
         if name.len() > MAX_NAME || !names::dns_subdomain(name).is_empty() {
             return Err(PluginRejected(format!(
@@ -144,6 +149,7 @@ mod tests {
         };
         assert!(check("gpu.example.com", "v1.DRAPlugin") && check("gpu.example.com", "v1beta1.DRAPlugin"));
         assert!(check("gpu.example.com", "1.0.0") && !check("gpu.example.com", "v1alpha4.Node"));
+        assert!(handler.may_listen_later());
         assert!(!check("../x", "v1.DRAPlugin") && !check(&"a".repeat(64), "v1.DRAPlugin"));
     }
 
