@@ -11,31 +11,16 @@ use serde::Deserialize;
 
 use crate::cluster::{Agent, may_lower_oom_scores};
 
-/// What hostlet cannot do yet, as the reasons of known failures name it. The failures of each go with it.
-const MISSING: [&str; 4] = ["claims", "device plugins", "resource managers", "swap"];
 /// In `ginkgo`'s notation.
 const TIME_LIMIT: &str = "3h";
 /// ginkgo's report in the directory of the reports.
 const REPORT: &str = "report.json";
 
-/// A spec that is expected to fail.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A spec that is expected to fail, whatever the kubelet.
+#[derive(Debug, PartialEq, Eq)]
 struct Known {
     name: String,
     reason: String,
-}
-
-impl Known {
-    /// What hostlet lacks, if that is the reason. Any other reason is one of the host or of the images, for every kubelet.
-    fn missing(&self) -> Option<&str> {
-        let (missing, _) = self.reason.split_once(':')?;
-        MISSING.contains(&missing).then_some(missing)
-    }
-
-    /// Whether it is expected of an agent.
-    fn concerns(&self, agent: Agent) -> bool {
-        agent == Agent::Hostlet || self.missing().is_none()
-    }
 }
 
 /// The command line of a program that runs a suite.
@@ -90,13 +75,11 @@ impl Options {
     /// Judges the report, prints a summary, and fails unless each spec passed that has to.
     #[allow(clippy::print_stdout, reason = "the summary is the output of the programs that run a suite")]
     pub fn judge(&self) -> Result<()> {
-        let agent = Agent::chosen()?;
         let file = self.report.join(REPORT);
         let report = fs::read_to_string(&file)
             .with_context(|| format!("the tests made no report, {}; see their log there", file.display()))?;
-        let known: Vec<Known> = self.known.iter().filter(|known| known.concerns(agent)).cloned().collect();
-        let outcome = judge(&read_report(&report)?, &known);
-        print!("{}", outcome.summary(known.len(), &self.report));
+        let outcome = judge(&read_report(&report)?, &self.known);
+        print!("{}", outcome.summary(self.known.len(), &self.report));
         ensure!(outcome.is_good(), "not every spec did what it has to");
         Ok(())
     }
@@ -209,17 +192,14 @@ struct Outcome {
     known: Vec<String>,
     /// Specs that are expected to fail, but passed, or are not there.
     fixed: Vec<String>,
-    /// Specs that are expected to fail for what hostlet lacks, but passed.
-    struck: Vec<String>,
     /// Specs that found that the cluster lacks what they need.
     skipped: Vec<SpecMessage>,
 }
 
 impl Outcome {
-    /// Whether every spec passed that had to, and the list has nothing that hostlet can do. On another host, others of the list may pass
-    /// too.
+    /// Whether every spec passed that had to. On another host, some of the list may pass too.
     fn is_good(&self) -> bool {
-        self.passed > 0 && self.failed.is_empty() && self.struck.is_empty()
+        self.passed > 0 && self.failed.is_empty()
     }
 
     /// The summary, with the number of known failures.
@@ -234,7 +214,6 @@ impl Outcome {
         section("skipped themselves", self.skipped.iter().map(ToString::to_string).collect());
         section("failed, as known", self.known.clone());
         section("known to fail, but did not", self.fixed.clone());
-        section("PASSED: strike them off the list of known failures", self.struck.clone());
         section("FAILED", self.failed.iter().map(ToString::to_string).collect());
         format!(
             "{text}{} passed, {} failed of which {} are known ({known} listed), {} skipped themselves; reports: {}\n",
@@ -293,13 +272,11 @@ fn judge(report: &SuiteReport, known: &[Known]) -> Outcome {
             }
         }
     }
-    for Known { name, .. } in known.iter().filter(|known| known.missing().is_none()) {
+    for Known { name, .. } in known {
         if has_passed(specs, name) || !specs.iter().any(|spec| spec.name() == *name) {
             outcome.fixed.push(name.clone());
         }
     }
-    let struck = known.iter().filter(|known| known.missing().is_some() && has_passed(specs, &known.name));
-    outcome.struck = struck.map(|known| known.name.clone()).collect();
     outcome
 }
 
