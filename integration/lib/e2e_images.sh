@@ -40,6 +40,8 @@ make_e2e_images() {
   install -D -m 6755 "$(kubernetes_program nnp)" "$busybox/usr/local/bin/nnp"
   e2e_image e2e-test-images/nonewprivs "$busybox" '{"Cmd":["nnp"]}'
   install -m 755 "$(kubernetes_program sampledeviceplugin)" "$plugin"
+  # Its devices are files there.
+  mkdir "$plugin/tmp"
   e2e_image e2e-test-images/sample-device-plugin "$plugin" '{"Entrypoint":["/sampledeviceplugin","-alsologtostderr"]}'
   rm -rf "$busybox" "$agnhost" "$kitten" "$plugin"
 }
