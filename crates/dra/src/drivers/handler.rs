@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hostlet_base::names;
-use hostlet_plugins::{PluginEvent, PluginHandler, PluginRejected};
+use hostlet_plugins::{PluginEvent, PluginHandler, PluginRejected, lazy_channel};
 use hostlet_telemetry::Metrics;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -75,11 +75,13 @@ impl PluginHandler for DraHandler {
             PluginEvent::Registered(plugin) => {
                 if let Some(version) = PluginVersion::of(&plugin.versions) {
                     let (name, endpoint) = (&plugin.name, &plugin.endpoint);
+                    // One for all calls, as upstream.
+                    let channel = lazy_channel(endpoint);
                     let health =
                         HealthVersion::of(&plugin.versions).map(|version| -> Arc<dyn HealthService> {
-                            Arc::new(GrpcHealth::new(version, endpoint))
+                            Arc::new(GrpcHealth::new(version, endpoint, channel.clone()))
                         });
-                    let service = GrpcDriver::new(name, version, endpoint, self.metrics.clone());
+                    let service = GrpcDriver::new(name, version, endpoint, channel, self.metrics.clone());
                     let plugin = plugin.clone();
                     self.shared.registered(Instance { plugin, service: Arc::new(service), health });
                 }

@@ -68,11 +68,8 @@ pub struct Stats(Arc<OnceLock<Server>>);
 impl Stats {
     /// Gives them what they need. A second time has no effect.
     pub fn set(&self, deps: StatsDeps) {
-        let facts = NodeFacts {
-            name: deps.node.clone(),
-            huge_pages: deps.huge_pages,
-            started_at: deps.started_at,
-        };
+        let facts =
+            NodeFacts { name: deps.node.clone(), huge_pages: deps.huge_pages, started_at: deps.started_at };
         let images = SandboxImages::new(deps.runtime.clone());
         // Whoever was first has set the same.
         let _ = self.0.set(Server { deps, facts, images });
