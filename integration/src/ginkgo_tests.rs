@@ -44,6 +44,7 @@ fn failures_are_compared_with_the_known_ones() {
         failed: vec![said("c", "timedout: too late")],
         known: vec!["[sig-node] Pods b".to_owned()],
         fixed: vec!["[sig-node] Pods d".to_owned()],
+        struck: Vec::new(),
         skipped: vec![said("f", "no GPU")],
     };
     assert_eq!(outcome, expected);
@@ -53,6 +54,21 @@ fn failures_are_compared_with_the_known_ones() {
     let left_out = report([spec("a", "passed", ""), spec("b", "skipped", "")]);
     assert_eq!(judge(&left_out, &known).fixed, ["[sig-node] Pods d"]);
     assert!(!judge(&SuiteReport::default(), &[]).is_good());
+}
+
+#[test]
+fn what_hostlet_fails_on_purpose_must_fail() {
+    let known = read_known("[sig-node] Pods a\n  by design: it waits\n[sig-node] Pods b\n  here: a kernel\n")
+        .unwrap();
+    assert!(known[0].is_by_design() && !known[1].is_by_design());
+    assert!(known[0].concerns(Agent::Hostlet) && !known[0].concerns(Agent::Stock));
+    assert!(known[1].concerns(Agent::Hostlet) && known[1].concerns(Agent::Stock));
+    assert!(judge(&report([spec("a", "failed", "no"), spec("b", "passed", "")]), &known).is_good());
+    let outcome = judge(&report([spec("a", "passed", ""), spec("b", "failed", "no")]), &known);
+    assert_eq!(outcome.struck, ["[sig-node] Pods a"]);
+    assert!(!outcome.is_good());
+    // It may be left out.
+    assert!(judge(&report([spec("c", "passed", "")]), &known).is_good());
 }
 
 #[test]
