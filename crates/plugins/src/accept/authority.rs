@@ -101,9 +101,9 @@ fn authority(block: &[u8]) -> Option<Value> {
     while let Some(&first) = block.get(at) {
         let (prefix, is_spelled_out) = match first {
             0x80.. => (7, false),
-            0x40.. => (6, true),
-            0x20.. => (5, false),
-            _ => (4, true),
+            0x40..0x80 => (6, true),
+            0x20..0x40 => (5, false),
+            0x00..0x20 => (4, true),
         };
         let name = integer(block, &mut at, prefix)?;
         if is_spelled_out {
@@ -166,11 +166,11 @@ fn mend_huffman(value: &mut [u8]) {
         let pair = u16::from_be_bytes([value[octet], behind]);
         let [window, _] = (pair << offset).to_be_bytes();
         let length = match window {
-            ..0x50 => 5,
-            ..0xb8 => LENGTH,
-            ..0xf8 => 7,
-            ..0xfe => 8,
-            _ => return,
+            0x00..0x50 => 5,
+            0x50..0xb8 => LENGTH,
+            0xb8..0xf8 => 7,
+            0xf8..0xfe => 8,
+            0xfe.. => return,
         };
         if length == LENGTH && CODES.contains(&(window >> 2)) && at + LENGTH <= bits {
             let shift = 16 - LENGTH - offset;

@@ -77,7 +77,8 @@ impl Connected for AgentStream {
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::UnixListener;
+    use tokio::net::{UnixListener, UnixStream};
+    use tokio::task::JoinSet;
     use tonic::service::Routes;
     use tonic::transport::Server;
 
@@ -92,8 +93,9 @@ mod tests {
         let socket = dir.path().join("a.sock");
         let listener = UnixListener::bind(&socket).unwrap();
         let server = Server::builder().add_routes(Routes::default());
-        let server = tokio::spawn(server.serve_with_incoming(incoming(listener)));
-        let mut client = tokio::net::UnixStream::connect(&socket).await.unwrap();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(server.serve_with_incoming(incoming(listener)));
+        let mut client = UnixStream::connect(&socket).await.unwrap();
         let length = u8::try_from(authority.len()).unwrap();
         // `:method: POST`, `:scheme: http`, `:path: /a`, `:authority`, `content-type`.
         let headers = [
@@ -107,17 +109,15 @@ mod tests {
         let request = [0, 0, u8::try_from(headers.len()).unwrap(), HEADERS, 5, 0, 0, 0, 1];
         let sent = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &settings[..], &request, &headers].concat();
         client.write_all(&sent).await.unwrap();
-        let kind = loop {
+        loop {
             let mut header = [0; 9];
             client.read_exact(&mut header).await.unwrap();
             let mut payload = vec![0; usize::from(header[1]) << 8 | usize::from(header[2])];
             client.read_exact(&mut payload).await.unwrap();
             if header[8] == 1 && [HEADERS, RST_STREAM].contains(&header[3]) {
-                break header[3];
+                return header[3];
             }
-        };
-        server.abort();
-        kind
+        }
     }
 
     #[tokio::test]
