@@ -7,7 +7,7 @@
 # usage: sudo integration/kubelet_tests.sh [--focus REGULAR_EXPRESSION] [--skip REGULAR_EXPRESSION] [--report DIRECTORY] [--procs NUMBER]
 #
 # The specs that fail are in kubelet_tests_failures.txt, each with its reason. Any other failure fails the run, and so does a spec that
-# passes although the list says what hostlet lacks for it. It runs on this host, without systemd, in a cgroup, a network and a view of the
+# passes although hostlet does on purpose what it forbids. It runs on this host, without systemd, in a cgroup, a network and a view of the
 # file system of its own; specs that restart the runtime, or need systemd otherwise, cannot pass here: see vm/e2e_node.sh. HOSTLET_BIN=PATH
 # tests a hostlet that is already built.
 set -euo pipefail

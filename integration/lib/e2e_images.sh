@@ -40,15 +40,21 @@ make_e2e_images() {
   install -D -m 6755 "$(kubernetes_program nnp)" "$busybox/usr/local/bin/nnp"
   e2e_image e2e-test-images/nonewprivs "$busybox" '{"Cmd":["nnp"]}'
   install -m 755 "$(kubernetes_program sampledeviceplugin)" "$plugin"
+  # Its devices are files there.
+  mkdir "$plugin/tmp"
   e2e_image e2e-test-images/sample-device-plugin "$plugin" '{"Entrypoint":["/sampledeviceplugin","-alsologtostderr"]}'
   rm -rf "$busybox" "$agnhost" "$kitten" "$plugin"
 }
 
-# Prints the images that the tests name, one a line, from a table in the source that all of their programs share.
+# Prints the images that the tests name, one a line: those of a table in the source that all of their programs share, and those of
+# manifests that tests of a kubelet create as they are.
 # usage: e2e_image_list SOURCE
 e2e_image_list() {
-  sed -nE "s|.*= Config\{list\.([A-Za-z0-9]+), \"([^\"]+)\", \"([^\"]+)\"\}.*|\1 \2:\3|p" "$1/test/utils/image/manifest.go" |
-    sed -n "s|^PromoterE2eRegistry |$E2E_REGISTRY/e2e-test-images/|p; s|^GcRegistry |$E2E_REGISTRY/|p"
+  {
+    sed -nE "s|.*= Config\{list\.([A-Za-z0-9]+), \"([^\"]+)\", \"([^\"]+)\"\}.*|\1 \2:\3|p" "$1/test/utils/image/manifest.go" |
+      sed -n "s|^PromoterE2eRegistry |$E2E_REGISTRY/e2e-test-images/|p; s|^GcRegistry |$E2E_REGISTRY/|p"
+    sed -nE "s|.* image: ($E2E_REGISTRY/.*)|\1|p" "$1"/test/e2e/testing-manifests/sample-device-plugin/*.yaml
+  } | sort -u
 }
 
 # Fills a root file system with busybox and two of its commands that some of its builds lack, as far as tests use them.

@@ -11,8 +11,8 @@ use serde::Deserialize;
 
 use crate::cluster::{Agent, may_lower_oom_scores};
 
-/// What hostlet cannot do yet, as the reasons of known failures name it. The failures of each go with it.
-const MISSING: [&str; 4] = ["claims", "device plugins", "resource managers", "swap"];
+/// How the reason of a known failure begins if hostlet does on purpose what the spec forbids.
+const BY_DESIGN: &str = "by design: ";
 /// In `ginkgo`'s notation.
 const TIME_LIMIT: &str = "3h";
 /// ginkgo's report in the directory of the reports.
@@ -26,15 +26,14 @@ struct Known {
 }
 
 impl Known {
-    /// What hostlet lacks, if that is the reason. Any other reason is one of the host or of the images, for every kubelet.
-    fn missing(&self) -> Option<&str> {
-        let (missing, _) = self.reason.split_once(':')?;
-        MISSING.contains(&missing).then_some(missing)
+    /// Whether hostlet does on purpose what the spec forbids. Any other reason is one of the host or of the images, for every kubelet.
+    fn is_by_design(&self) -> bool {
+        self.reason.starts_with(BY_DESIGN)
     }
 
     /// Whether it is expected of an agent.
     fn concerns(&self, agent: Agent) -> bool {
-        agent == Agent::Hostlet || self.missing().is_none()
+        agent == Agent::Hostlet || !self.is_by_design()
     }
 }
 
@@ -209,15 +208,14 @@ struct Outcome {
     known: Vec<String>,
     /// Specs that are expected to fail, but passed, or are not there.
     fixed: Vec<String>,
-    /// Specs that are expected to fail for what hostlet lacks, but passed.
+    /// Specs that hostlet fails on purpose, but that passed.
     struck: Vec<String>,
     /// Specs that found that the cluster lacks what they need.
     skipped: Vec<SpecMessage>,
 }
 
 impl Outcome {
-    /// Whether every spec passed that had to, and the list has nothing that hostlet can do. On another host, others of the list may pass
-    /// too.
+    /// Whether every spec passed that had to, and none that must not. On another host, others of the list may pass too.
     fn is_good(&self) -> bool {
         self.passed > 0 && self.failed.is_empty() && self.struck.is_empty()
     }
@@ -293,12 +291,12 @@ fn judge(report: &SuiteReport, known: &[Known]) -> Outcome {
             }
         }
     }
-    for Known { name, .. } in known.iter().filter(|known| known.missing().is_none()) {
+    for Known { name, .. } in known.iter().filter(|known| !known.is_by_design()) {
         if has_passed(specs, name) || !specs.iter().any(|spec| spec.name() == *name) {
             outcome.fixed.push(name.clone());
         }
     }
-    let struck = known.iter().filter(|known| known.missing().is_some() && has_passed(specs, &known.name));
+    let struck = known.iter().filter(|known| known.is_by_design() && has_passed(specs, &known.name));
     outcome.struck = struck.map(|known| known.name.clone()).collect();
     outcome
 }

@@ -24,6 +24,7 @@ const SERVED: &[&str] = &[
     MEMORY_QOS,
     POD_CERTIFICATES,
     POD_LEVEL_MANAGERS,
+    PODS_API,
     QOS_RESERVED,
     SEPARATE_DISKS,
     SPLIT_LOG_STREAMS,
@@ -70,6 +71,9 @@ pub(super) const CPU_BETA_OPTIONS: &str = "CPUManagerPolicyBetaOptions";
 
 /// Pods with resources of their own have CPUs and memory for themselves, too.
 pub(super) const POD_LEVEL_MANAGERS: &str = "PodLevelResourceManagers";
+
+/// The Pods API is served.
+pub(super) const PODS_API: &str = "PodsAPI";
 
 /// Readers of logs may ask for one stream.
 pub(super) const SPLIT_LOG_STREAMS: &str = "PodLogsQuerySplitStreams";

@@ -171,6 +171,17 @@ fn trust_bundles_and_certificates_are_in_volumes_unless_their_gates_are_off() {
 }
 
 #[test]
+fn the_pods_api_is_served_unless_its_gate_is_off() {
+    let is_served = |text: &str| {
+        let host = Host::new(&[("a.yaml", &format!("{HEAD}featureGates: {{{text}}}\n"))]);
+        let loaded = host.load(&["--config=DIR/a.yaml"]).unwrap();
+        assert_eq!(loaded.warnings, []);
+        loaded.config.pods_api
+    };
+    assert!(is_served("") && !is_served("PodsAPI: false"));
+}
+
+#[test]
 fn slices_are_published_on_request_by_a_node_of_a_cluster() {
     let text = "apiVersion: hostlet.dev/v1alpha1\nkind: HostletConfiguration\npublishResourceSlices: true\n";
     let host = Host::new(&[("a.yaml", &format!("{HEAD}---\n{text}"))]);

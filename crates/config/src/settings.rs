@@ -46,6 +46,8 @@ pub struct Config {
     pub node: Node,
     /// Directory of the daemon's files (`--root-dir`).
     pub root_dir: PathBuf,
+    /// Whether the Pods API is served (the feature gate `PodsAPI`).
+    pub pods_api: bool,
     /// File that the daemon locks while it runs (`--lock-file`).
     pub lock_file: Option<PathBuf>,
     /// The daemon's control socket (`socket` of HostletConfiguration).
@@ -326,6 +328,7 @@ impl Config {
             node: Node::new(kubelet, flags),
             eviction: eviction(kubelet, hostlet, flags),
             root_dir: flags.root_dir.clone(),
+            pods_api: gates::enabled(gates::PODS_API, kubelet.feature_gates.as_ref()),
             lock_file: flags.lock_file.clone(),
             socket: hostlet.socket.clone().map(PathBuf::from).unwrap_or_default(),
             adopt_foreign_pods: flags.adopt_foreign_pods.or(hostlet.adopt_foreign_pods).unwrap_or_default(),

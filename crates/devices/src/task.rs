@@ -8,11 +8,10 @@ use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use hostlet_base::{error_chain, sleep_until};
 use hostlet_host::file_work;
-use hostlet_plugins::InstanceId;
+use hostlet_plugins::{InstanceId, incoming};
 use hostlet_proto::device_plugin::registration_server::RegistrationServer;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
-use tokio_stream::wrappers::UnixListenerStream;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::transport::Server;
 
@@ -109,7 +108,7 @@ async fn serve(shared: Arc<Shared>, accepted: mpsc::Sender<Accepted>) {
             Ok(Ok(listener)) => {
                 shared.set_socket_problem(None);
                 let server = Server::builder().add_service(RegistrationServer::new(service.clone()));
-                let served = server.serve_with_incoming(UnixListenerStream::new(listener)).await;
+                let served = server.serve_with_incoming(incoming(listener)).await;
                 served.err().map_or_else(|| "it was closed".to_owned(), |error| error_chain(&error))
             }
             Ok(Err(error)) => error_chain(&error),

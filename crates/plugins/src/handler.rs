@@ -26,7 +26,7 @@ pub struct PluginInstance {
     pub id: InstanceId,
     /// The plugin's name, e.g. the name of a DRA driver.
     pub name: String,
-    /// The socket of the plugin's service: absolute, and a socket when the plugin was registered.
+    /// The socket of the plugin's service: absolute, and a socket when the plugin was registered, unless its handler lets it listen later.
     pub endpoint: PathBuf,
     /// What the plugin says it supports, as it says it: `v1.DRAPlugin` or `1.0.0`.
     pub versions: Vec<String>,
@@ -60,8 +60,14 @@ pub trait PluginHandler: Send + Sync + 'static {
     /// The type, as plugins state it in `PluginInfo`: `DRAPlugin`.
     fn plugin_type(&self) -> &'static str;
 
+    /// Whether a plugin may register before it listens on its endpoint: for types whose service is dialed when it is needed, not at the
+    /// registration.
+    fn may_listen_later(&self) -> bool {
+        false
+    }
+
     /// Checks what a plugin says about itself before it is registered. Pure: does no I/O. The name is not empty and at most 253
-    /// bytes long, the endpoint is absolute and an existing socket.
+    /// bytes long, the endpoint is absolute and, unless plugins may listen later, an existing socket.
     ///
     /// # Errors
     ///

@@ -1,5 +1,6 @@
 //! Plugins on this host: who they are, and which of them serve. Does not know what a plugin does: a [`PluginHandler`] per type does.
 
+mod accept;
 mod client;
 #[cfg(test)]
 mod client_tests;
@@ -24,6 +25,7 @@ mod task_tests;
 mod testing;
 mod view;
 
+pub use accept::{AgentStream, incoming};
 pub use dial::{connect, lazy_channel, root_cause};
 pub use handler::{Handlers, InstanceId, PluginEvent, PluginHandler, PluginInstance, PluginRejected};
 pub use hostlet_proto::registration::PluginInfo;

@@ -410,7 +410,10 @@ fn validate(
         types: handlers.types(),
     };
     let handler = handlers.get(&claim.plugin_type).ok_or_else(no_handler)?;
-    endpoint?;
+    match endpoint {
+        Err(InfoError::NoEndpoint { .. }) if handler.may_listen_later() => {}
+        endpoint => endpoint?,
+    }
     Ok(handler.validate(&claim.name, &claim.endpoint, &claim.versions)?)
 }
 

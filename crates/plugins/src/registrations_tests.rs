@@ -332,6 +332,16 @@ fn a_rejected_plugin_is_notified_why_and_tried_again() {
 }
 
 #[test]
+fn a_plugin_that_does_not_listen_yet_is_registered_if_its_type_may() {
+    let missing = InfoError::NoEndpoint { endpoint: "/plugins/gpu.sock".into(), why: "no".to_owned() };
+    let mut node = Node::new();
+    node.create(0);
+    node.scan(None);
+    let statement = Statement { claim: Ok(claim("DRAPlugin", "gpu")), endpoint: Err(missing) };
+    assert_eq!(node.register(0, Ok(statement)).unwrap(), (true, String::new()));
+}
+
+#[test]
 fn an_unsupported_type_is_notified_once_and_listed() {
     let mut node = Node::new();
     node.create(0);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::handler::{PluginEvent, PluginHandler, PluginRejected};
 
-/// Handles `DRAPlugin`. Rejects plugins whose name begins with `bad`.
+/// Handles `DRAPlugin`, whose plugins may listen later. Rejects plugins whose name begins with `bad`.
 #[derive(Default)]
 pub(super) struct Recorder {
     events: Mutex<Vec<PluginEvent>>,
@@ -28,6 +28,10 @@ impl Recorder {
 impl PluginHandler for Recorder {
     fn plugin_type(&self) -> &'static str {
         "DRAPlugin"
+    }
+
+    fn may_listen_later(&self) -> bool {
+        true
     }
 
     fn validate(&self, name: &str, _: &Path, versions: &[String]) -> Result<(), PluginRejected> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hostlet_base::one_line;
-use hostlet_plugins::{CallFailure, Peer, code_name, lazy_channel, unary};
+use hostlet_plugins::{CallFailure, Peer, code_name, unary};
 use hostlet_proto::dra_plugin as wire_types;
 use prost::Message;
 use tokio::time::Instant;
@@ -31,13 +31,19 @@ pub(crate) struct GrpcDriver {
 }
 
 impl GrpcDriver {
-    /// A client of the driver of this name on `socket`. Connects with the first call. Must be called in a tokio runtime.
-    pub(crate) fn new(driver: &str, version: PluginVersion, socket: &Path, metrics: CallMetrics) -> Self {
+    /// A client of the driver of this name on the connection to `socket`.
+    pub(crate) fn new(
+        driver: &str,
+        version: PluginVersion,
+        socket: &Path,
+        channel: Channel,
+        metrics: CallMetrics,
+    ) -> Self {
         Self {
             driver: driver.to_owned(),
             version,
             socket: socket.to_owned(),
-            channel: lazy_channel(socket),
+            channel,
             deadline: DEADLINE,
             metrics,
         }

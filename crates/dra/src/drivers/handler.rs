@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hostlet_base::names;
-use hostlet_plugins::{PluginEvent, PluginHandler, PluginRejected};
+use hostlet_plugins::{PluginEvent, PluginHandler, PluginRejected, lazy_channel};
 use hostlet_telemetry::Metrics;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -53,6 +53,11 @@ impl PluginHandler for DraHandler {
         "DRAPlugin"
     }
 
+    /// As upstream: some drivers begin to serve only once they are registered.
+    fn may_listen_later(&self) -> bool {
+        true
+    }
+
     fn validate(&self, name: &str, endpoint: &Path, versions: &[String]) -> Result<(), PluginRejected> {
         if name.len() > MAX_NAME || !names::dns_subdomain(name).is_empty() {
             return Err(PluginRejected(format!(
@@ -70,11 +75,13 @@ impl PluginHandler for DraHandler {
             PluginEvent::Registered(plugin) => {
                 if let Some(version) = PluginVersion::of(&plugin.versions) {
                     let (name, endpoint) = (&plugin.name, &plugin.endpoint);
+                    // One for all calls, as upstream.
+                    let channel = lazy_channel(endpoint);
                     let health =
                         HealthVersion::of(&plugin.versions).map(|version| -> Arc<dyn HealthService> {
-                            Arc::new(GrpcHealth::new(version, endpoint))
+                            Arc::new(GrpcHealth::new(version, endpoint, channel.clone()))
                         });
-                    let service = GrpcDriver::new(name, version, endpoint, self.metrics.clone());
+                    let service = GrpcDriver::new(name, version, endpoint, channel, self.metrics.clone());
                     let plugin = plugin.clone();
                     self.shared.registered(Instance { plugin, service: Arc::new(service), health });
                 }
@@ -144,6 +151,7 @@ mod tests {
         };
         assert!(check("gpu.example.com", "v1.DRAPlugin") && check("gpu.example.com", "v1beta1.DRAPlugin"));
         assert!(check("gpu.example.com", "1.0.0") && !check("gpu.example.com", "v1alpha4.Node"));
+        assert!(handler.may_listen_later());
         assert!(!check("../x", "v1.DRAPlugin") && !check(&"a".repeat(64), "v1.DRAPlugin"));
     }
 

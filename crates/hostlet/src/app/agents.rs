@@ -40,6 +40,9 @@ pub(super) fn serve_agents(config: &Config, inputs: AgentInputs<'_>, metrics: &M
     let resources = PodResourcesServer::new(settings, Arc::new(source), metrics);
     tasks.spawn(Stage::Publish, "pod resources API", |cancel| resources.run(cancel));
 
+    if !config.pods_api {
+        return;
+    }
     let is_ready: Readiness = Arc::new(move || manifests.borrow().ready && api.borrow().ready);
     let settings = PodsApiSettings { dir: config.root_dir.join(PODS_API) };
     let pods = PodsApiServer::new(settings, pods.clone(), is_ready, metrics);

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hostlet_base::node::OwnNode;
-use hostlet_base::resources::{CPU, MEMORY};
+use hostlet_base::resources::{CPU, HUGE_PAGES, MEMORY};
 use hostlet_base::{Quantity, ResourceList};
 use hostlet_config::{Numa, TopologyManagerPolicy, TopologyManagerScope};
 use hostlet_engine::grants::NumaSettings;
@@ -96,8 +96,11 @@ fn static_cpus(
 }
 
 fn static_memory(config: &Numa, node: &OwnNode, machine: &Arc<Machine>) -> Result<StaticMemory, NumaError> {
-    // Evictions reserve memory as well.
-    let reserved = node.machine.units(MEMORY).saturating_sub(node.allocatable.units(MEMORY));
+    // Evictions reserve memory as well. What is in huge pages is not allocatable as memory, but not reserved either.
+    let huge = node.allocatable.iter().filter(|(resource, _)| resource.starts_with(HUGE_PAGES));
+    let huge: i64 = huge.map(|(resource, _)| node.allocatable.units(resource)).sum();
+    let allocatable = node.allocatable.units(MEMORY).saturating_add(huge);
+    let reserved = node.machine.units(MEMORY).saturating_sub(allocatable);
     let mut of_node = ResourceList::default();
     of_node.set(MEMORY, Quantity::bytes(u64::try_from(reserved).unwrap_or_default()));
     let reservations = config.reserved_memory.iter();

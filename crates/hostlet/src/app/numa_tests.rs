@@ -79,6 +79,10 @@ fn reserved_memory_is_what_pods_cannot_have() {
     let of = |memory: &str| vec![(0, resource_list([("memory", memory)]))];
     let exact = Numa { static_memory: true, reserved_memory: of("1124Mi"), ..none() };
     assert!(settings(&exact, &node()).unwrap().memory.is_some());
+    let allocatable =
+        resource_list([("cpu", "3"), ("memory", "7052Mi"), ("hugepages-2Mi", "16Mi"), ("pods", "110")]);
+    let huge = OwnNode { allocatable, ..node() };
+    assert!(settings(&exact, &huge).unwrap().memory.is_some());
     let less = Numa { static_memory: true, reserved_memory: of("1Gi"), ..none() };
     let error = settings(&less, &node()).unwrap_err();
     assert!(error.starts_with("memoryManagerPolicy: the total amount \"1Gi\" of type \"memory\""), "{error}");

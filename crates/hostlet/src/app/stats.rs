@@ -63,12 +63,15 @@ impl Parts {
         });
         tasks.spawn(Stage::Support, "disk use", |cancel| task.run(cancel));
         let alarms = KernelAlarms::new(AlarmSettings::new(&config.eviction, &cgroups, Path::new(PROC)));
-        let huge_pages = machine.huge_pages.values().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
+        let huge_pages = match config.eviction.knows_huge_pages {
+            true => machine.huge_pages.values().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes)),
+            false => 0,
+        };
         let signals = SignalReader::new(SignalSettings {
             usage: usage.clone(),
             images: self.runtime.images.clone(),
             root_dir: config.root_dir.clone(),
-            huge_pages: if config.eviction.knows_huge_pages { huge_pages } else { 0 },
+            huge_pages,
             may_split_disks: config.eviction.may_split_disks,
             clock: clock.clone(),
         });
@@ -91,6 +94,7 @@ impl Parts {
             root_dir: config.root_dir.clone(),
             topology: CpuTopology::read(Path::new(SYS)),
             machine,
+            huge_pages,
             volume_pace: config.pods.volume_stats_period,
             started_at: self.started,
             clock,

@@ -73,13 +73,15 @@ impl DirectoryEntry {
         }
     }
 
-    /// A copy of the pod with its current status. While it terminates it is marked for deletion, as the API server would mark it.
+    /// A copy of the pod with its current status. One that is not marked for deletion, such as a static pod, is marked while it
+    /// terminates, as the API server would mark it.
     pub fn with_status(&self) -> Pod {
         match self {
             Self::Reported(entry) => {
                 let status = Some(PodStatus::clone(&entry.status));
                 let mut pod = Pod { status, ..Pod::clone(entry.pod.object()) };
-                pod.metadata.deletion_timestamp = entry.terminating_since.map(Time);
+                let marked = pod.metadata.deletion_timestamp.take();
+                pod.metadata.deletion_timestamp = marked.or(entry.terminating_since.map(Time));
                 pod
             }
             Self::Rejected(rejected) => rejected.with_status(),

@@ -65,6 +65,22 @@ fn of_two_versions_the_lifecycles_decide_which_one_is_found() {
 }
 
 #[test]
+fn a_pod_that_is_marked_for_deletion_stays_so() {
+    use LifecycleSummary::{Terminated, Terminating};
+    let marked = Time(Timestamp::from_second(9).unwrap());
+    for (lifecycle, runs) in [(Terminating, true), (Terminating, false), (Terminated, false)] {
+        let mut entry = reported("web", 1, lifecycle, runs);
+        let own = DirectoryEntry::Reported(entry.clone()).with_status().metadata.deletion_timestamp;
+        assert_eq!(own, runs.then_some(Time(Timestamp::UNIX_EPOCH)));
+        let mut pod = version("web", 1);
+        pod.metadata.deletion_timestamp = Some(marked.clone());
+        entry.pod = AdmittedPod::new(pod);
+        let pod = DirectoryEntry::Reported(entry).with_status();
+        assert_eq!(pod.metadata.deletion_timestamp.as_ref(), Some(&marked));
+    }
+}
+
+#[test]
 fn a_rejected_version_is_found_once_the_older_one_has_terminated() {
     use LifecycleSummary::{Active, Terminated, Terminating};
     for (lifecycle, uid) in [(Active, "old"), (Terminating, "old"), (Terminated, "new")] {

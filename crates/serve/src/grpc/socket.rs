@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use hostlet_base::error_chain;
 use hostlet_host::file_work;
+use hostlet_plugins::incoming;
 use tokio::net::UnixListener;
 use tokio::time::sleep;
-use tokio_stream::wrappers::UnixListenerStream;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::server::Router;
 
@@ -49,7 +49,7 @@ pub(crate) async fn serve_socket(
             let path = socket.to_owned();
             let problem = match file_work(move || listen(&path)).await {
                 Ok(Ok(listener)) => {
-                    let served = router().serve_with_incoming(UnixListenerStream::new(listener)).await;
+                    let served = router().serve_with_incoming(incoming(listener)).await;
                     served.err().map_or_else(|| "it was closed".to_owned(), |error| error_chain(&error))
                 }
                 Ok(Err(error)) => error_chain(&error),

@@ -47,8 +47,10 @@ pub struct StatsDeps {
     pub node: String,
     /// The daemon's directory.
     pub root_dir: PathBuf,
-    /// The machine, for `machine_*` metrics and huge pages.
+    /// The machine, for `machine_*` metrics.
     pub machine: Machine,
+    /// Memory in huge pages, bytes, which is not available to others; 0 without `HugepageAwareEviction`.
+    pub huge_pages: u64,
     /// The machine's sockets and cores, for `machine_*` metrics.
     pub topology: CpuTopology,
     /// How often volumes are measured (`volumeStatsAggPeriod`); `None` if never.
@@ -66,11 +68,8 @@ pub struct Stats(Arc<OnceLock<Server>>);
 impl Stats {
     /// Gives them what they need. A second time has no effect.
     pub fn set(&self, deps: StatsDeps) {
-        let facts = NodeFacts {
-            name: deps.node.clone(),
-            huge_pages: deps.machine.huge_pages.values().fold(0, |sum, bytes| sum.saturating_add(*bytes)),
-            started_at: deps.started_at,
-        };
+        let facts =
+            NodeFacts { name: deps.node.clone(), huge_pages: deps.huge_pages, started_at: deps.started_at };
         let images = SandboxImages::new(deps.runtime.clone());
         // Whoever was first has set the same.
         let _ = self.0.set(Server { deps, facts, images });

@@ -140,12 +140,14 @@ impl Bench {
             machine: Machine {
                 cpus: 2,
                 memory: 1 << 30,
-                huge_pages: BTreeMap::from([(2 << 20, 4 << 20)]),
+                // More than counts.
+                huge_pages: BTreeMap::from([(2 << 20, 8 << 20)]),
                 machine_id: "m".to_owned(),
                 system_uuid: "s".to_owned(),
                 boot_id: "b".to_owned(),
                 ..Machine::default()
             },
+            huge_pages: 4 << 20,
             topology: CpuTopology { cores: 1, sockets: 1 },
             volume_pace: Some(Duration::from_secs(60)),
             started_at: base(),
