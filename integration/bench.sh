@@ -16,7 +16,8 @@ here=$(dirname "${BASH_SOURCE[0]}")
 need_root "$@"
 target=$(cd "$TOP" && as_builder cargo metadata --no-deps --format-version 1 | jq -r .target_directory)
 # The harness only waits, so it is not optimized: a second release build would take minutes.
-(cd "$TOP" && as_builder cargo build --locked --quiet --package hostlet-integration --bin bench --bin csi_driver)
+(cd "$TOP" && as_builder cargo build --locked --quiet --package hostlet-integration --bin bench --bin csi_driver \
+  --bin device_plugin)
 if [ -z "${HOSTLET_BIN:-}" ]; then
   (cd "$TOP" && as_builder cargo build --release --locked --quiet --bin hostlet)
   export HOSTLET_BIN=$target/release/hostlet

@@ -60,6 +60,8 @@ here=$(dirname "${BASH_SOURCE[0]}")
 . "$here/vm/power_gc.sh"
 # shellcheck source=integration/vm/power_csi.sh
 . "$here/vm/power_csi.sh"
+# shellcheck source=integration/vm/numa.sh
+. "$here/vm/numa.sh"
 # shellcheck source=integration/vm/scenarios.sh
 . "$here/vm/scenarios.sh"
 

@@ -4,15 +4,16 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use crate::plugin_process::PluginProcess;
+use crate::shell::profile_dir;
 
 /// How a plugin is started.
 #[derive(Clone, Debug)]
 pub struct DevicePluginOptions {
-    /// The program: `env!("CARGO_BIN_EXE_device_plugin")` of a test.
+    /// The program: that of [`DevicePluginProcess::built`].
     pub program: PathBuf,
     /// The resource, such as `example.com/gpu`.
     pub resource: String,
@@ -31,6 +32,13 @@ pub struct DevicePluginProcess {
 }
 
 impl DevicePluginProcess {
+    /// The program, which cargo builds for tests of this package by itself.
+    pub fn built() -> Result<PathBuf> {
+        let program = profile_dir()?.join("device_plugin");
+        ensure!(program.exists(), "{} is not built: cargo build --bin device_plugin", program.display());
+        Ok(program)
+    }
+
     /// A plugin that does not run yet, with this script: `{"devices": {"gpu-0": [0]}, "unhealthy": [], "preStart": false, "preferred": [],
     /// "cdi": false, "failures": {"Allocate": "no"}, "hangs": [], "silent": false}`, of which everything has a default.
     pub fn new(options: DevicePluginOptions, script: &Value) -> Result<Self> {

@@ -1,11 +1,12 @@
 # shellcheck shell=bash
 # The test VM as functions: boot, run, copy in, reboot, power-cut, save, wait. Commands go through a virtio port, so it needs no
 # network; VM_NETNS names the network namespace whose addresses it can reach. VM_KERNEL names the kernel of the next boot, oldest
-# (the default) or newest, VM_APPEND what it is started with besides. Sourced after common.sh and image.sh. One VM per process; its files
-# are below VM_DIR.
+# (the default) or newest, VM_APPEND what it is started with besides, VM_CPUS and VM_MEMORY its CPUs and MiB, VM_HARDWARE further options of
+# QEMU. Sourced after common.sh and image.sh. One VM per process; its files are below VM_DIR.
 
 VM_DIR=
 VM_PID=
+VM_HARDWARE=()
 VM_REQUEST=0
 VM_BOOT_LIMIT=180
 # Room for software emulation on a busy machine.
@@ -72,7 +73,8 @@ vm_power_on() {
   # Only the network: other namespaces are those of this script.
   [ -z "${VM_NETNS:-}" ] || run=(nsenter "--net=/run/netns/$VM_NETNS")
   vm_drain
-  "${run[@]}" qemu-system-x86_64 -machine q35 "${accel[@]}" -smp 2 -m "${VM_MEMORY:-1536}" -display none -nodefaults -no-user-config \
+  "${run[@]}" qemu-system-x86_64 -machine q35 "${accel[@]}" -smp "${VM_CPUS:-2}" -m "${VM_MEMORY:-1536}" "${VM_HARDWARE[@]}" \
+    -display none -nodefaults -no-user-config \
     -kernel "$kernel/vmlinuz" -initrd "$kernel/initrd.img" -append "root=/dev/vda rw console=ttyS0 net.ifnames=0 quiet panic=1 ${VM_APPEND:-}" \
     -drive "file=$VM_DIR/root.qcow2,if=virtio,format=qcow2" \
     -drive "file=$VM_DIR/payload.img,if=virtio,format=raw,readonly=on" \

@@ -28,6 +28,7 @@ pressure_disk    a disk filled by images, a log, an emptyDir, inodes, somebody e
 pressure_memory  memory taken by a pod, by a process outside, stalls: who is evicted, how soon there is enough again
 power_gc   power cuts while images are removed and a pod is evicted: one eviction, nothing left behind
 power_csi  power cuts while volumes of a CSI driver are staged, published and taken back: what was synced is there, nothing is staged twice
+numa       four NUMA nodes: CPUs, memory and devices of pods as the kernel has them, also after a reboot and power cuts
 e2e_node   Kubernetes' own tests of a kubelet: the specs that need systemd, cgroup v2 or a current runc, or restart containerd
 LIST
 }

@@ -32,7 +32,7 @@ fn two_devices() -> Value {
 
 fn plugin(host: &RealHost) -> Result<DevicePluginProcess> {
     let options = DevicePluginOptions {
-        program: env!("CARGO_BIN_EXE_device_plugin").into(),
+        program: DevicePluginProcess::built()?,
         resource: GPU.to_owned(),
         root: host.kubelet_root(),
         work: host.directory("plugin")?,

@@ -26,7 +26,7 @@ fn root(host: &FakeHost) -> PathBuf {
 
 fn plugin(host: &FakeHost) -> Result<DevicePluginProcess> {
     let options = DevicePluginOptions {
-        program: env!("CARGO_BIN_EXE_device_plugin").into(),
+        program: DevicePluginProcess::built()?,
         resource: GPU.to_owned(),
         root: root(host),
         work: host.directory().to_owned(),

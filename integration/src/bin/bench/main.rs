@@ -52,11 +52,12 @@ In a real cluster, on a node beside one with the stock kubelet, taking turns:
   cluster-exec      the command `true` with 110 pods, through the API server: time
   cluster-dra       ResourceSlices of a DRA driver; hostlet only
   cluster-csi       pods with a volume of a CSI driver, 100 of them, restarts of the agent beside them
+  cluster-devices   pods with a device of a plugin, 110 of them, with an exclusive CPU; the pod resources API
   cluster           all of these
 Without a scenario: all of them.";
 
 /// The scenarios, in the order they run.
-const SCENARIOS: [&str; 24] = [
+const SCENARIOS: [&str; 25] = [
     "start",
     "end",
     "restart",
@@ -81,6 +82,7 @@ const SCENARIOS: [&str; 24] = [
     "cluster-exec",
     "cluster-dra",
     "cluster-csi",
+    "cluster-devices",
 ];
 /// What the names of those in a cluster begin with, and the name for all of them.
 const CLUSTER: &str = "cluster";
@@ -173,6 +175,7 @@ async fn scenario(name: &str, lab: &Lab, cluster: Option<&ClusterLab>) -> Result
         "cluster-exec" => cluster::exec(cluster()?).await,
         "cluster-dra" => cluster::dra().await,
         "cluster-csi" => cluster::csi().await,
+        "cluster-devices" => cluster::devices().await,
         _ => bail!("no scenario {name}"),
     }
 }

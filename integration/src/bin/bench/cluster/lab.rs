@@ -48,8 +48,13 @@ pub(crate) struct ClusterLab {
 impl ClusterLab {
     /// Starts it, and runs an unmeasured first pod on each node.
     pub(crate) async fn start() -> Result<Self> {
+        Self::configured(&json!({"maxPods": 110})).await
+    }
+
+    /// The same with these fields of `KubeletConfiguration`.
+    pub(super) async fn configured(extra: &Value) -> Result<Self> {
         let agents = [Agent::Hostlet, Agent::Stock];
-        let tenant = Tenant::of("bench", &agents, &json!({"maxPods": 110})).await?;
+        let tenant = Tenant::of("bench", &agents, extra).await?;
         let side = async |index: usize| -> Result<Side> {
             let watcher = Watcher::start(tenant.nodes[index].host().socket()).await?;
             Ok(Side { agent: agents[index], index, watcher })

@@ -2,6 +2,7 @@
 //! separate host.
 
 mod csi;
+mod devices;
 mod dra;
 mod exec;
 mod idle;
@@ -17,6 +18,7 @@ mod scrapes;
 mod single;
 
 pub(crate) use csi::csi;
+pub(crate) use devices::devices;
 pub(crate) use dra::dra;
 pub(crate) use exec::exec;
 pub(crate) use idle::idle;
