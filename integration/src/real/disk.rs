@@ -97,6 +97,11 @@ impl Disk {
     /// Mounts it again, as a reboot does. Nobody may use it.
     pub fn remount(&self) -> Result<()> {
         run(Command::new("umount").arg(&self.at))?;
+        // A mount namespace that somebody on this machine has made meanwhile may still have the file system of before, which the same
+        // file would be again.
+        let copy = self.image.with_extension("copy");
+        fs::copy(&self.image, &copy).with_context(|| format!("copying {}", self.image.display()))?;
+        fs::rename(&copy, &self.image).with_context(|| format!("renaming {}", copy.display()))?;
         self.mount()
     }
 

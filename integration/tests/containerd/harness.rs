@@ -1,5 +1,9 @@
 //! The harness itself: containerd, a sandbox and a container created by hand, and their removal.
 
+use std::fs;
+use std::io::Read;
+use std::process::{Command, Stdio};
+
 use hostlet_integration::real::{CriSandbox, RealHost, leftovers};
 use hostlet_integration::{Look, wait_for};
 
@@ -41,4 +45,28 @@ async fn sandboxes_can_be_removed_by_hand() {
     host.cri().remove_sandbox(&id).await.unwrap();
     assert!(host.cri().sandboxes().await.unwrap().is_empty());
     assert!(host.cri().containers().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_broken_disk_is_whole_after_a_mount_whoever_still_has_the_old_one() {
+    let host = RealHost::start_on_disks(256 << 20, 16 << 20).await.unwrap();
+    let disk = &host.disks()[1];
+    fs::write(disk.at().join("synced"), "kept").unwrap();
+    let mut other = Command::new("unshare")
+        .args(["--mount", "--propagation", "private", "sh", "-c", "echo; exec cat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    other.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    disk.break_down().unwrap();
+    assert!(fs::write(disk.at().join("refused"), "").is_err());
+    disk.remount().unwrap();
+    let written = fs::write(disk.at().join("written"), "");
+    let kept = fs::read_to_string(disk.at().join("synced"));
+    // It ends with its input.
+    drop(other.stdin.take());
+    other.wait().unwrap();
+    written.unwrap();
+    assert_eq!(kept.unwrap(), "kept");
 }
