@@ -15,6 +15,7 @@ use super::actual::{found_at, leftovers, read_actual};
 use super::error::{HostError, VolumeError, VolumeProblem, VolumeStep};
 use super::execute::{execute, make_on_host};
 use super::external::Means;
+use super::growth::Growable;
 use super::kinds::{csi, host_path};
 use super::layout::PodLayout;
 use super::model::{BlockDevice, Desired, DesiredVolume, DriverVolume, External};
@@ -52,6 +53,8 @@ pub(super) struct Applied {
     pub(super) tasks: Vec<(String, PathTask)>,
     /// The volumes of drivers.
     pub(super) drivers: Vec<(String, DriverVolume)>,
+    /// Those that grow with their claims, by volume.
+    growable: BTreeMap<String, Growable>,
     /// Volumes whose claims cannot be used, with the reason.
     unprocessed: Vec<(String, String)>,
     /// The names of all volumes.
@@ -95,8 +98,9 @@ impl Applied {
             }
         }
         volumes.external.retain(|name, _| volumes.mounted.contains_key(name));
-        let Self { drivers, unprocessed, names, plugins, .. } = self;
-        Outcome { volumes, drivers, unprocessed, names, plugins }
+        let Self { drivers, mut growable, unprocessed, names, plugins, .. } = self;
+        growable.retain(|name, _| volumes.is_ready(name));
+        Outcome { volumes, drivers, growable, unprocessed, names, plugins }
     }
 }
 
@@ -107,6 +111,8 @@ pub(super) struct Outcome {
     volumes: PodVolumes,
     /// Those of drivers.
     drivers: Vec<(String, DriverVolume)>,
+    /// Those in place that grow with their claims, by volume.
+    pub(super) growable: BTreeMap<String, Growable>,
     unprocessed: Vec<(String, String)>,
     names: Vec<String>,
     /// Upstream's plugins of volumes whose kind the pod's spec does not name, by volume.
@@ -159,6 +165,15 @@ impl Outcome {
 }
 
 impl PathTask {
+    /// How the volume grows with its claim, if it does.
+    pub(super) fn growable(&self, layout: &PodLayout) -> Option<Growable> {
+        match self {
+            Self::Check { .. } => None,
+            Self::Mount(external) => external.growable(layout),
+            Self::Map(device) => device.growable(),
+        }
+    }
+
     /// The volume, once the work has succeeded.
     pub(super) fn ready(&self, layout: &PodLayout) -> Ready {
         match self {
@@ -241,6 +256,8 @@ fn set_up_one(
             let volume =
                 ExternalVolume { dir: external.dir(layout), unit: external.unit.clone(), driver: None };
             applied.volumes.external.insert(name.to_owned(), volume);
+            let growable = external.growable(layout);
+            applied.growable.extend(growable.map(|growable| (name.to_owned(), growable)));
             let table = mounts.table().map_err(|error| VolumeProblem::new(&external.name, &error))?;
             if external.is_ready(layout, &table) {
                 Some(mounted(&external, layout))
@@ -250,6 +267,7 @@ fn set_up_one(
             }
         }
         DesiredVolume::Device(device) => {
+            applied.growable.extend(device.growable().map(|growable| (name.to_owned(), growable)));
             let table = mounts.table().map_err(|error| VolumeProblem::new(&device.name, &error))?;
             if device.is_mapped(root, layout, &table) {
                 applied.volumes.devices.insert(name.to_owned(), mapped(&device, layout));

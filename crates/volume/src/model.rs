@@ -6,8 +6,8 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use hostlet_base::PodUid;
-use hostlet_csi::{KnownDrivers, Publish, VolumeId};
+use hostlet_base::{PodRef, PodUid};
+use hostlet_csi::{ClaimOfPod, KnownDrivers, Publish, VolumeId};
 use hostlet_host::GroupChange;
 use hostlet_pod::objects::{
     CertificateRef, CertificateState, ClaimState, Object, ObjectError, ObjectRef, ObjectState, ObjectStates,
@@ -151,6 +151,16 @@ impl Persistent<'_> {
         self.spec.access_modes.as_deref() == Some(&["ReadWriteOncePod".to_owned()])
     }
 
+    /// The claim that says how large it is; `None` for a volume of a cloud that the pod's spec names, which has none.
+    pub(super) fn claim(&self, context: &Context<'_>) -> Option<ClaimOfPod> {
+        Some(ClaimOfPod {
+            pod: PodRef::new(context.namespace(), context.name(), context.uid().as_str()),
+            name: self.spec.claim_ref.as_ref()?.name.clone()?,
+            volume: self.name.to_owned(),
+            read_only: self.read_only,
+        })
+    }
+
     /// It cannot be used.
     pub(super) fn failed(&self, step: VolumeStep, cause: impl Into<String>) -> DesiredVolume {
         DesiredVolume::Invalid(VolumeProblem::Volume {
@@ -283,6 +293,8 @@ pub(super) struct External {
     pub(super) is_exclusive: bool,
     /// The filesystem that is made and mounted if it is a block device.
     pub(super) fs_type: String,
+    /// The claim with which it grows; `None` if volumes of its kind do not.
+    pub(super) claim: Option<ClaimOfPod>,
 }
 
 /// A block device that containers use as such.
@@ -298,6 +310,8 @@ pub(super) struct BlockDevice {
     pub(super) read_only: bool,
     /// Whether only one pod may use it at a time.
     pub(super) is_exclusive: bool,
+    /// The claim with which it grows; `None` if its driver grows it.
+    pub(super) claim: Option<ClaimOfPod>,
 }
 
 /// A volume of a CSI driver.

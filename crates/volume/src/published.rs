@@ -44,6 +44,7 @@ pub(super) fn unmapped(
             is_on_host: false,
             read_only: volume.read_only,
             is_exclusive: false,
+            claim: None,
         };
         is_wanted.then(|| (volume.spec_name.clone(), device()))
     };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hostlet_base::{Conflated, PodUid, WallClock};
-use hostlet_csi::{CsiVolumes, DriverObjects};
+use hostlet_csi::{CsiVolumes, DriverObjects, Expansions};
 use hostlet_host::Mounts;
 use hostlet_pod::ExternalVolumes;
 use hostlet_pod::objects::{ObjectSource, VolumeSecrets};
@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::error::VolumeError;
+use super::growth::Sizes;
 use super::layout::PodLayout;
 use super::metrics::VolumeMetrics;
 use super::model::{NodeAmounts, NodeLabels};
@@ -52,6 +53,8 @@ pub struct VolumeSettings {
     pub csi: CsiVolumes,
     /// What these drivers want.
     pub drivers: DriverObjects,
+    /// What claims say of the sizes of volumes; `None` without an API server.
+    pub expansions: Option<Arc<dyn Expansions>>,
     /// The label of containers' files by the host's SELinux policy ([`hostlet_host::container_file_label`]); `None` without SELinux.
     pub file_label: Option<String>,
     /// The clock by which tokens expire: they live as long as time passes on this host, whatever the clock is set to.
@@ -80,8 +83,18 @@ impl Volumes {
     fn with_threads(settings: VolumeSettings, threads: VolumeThreads) -> (VolumeTask, Self) {
         let (sender, requests) = mpsc::channel(REQUESTS);
         let changed = Conflated::default();
-        let VolumeSettings { root, node, labels, mounts, objects, csi, drivers, file_label, clock } =
-            settings;
+        let VolumeSettings {
+            root,
+            node,
+            labels,
+            mounts,
+            objects,
+            csi,
+            drivers,
+            expansions,
+            file_label,
+            clock,
+        } = settings;
         let secrets = watch::Sender::new(recall_secrets(&root));
         let shared = Arc::new(Shared {
             root,
@@ -92,6 +105,8 @@ impl Volumes {
             objects,
             csi,
             drivers,
+            expansions,
+            sizes: Sizes::default(),
             file_label,
             clock,
             changed: changed.clone(),

@@ -243,6 +243,7 @@ fn volumes(settings: &EngineSettings, deps: &EngineDeps) -> (Volumes, EngineTask
         objects: deps.objects.objects.clone(),
         csi: deps.csi.volumes.clone(),
         drivers: deps.csi.drivers.clone(),
+        expansions: deps.csi.expansions.clone(),
         file_label: deps.host.file_label.clone(),
         clock: deps.clock.clone(),
     });
