@@ -63,6 +63,8 @@ pub struct Publish {
     pub se_linux_label: Option<String>,
     /// The claim that says how large it is; `None` if the pod's spec names the volume.
     pub claim: Option<ClaimOfPod>,
+    /// Whether it is a volume of a type that Kubernetes once mounted itself, and that its driver serves now.
+    pub is_migrated: bool,
     /// For the driver when it grows the volume (`nodeExpandSecretRef`).
     pub expand_secrets: Result<Secrets, MissingSecret>,
 }

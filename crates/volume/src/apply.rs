@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use hostlet_base::PodUid;
 use hostlet_csi::{PodStates, Publish};
@@ -18,6 +17,7 @@ use super::external::Means;
 use super::growth::Growable;
 use super::kinds::{csi, host_path};
 use super::layout::PodLayout;
+use super::metrics::Plugin;
 use super::model::{BlockDevice, Desired, DesiredVolume, DriverVolume, External};
 use super::path_type::{self, PathType};
 use super::plan;
@@ -60,7 +60,7 @@ pub(super) struct Applied {
     /// The names of all volumes.
     names: Vec<String>,
     /// Upstream's plugins of volumes whose kind the pod's spec does not name, by volume.
-    plugins: BTreeMap<String, Arc<str>>,
+    plugins: BTreeMap<String, Plugin>,
 }
 
 impl Applied {
@@ -116,7 +116,7 @@ pub(super) struct Outcome {
     unprocessed: Vec<(String, String)>,
     names: Vec<String>,
     /// Upstream's plugins of volumes whose kind the pod's spec does not name, by volume.
-    pub(super) plugins: BTreeMap<String, Arc<str>>,
+    pub(super) plugins: BTreeMap<String, Plugin>,
 }
 
 impl Outcome {
@@ -212,7 +212,7 @@ pub(super) fn set_up(
     let mut applied = Applied::default();
     for (name, desired_volume) in desired {
         applied.names.push(name.clone());
-        applied.plugins.extend(plugin(&desired_volume).map(|plugin| (name.clone(), plugin.into())));
+        applied.plugins.extend(plugin(&desired_volume).map(|plugin| (name.clone(), plugin)));
         if let Err(problem) = set_up_one(root, layout, &name, desired_volume, mounts, &version, &mut applied)
         {
             applied.volumes.problems.push(problem);
@@ -221,15 +221,18 @@ pub(super) fn set_up(
     applied
 }
 
-/// Upstream's name of the plugin of what may be behind a claim.
-fn plugin(volume: &DesiredVolume) -> Option<String> {
-    match volume {
-        DesiredVolume::Driver(volume) => Some(format!("{}:{}", csi::DIRECTORY.plugin, volume.id.driver)),
-        DesiredVolume::External(volume) => Some(volume.directory.plugin.to_owned()),
-        DesiredVolume::Device(device) => Some(device.directory.plugin.to_owned()),
-        DesiredVolume::Host { .. } => Some(host_path::PLUGIN.to_owned()),
-        DesiredVolume::Own(_) | DesiredVolume::Invalid(_) | DesiredVolume::Unprocessed(_) => None,
-    }
+/// The plugin of what may be behind a claim.
+fn plugin(volume: &DesiredVolume) -> Option<Plugin> {
+    let (name, is_migrated) = match volume {
+        DesiredVolume::Driver(volume) => {
+            (format!("{}:{}", csi::DIRECTORY.plugin, volume.id.driver), volume.is_migrated)
+        }
+        DesiredVolume::External(volume) => (volume.directory.plugin.to_owned(), false),
+        DesiredVolume::Device(device) => (device.directory.plugin.to_owned(), false),
+        DesiredVolume::Host { .. } => (host_path::PLUGIN.to_owned(), false),
+        DesiredVolume::Own(_) | DesiredVolume::Invalid(_) | DesiredVolume::Unprocessed(_) => return None,
+    };
+    Some(Plugin { name: name.into(), is_migrated })
 }
 
 fn set_up_one(

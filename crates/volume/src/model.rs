@@ -143,6 +143,8 @@ pub(super) struct Persistent<'a> {
     pub(super) options: Vec<String>,
     /// Whether the pod uses it read-only.
     pub(super) read_only: bool,
+    /// Whether its type was one that Kubernetes once mounted itself.
+    pub(super) is_migrated: bool,
 }
 
 impl Persistent<'_> {
@@ -327,6 +329,8 @@ pub(super) struct DriverVolume {
     pub(super) is_republished: bool,
     /// Whether it is mounted with an SELinux label.
     pub(super) is_labelled: bool,
+    /// Whether its type was one that Kubernetes once mounted itself.
+    pub(super) is_migrated: bool,
     /// What is asked of the owner, or why that is not known now. Then what is published stays.
     pub(super) request: Result<Publish, VolumeProblem>,
 }

@@ -126,6 +126,7 @@ mod tests {
             read_only: false,
             is_republished,
             is_labelled: false,
+            is_migrated: false,
             request: Err(VolumeProblem::Volume { step: VolumeStep::SetUp, volume: "pv".to_owned(), cause }),
         }
     }

@@ -154,6 +154,7 @@ impl VolumeWorker {
                         group: None,
                     },
                     secrets: secrets.clone(),
+                    is_migrated: desired.is_migrated,
                 };
                 service.expand(&call).await.map(drop).map_err(grow_error)
             }

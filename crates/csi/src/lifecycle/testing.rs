@@ -321,6 +321,7 @@ pub(super) fn desired(pod: &str, n: u32) -> Publish {
             volume: format!("pv-{n}"),
             read_only: false,
         }),
+        is_migrated: false,
         expand_secrets: Ok(Secrets::default()),
     }
 }

@@ -16,7 +16,9 @@ mod trust_bundles;
 mod watched;
 
 pub use certificates::{CertificateError, CertificateRef, CertificateState, Credential};
-pub use claims::{ClaimError, ClaimRef, ClaimState, GROUP, MOUNT_OPTIONS, claim_name, reduced_volume};
+pub use claims::{
+    ClaimError, ClaimRef, ClaimState, GROUP, MIGRATED_TO, MOUNT_OPTIONS, claim_name, reduced_volume,
+};
 #[cfg(any(test, feature = "fakes"))]
 pub use fake::FakeObjects;
 pub use object::{Object, ObjectError, ObjectKind, ObjectRef, ObjectState};

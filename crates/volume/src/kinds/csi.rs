@@ -161,6 +161,7 @@ fn of_pod(name: &str, source: &CSIVolumeSource, context: &Context<'_>) -> Driver
             is_republished: driver.is_republished(),
             se_linux_label: None,
             claim: None,
+            is_migrated: false,
             expand_secrets: Ok(Secrets::default()),
         })
     };
@@ -172,6 +173,7 @@ fn of_pod(name: &str, source: &CSIVolumeSource, context: &Context<'_>) -> Driver
         read_only,
         is_republished: driver.is_republished(),
         is_labelled: false,
+        is_migrated: false,
     }
 }
 
@@ -223,6 +225,7 @@ fn of_claim(
             is_republished: driver.is_republished(),
             se_linux_label: label.clone(),
             claim: volume.claim(context),
+            is_migrated: volume.is_migrated,
             expand_secrets: expand_secrets(source, context),
         })
     };
@@ -234,6 +237,7 @@ fn of_claim(
         read_only: volume.read_only,
         is_republished: driver.is_republished(),
         is_labelled: label.is_some(),
+        is_migrated: volume.is_migrated,
     }
 }
 

@@ -97,7 +97,7 @@ fn a_persistent_volume_has_its_attributes_its_options_and_its_first_access_mode(
     );
     // As upstream: the claim's readOnly counts, not the volume's.
     assert_eq!((request.access_mode, request.read_only), (AccessMode::ReadOnlyMany, false));
-    assert!(!request.is_ephemeral && request.is_attached && !request.is_republished);
+    assert!(!request.is_ephemeral && request.is_attached && !request.is_republished && !request.is_migrated);
     has(&request.attributes, [("size", "1")]);
     match any(plain(), json!({}), json!({}), true) {
         DesiredVolume::Driver(volume) => assert!(volume.read_only && volume.request.unwrap().read_only),
