@@ -14,7 +14,7 @@ use hostlet_base::{
 };
 use hostlet_csi::{CsiVolumes, DriverObjects, Expansions, PodStates};
 use hostlet_host::{HostDisks, MountTable, Mounts, PathError, file_work, path_unit};
-use hostlet_pod::objects::{ObjectSource, VolumeSecrets};
+use hostlet_pod::objects::{ObjectSource, VolumeNeeds};
 use hostlet_pod::{AdmittedPod, ExternalVolume, ExternalVolumes};
 use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -82,7 +82,7 @@ pub(super) struct Shared {
     pub(super) changed: Conflated<()>,
     pub(super) metrics: VolumeMetrics,
     pub(super) external: watch::Sender<ExternalVolumes>,
-    pub(super) secrets: watch::Sender<VolumeSecrets>,
+    pub(super) volume_needs: watch::Sender<VolumeNeeds>,
 }
 
 impl Shared {
@@ -166,7 +166,8 @@ pub(super) struct VolumeReconciler {
 
 impl VolumeReconciler {
     pub(super) fn new(uid: PodUid, layout: PodLayout, shared: Arc<Shared>) -> Self {
-        let sources = Sources::new(shared.objects.clone(), shared.drivers.clone(), shared.secrets.clone());
+        let sources =
+            Sources::new(shared.objects.clone(), shared.drivers.clone(), shared.volume_needs.clone());
         let share = PodShare::new(shared.metrics.clone());
         let growing = Growing::new(shared.clone(), uid.clone());
         Self {
@@ -343,7 +344,7 @@ impl VolumeReconciler {
 
     /// Publishes that it has none any more.
     fn withdraw(&self) {
-        self.shared.secrets.send_if_modified(|all| all.remove(&self.uid).is_some());
+        self.shared.volume_needs.send_if_modified(|all| all.remove(&self.uid).is_some());
         let is_own = |pod: &PodRef| pod.uid == self.uid;
         self.shared.external.send_if_modified(|all| all.extract_if(.., |pod, _| is_own(pod)).count() > 0);
     }
@@ -418,8 +419,8 @@ impl VolumeReconciler {
 
     async fn tear_down(&mut self) -> Result<(), VolumeError> {
         self.subject = None;
-        let Shared { objects, drivers, secrets, .. } = &*self.shared;
-        self.sources = Sources::new(objects.clone(), drivers.clone(), secrets.clone());
+        let Shared { objects, drivers, volume_needs, .. } = &*self.shared;
+        self.sources = Sources::new(objects.clone(), drivers.clone(), volume_needs.clone());
         (self.retry, self.waiting, self.outcome) = (None, None, Outcome::default());
         self.mapped.clear();
         self.growing.follow([]);

@@ -9,7 +9,7 @@ use hostlet_base::{Conflated, PodUid, WallClock};
 use hostlet_csi::{CsiVolumes, DriverObjects, Expansions};
 use hostlet_host::Mounts;
 use hostlet_pod::ExternalVolumes;
-use hostlet_pod::objects::{ObjectSource, VolumeSecrets};
+use hostlet_pod::objects::{ObjectSource, VolumeNeeds};
 use hostlet_telemetry::Metrics;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -24,7 +24,7 @@ use super::model::{NodeAmounts, NodeLabels};
 use super::read::{self, ReadError};
 use super::ready::PodVolumes;
 use super::reconciler::{Job, Shared, VolumeOwner, VolumeReconciler};
-use super::remembered::recall_secrets;
+use super::remembered::recall_needs;
 use super::sub_path::{self, SubPath, SubPathError};
 use super::threads::VolumeThreads;
 
@@ -95,7 +95,7 @@ impl Volumes {
             file_label,
             clock,
         } = settings;
-        let secrets = watch::Sender::new(recall_secrets(&root));
+        let volume_needs = watch::Sender::new(recall_needs(&root));
         let shared = Arc::new(Shared {
             root,
             node,
@@ -112,7 +112,7 @@ impl Volumes {
             changed: changed.clone(),
             metrics: VolumeMetrics::default(),
             external: watch::Sender::new(ExternalVolumes::new()),
-            secrets,
+            volume_needs,
         });
         let handle = Self { requests: sender, changed, shared: shared.clone() };
         let task = VolumeTask { shared, requests, reconcilers: HashMap::new(), tasks: JoinSet::new() };
@@ -124,9 +124,9 @@ impl Volumes {
         self.shared.external.subscribe()
     }
 
-    /// The Secrets that the PersistentVolumes of pods need, of pods of earlier daemons as these remembered them.
-    pub fn secrets(&self) -> watch::Receiver<VolumeSecrets> {
-        self.shared.secrets.subscribe()
+    /// What the volumes of pods need and the pods do not name; of pods of earlier daemons, the Secrets that these remembered.
+    pub fn needs(&self) -> watch::Receiver<VolumeNeeds> {
+        self.shared.volume_needs.subscribe()
     }
 
     /// Adds its metrics.

@@ -114,7 +114,7 @@ impl Engine {
             adopted,
             kills: watch::Sender::default(),
             restarts: RestartRequests::new(deps.store.clone()),
-            volume_secrets: volumes.secrets(),
+            volume_needs: volumes.needs(),
             usage,
             image_gc,
             dead_containers,

@@ -342,7 +342,7 @@ impl Parts {
                 pods: handles.pods.clone(),
                 timeline: handles.timeline.clone(),
                 desired_pods: handles.desired_pods.clone(),
-                volume_secrets: handles.volume_secrets.clone(),
+                volume_needs: handles.volume_needs.clone(),
                 store: store.clone(),
                 metrics: metrics.clone(),
                 events: node_events.clone(),

@@ -22,7 +22,7 @@ pub use claims::{
 #[cfg(any(test, feature = "fakes"))]
 pub use fake::FakeObjects;
 pub use object::{Object, ObjectError, ObjectKind, ObjectRef, ObjectState};
-pub use references::{ObjectReferences, VolumeSecrets};
+pub use references::{ObjectReferences, VolumeNeeds};
 pub use runtime_classes::{KnownClasses, RuntimeClassError, RuntimeClasses};
 pub use source::{ObjectSource, ServiceAccountInfo, Token, TokenRequest};
 pub use standalone::{CsiDriverSpecs, FileObject, Standalone};
