@@ -100,6 +100,8 @@ pub struct StageCall {
     pub secrets: Secrets,
     /// The volume's attributes.
     pub context: BTreeMap<String, String>,
+    /// Whether it is a volume of a type that Kubernetes once mounted itself. Only counted.
+    pub is_migrated: bool,
 }
 
 /// CSI `NodePublishVolume`.
@@ -121,6 +123,8 @@ pub struct PublishCall {
     pub secrets: Secrets,
     /// The volume's attributes, facts about the pod, and perhaps tokens.
     pub context: BTreeMap<String, String>,
+    /// Whether it is a volume of a type that Kubernetes once mounted itself. Only counted.
+    pub is_migrated: bool,
 }
 
 /// CSI `NodeExpandVolume`.
@@ -138,6 +142,8 @@ pub struct ExpandCall {
     pub capability: Capability,
     /// Of `nodeExpandSecretRef`.
     pub secrets: Secrets,
+    /// Whether it is a volume of a type that Kubernetes once mounted itself. Only counted.
+    pub is_migrated: bool,
 }
 
 /// What a volume's usage is counted in.

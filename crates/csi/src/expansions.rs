@@ -1,12 +1,19 @@
 //! The seam to the cluster for volumes that grow: what their claims say, and what becomes of it. Owns no behavior.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use crate::{CallError, MissingSecret, Publish};
+use crate::{CallError, ClaimOfPod, MissingSecret};
+
+/// How often the claim of a volume in use is read (upstream: with each sync of a pod).
+pub const LOOK_PERIOD: Duration = Duration::from_secs(60);
+
+/// How long the API server may delay a pod's start: without an answer the volume grows while it is used.
+pub const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// When a volume may have to grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +65,7 @@ pub struct Growth {
 pub enum Look {
     /// There is nothing to grow now. This node knows the volume as one of this size from now on; `None` if it keeps what it knew.
     Unchanged(Option<i64>),
-    /// The driver is called.
+    /// It is to grow now.
     Grow(Box<Growth>),
 }
 
@@ -77,6 +84,9 @@ pub enum GrowError {
     /// The driver failed.
     #[error("Expander.NodeExpand failed to expand the volume : {0}")]
     Call(CallError),
+    /// It is a volume of this host, whose filesystem could not be grown.
+    #[error("{0}")]
+    Host(String),
 }
 
 /// The claim could not be read, or does not learn of what happens. The wording is upstream's.
@@ -92,15 +102,15 @@ pub trait Expansions: Send + Sync + 'static {
     ///
     /// # Errors
     /// The claim is not available now. Then retry.
-    async fn look(&self, volume: &Publish, at: Moment, size: NodeSize) -> Result<Look, ClaimUpdateError>;
+    async fn look(&self, of: &ClaimOfPod, at: Moment, size: NodeSize) -> Result<Look, ClaimUpdateError>;
 
-    /// Publishes what the driver did.
+    /// Publishes whether the volume has grown.
     ///
     /// # Errors
     /// The claim does not have the result. Then start over.
     async fn grown(
         &self,
-        volume: &Publish,
+        of: &ClaimOfPod,
         at: Moment,
         growth: &Growth,
         result: &Result<(), GrowError>,

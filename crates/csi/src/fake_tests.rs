@@ -21,6 +21,7 @@ fn stage(handle: &str, staging: &Path) -> StageCall {
         capability: capability(AccessMode::ReadWriteOncePod),
         secrets: Secrets::default(),
         context: Default::default(),
+        is_migrated: false,
     }
 }
 
@@ -34,6 +35,7 @@ fn publish(handle: &str, staging: Option<&Path>, target: &Path) -> PublishCall {
         read_only: false,
         secrets: Secrets::default(),
         context: Default::default(),
+        is_migrated: false,
     }
 }
 

@@ -34,7 +34,10 @@ pub use call::{
 };
 pub use driver_objects::{DriverObjects, KnownDrivers, used_of_spec};
 pub use drivers::{CsiHandler, NodeInfoTask, NodeInfos};
-pub use expansions::{ClaimUpdateError, Expansions, GrowError, Growth, Look, Moment, NodeSize, Protocol};
+pub use expansions::{
+    ClaimUpdateError, Expansions, GrowError, Growth, LOOK_PERIOD, LOOK_TIMEOUT, Look, Moment, NodeSize,
+    Protocol,
+};
 pub use id::{VolumeId, ephemeral_handle};
 pub use lifecycle::{VolumesOnDisk, found_on_disk};
 pub use request::{ClaimOfPod, MissingSecret, Publish, PublishState, Published};

@@ -20,8 +20,10 @@ pub struct ClaimOfPod {
     pub pod: PodRef,
     /// The name of the claim.
     pub name: String,
-    /// For the driver when it grows the volume (`nodeExpandSecretRef`).
-    pub expand_secrets: Result<Secrets, MissingSecret>,
+    /// The name of its PersistentVolume.
+    pub volume: String,
+    /// Whether the pod can only read it.
+    pub read_only: bool,
 }
 
 /// A request for a volume. Contains everything about the pod that the driver needs.
@@ -61,6 +63,10 @@ pub struct Publish {
     pub se_linux_label: Option<String>,
     /// The claim that says how large it is; `None` if the pod's spec names the volume.
     pub claim: Option<ClaimOfPod>,
+    /// Whether it is a volume of a type that Kubernetes once mounted itself, and that its driver serves now.
+    pub is_migrated: bool,
+    /// For the driver when it grows the volume (`nodeExpandSecretRef`).
+    pub expand_secrets: Result<Secrets, MissingSecret>,
 }
 
 /// A volume that is published.

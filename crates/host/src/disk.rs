@@ -1,5 +1,5 @@
-//! Filesystems of block devices: finds out what a device holds, makes a filesystem on one that holds nothing, and repairs what can be
-//! repaired without a decision, with the host's blkid(8), mkfs(8) and fsck(8). The wording of errors is upstream's (`mount-utils`).
+//! Filesystems of block devices: finds out what a device holds, makes a filesystem on one that holds nothing, repairs what can be
+//! repaired without a decision, and grows it, with the host's blkid(8), mkfs(8), fsck(8), resize2fs(8), xfs_growfs(8) and btrfs(8). The wording of errors is upstream's (`mount-utils`).
 //! Blocking.
 
 use std::ffi::OsStr;
@@ -33,6 +33,18 @@ pub enum DiskError {
     /// Its filesystem is damaged.
     #[error("'fsck' found errors on device {} but could not correct them: {output}", device.display())]
     Damaged { device: PathBuf, output: String },
+    /// It is not known what is to be grown.
+    #[error("ResizeFS.Resize - error checking format for device {}: {why}", device.display())]
+    GrowUnknown { device: PathBuf, why: Box<DiskError> },
+    /// Filesystems of this type do not grow.
+    #[error(
+        "ResizeFS.Resize - resize of format {fs_type} is not supported for device {} mounted at {}",
+        device.display(), mounted_at.display()
+    )]
+    GrowUnsupported { device: PathBuf, mounted_at: PathBuf, fs_type: String },
+    /// The filesystem did not grow.
+    #[error("resize of device {} failed: {why}. {program} output: {output}", of.display())]
+    Grow { of: PathBuf, program: &'static str, why: String, output: String },
     /// A loop device is not detached.
     #[error("losetup -d {} failed: {output}", device.display())]
     Detach { device: PathBuf, output: String },
@@ -54,6 +66,13 @@ pub trait Disks: Send + Sync + 'static {
     /// # Errors
     /// Errors remain. That fsck(8) cannot check it is none.
     fn repair(&self, device: &Path) -> Result<(), DiskError>;
+
+    /// Makes the filesystem of `device`, which is mounted at `mounted_at`, as large as the device. Nothing happens if it is so already, and on
+    /// a device without a filesystem.
+    ///
+    /// # Errors
+    /// It is as large as before: it is of a type that does not grow, or its program is missing or failed.
+    fn grow(&self, device: &Path, mounted_at: &Path) -> Result<(), DiskError>;
 }
 
 /// Makes the filesystem of a device ready for being mounted: makes one of this type on a device with nothing on it, never on another;
@@ -128,6 +147,32 @@ impl Disks for HostDisks {
             }
         }
     }
+
+    fn grow(&self, device: &Path, mounted_at: &Path) -> Result<(), DiskError> {
+        let unknown = |why| DiskError::GrowUnknown { device: device.to_owned(), why: Box::new(why) };
+        let Some(fs_type) = self.format(device).map_err(unknown)? else { return Ok(()) };
+        let at = mounted_at.as_os_str();
+        match fs_type.as_str() {
+            "ext3" | "ext4" => grow_with("resize2fs", &[device.as_os_str()], device),
+            "xfs" => grow_with("xfs_growfs", &[OsStr::new("-d"), at], mounted_at),
+            "btrfs" => {
+                let subcommand = ["filesystem", "resize", "max"].map(OsStr::new);
+                grow_with("btrfs", &[subcommand.as_slice(), &[at]].concat(), mounted_at)
+            }
+            _ => {
+                let (device, mounted_at) = (device.to_owned(), mounted_at.to_owned());
+                Err(DiskError::GrowUnsupported { device, mounted_at, fs_type })
+            }
+        }
+    }
+}
+
+/// Grows with a program of the host. `of` is what is named in errors.
+fn grow_with(program: &'static str, arguments: &[&OsStr], of: &Path) -> Result<(), DiskError> {
+    let failed = |why: String, output: String| DiskError::Grow { of: of.to_owned(), program, why, output };
+    let run = run(program, arguments.iter().copied());
+    let run = run.map_err(|error| failed(error.to_string(), String::new()))?;
+    if run.status.success() { Ok(()) } else { Err(failed(run.status.to_string(), output(&run))) }
 }
 
 /// Reads the beginning of a device.
@@ -153,9 +198,13 @@ pub(super) fn run<'a>(program: &str, arguments: impl IntoIterator<Item = &'a OsS
 }
 
 pub(super) fn text(run: &Output) -> String {
+    format!("{}: {}", run.status, output(run))
+}
+
+/// What it printed, on one line.
+fn output(run: &Output) -> String {
     let output = [&*run.stdout, &*run.stderr].concat();
-    let output = String::from_utf8_lossy(&output);
-    format!("{}: {}", run.status, output.split_whitespace().collect::<Vec<_>>().join(" "))
+    String::from_utf8_lossy(&output).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use hostlet_base::PodUid;
 use hostlet_csi::{PodStates, Publish};
@@ -15,8 +14,10 @@ use super::actual::{found_at, leftovers, read_actual};
 use super::error::{HostError, VolumeError, VolumeProblem, VolumeStep};
 use super::execute::{execute, make_on_host};
 use super::external::Means;
+use super::growth::Growable;
 use super::kinds::{csi, host_path};
 use super::layout::PodLayout;
+use super::metrics::Plugin;
 use super::model::{BlockDevice, Desired, DesiredVolume, DriverVolume, External};
 use super::path_type::{self, PathType};
 use super::plan;
@@ -52,12 +53,14 @@ pub(super) struct Applied {
     pub(super) tasks: Vec<(String, PathTask)>,
     /// The volumes of drivers.
     pub(super) drivers: Vec<(String, DriverVolume)>,
+    /// Those that grow with their claims, by volume.
+    growable: BTreeMap<String, Growable>,
     /// Volumes whose claims cannot be used, with the reason.
     unprocessed: Vec<(String, String)>,
     /// The names of all volumes.
     names: Vec<String>,
     /// Upstream's plugins of volumes whose kind the pod's spec does not name, by volume.
-    plugins: BTreeMap<String, Arc<str>>,
+    plugins: BTreeMap<String, Plugin>,
 }
 
 impl Applied {
@@ -95,8 +98,9 @@ impl Applied {
             }
         }
         volumes.external.retain(|name, _| volumes.mounted.contains_key(name));
-        let Self { drivers, unprocessed, names, plugins, .. } = self;
-        Outcome { volumes, drivers, unprocessed, names, plugins }
+        let Self { drivers, mut growable, unprocessed, names, plugins, .. } = self;
+        growable.retain(|name, _| volumes.is_ready(name));
+        Outcome { volumes, drivers, growable, unprocessed, names, plugins }
     }
 }
 
@@ -107,10 +111,12 @@ pub(super) struct Outcome {
     volumes: PodVolumes,
     /// Those of drivers.
     drivers: Vec<(String, DriverVolume)>,
+    /// Those in place that grow with their claims, by volume.
+    pub(super) growable: BTreeMap<String, Growable>,
     unprocessed: Vec<(String, String)>,
     names: Vec<String>,
     /// Upstream's plugins of volumes whose kind the pod's spec does not name, by volume.
-    pub(super) plugins: BTreeMap<String, Arc<str>>,
+    pub(super) plugins: BTreeMap<String, Plugin>,
 }
 
 impl Outcome {
@@ -159,6 +165,15 @@ impl Outcome {
 }
 
 impl PathTask {
+    /// How the volume grows with its claim, if it does.
+    pub(super) fn growable(&self, layout: &PodLayout) -> Option<Growable> {
+        match self {
+            Self::Check { .. } => None,
+            Self::Mount(external) => external.growable(layout),
+            Self::Map(device) => device.growable(),
+        }
+    }
+
     /// The volume, once the work has succeeded.
     pub(super) fn ready(&self, layout: &PodLayout) -> Ready {
         match self {
@@ -197,7 +212,7 @@ pub(super) fn set_up(
     let mut applied = Applied::default();
     for (name, desired_volume) in desired {
         applied.names.push(name.clone());
-        applied.plugins.extend(plugin(&desired_volume).map(|plugin| (name.clone(), plugin.into())));
+        applied.plugins.extend(plugin(&desired_volume).map(|plugin| (name.clone(), plugin)));
         if let Err(problem) = set_up_one(root, layout, &name, desired_volume, mounts, &version, &mut applied)
         {
             applied.volumes.problems.push(problem);
@@ -206,15 +221,18 @@ pub(super) fn set_up(
     applied
 }
 
-/// Upstream's name of the plugin of what may be behind a claim.
-fn plugin(volume: &DesiredVolume) -> Option<String> {
-    match volume {
-        DesiredVolume::Driver(volume) => Some(format!("{}:{}", csi::DIRECTORY.plugin, volume.id.driver)),
-        DesiredVolume::External(volume) => Some(volume.directory.plugin.to_owned()),
-        DesiredVolume::Device(device) => Some(device.directory.plugin.to_owned()),
-        DesiredVolume::Host { .. } => Some(host_path::PLUGIN.to_owned()),
-        DesiredVolume::Own(_) | DesiredVolume::Invalid(_) | DesiredVolume::Unprocessed(_) => None,
-    }
+/// The plugin of what may be behind a claim.
+fn plugin(volume: &DesiredVolume) -> Option<Plugin> {
+    let (name, is_migrated) = match volume {
+        DesiredVolume::Driver(volume) => {
+            (format!("{}:{}", csi::DIRECTORY.plugin, volume.id.driver), volume.is_migrated)
+        }
+        DesiredVolume::External(volume) => (volume.directory.plugin.to_owned(), false),
+        DesiredVolume::Device(device) => (device.directory.plugin.to_owned(), false),
+        DesiredVolume::Host { .. } => (host_path::PLUGIN.to_owned(), false),
+        DesiredVolume::Own(_) | DesiredVolume::Invalid(_) | DesiredVolume::Unprocessed(_) => return None,
+    };
+    Some(Plugin { name: name.into(), is_migrated })
 }
 
 fn set_up_one(
@@ -241,6 +259,8 @@ fn set_up_one(
             let volume =
                 ExternalVolume { dir: external.dir(layout), unit: external.unit.clone(), driver: None };
             applied.volumes.external.insert(name.to_owned(), volume);
+            let growable = external.growable(layout);
+            applied.growable.extend(growable.map(|growable| (name.to_owned(), growable)));
             let table = mounts.table().map_err(|error| VolumeProblem::new(&external.name, &error))?;
             if external.is_ready(layout, &table) {
                 Some(mounted(&external, layout))
@@ -250,6 +270,7 @@ fn set_up_one(
             }
         }
         DesiredVolume::Device(device) => {
+            applied.growable.extend(device.growable().map(|growable| (name.to_owned(), growable)));
             let table = mounts.table().map_err(|error| VolumeProblem::new(&device.name, &error))?;
             if device.is_mapped(root, layout, &table) {
                 applied.volumes.devices.insert(name.to_owned(), mapped(&device, layout));

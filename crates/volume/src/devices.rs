@@ -10,6 +10,7 @@ use hostlet_host::{MountCall, MountTable, Mounts, detach_loop_devices, real_path
 
 use super::actual::{entries, failed, found_at};
 use super::error::{HostError, VolumeError, VolumeProblem, VolumeStep};
+use super::growth::{Growable, GrowableForm};
 use super::layout::{POD_MODE, PodLayout, device_maps};
 use super::model::{BlockDevice, KindDirectory};
 use super::path_type::Found;
@@ -21,6 +22,11 @@ impl BlockDevice {
     /// Where containers find it.
     pub(super) fn link(&self, layout: &PodLayout) -> PathBuf {
         layout.devices(self.directory).join(&self.name)
+    }
+
+    /// How it grows with its claim, if it does.
+    pub(super) fn growable(&self) -> Option<Growable> {
+        Some(Growable { claim: self.claim.clone()?, path: self.device.clone(), form: GrowableForm::Device })
     }
 
     /// Where it is mounted for the pod.

@@ -14,6 +14,7 @@ fn device(path: &Path) -> BlockDevice {
         is_on_host: true,
         read_only: false,
         is_exclusive: false,
+        claim: None,
     }
 }
 

@@ -87,6 +87,7 @@ impl Life {
             objects: Arc::new(self.objects.clone()),
             csi,
             drivers: DriverObjects::new(watch::channel(known).1),
+            expansions: None,
             file_label: None,
             clock: WallClock::system(),
         });

@@ -136,11 +136,11 @@ async fn the_secrets_of_a_persistent_volume_are_named_until_its_pod_is_torn_down
     let (room, pod) = room(json!({"nodeExpandSecretRef": secret}));
     room.csi.published(&UID.into(), "pv-1", Path::new("/mnt/pv-1"));
     room.set_up(&pod).await;
-    let secrets = room.volumes.secrets();
+    let needs = room.volumes.needs();
     let expected = ObjectRef::secret("s", "drivers");
-    assert_eq!(secrets.borrow()[&PodUid::from(UID)].iter().collect::<Vec<_>>(), [&expected]);
+    assert_eq!(needs.borrow()[&PodUid::from(UID)].objects.iter().collect::<Vec<_>>(), [&expected]);
     room.volumes.tear_down(&UID.into()).await.unwrap();
-    assert!(secrets.borrow().is_empty());
+    assert!(needs.borrow().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -239,6 +239,32 @@ async fn tokens_are_renewed_and_given_to_the_driver() {
     let volumes = room.set_up(&pod).await;
     assert!(volumes.is_ready("data"));
     assert!(texts(&volumes)[0].contains("connection refused"), "{volumes:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_reboot_a_driver_gets_the_stored_token_until_it_expires() {
+    let base: Timestamp = "2026-11-21T07:00:00Z".parse().unwrap();
+    let (room, pod) = room(json!({}));
+    let requests = json!([{"audience": "vault", "expirationSeconds": 3600}]);
+    with_driver(&room, json!({"tokenRequests": requests, "requiresRepublish": true}));
+    let half = Duration::from_secs(1800);
+    let stored = Token { value: "stored".to_owned(), issued: base - half, expires: base + half };
+    room.objects.store_token(stored);
+    room.objects.fail_tokens(Some(ObjectError::Unavailable("connection refused".into())));
+    let waiting = start(&room, &pod);
+    pass(1).await;
+    let needs = room.volumes.needs().borrow()[&PodUid::from(UID)].clone();
+    assert_eq!(needs.tokens.first().unwrap().audiences, ["vault"], "so that it is stored");
+    room.csi.published(&UID.into(), "pv-1", Path::new("/mnt/pv-1"));
+    assert_eq!(waiting.answer().await.problems, []);
+    let tokens = &room.csi.requests()[0].pod_attributes["csi.storage.k8s.io/serviceAccount.tokens"];
+    assert!(tokens.contains("\"stored\""), "{tokens}");
+    // Then the pod keeps its volume, and says why the driver gets no other one.
+    pass(1800).await;
+    let volumes = room.set_up(&pod).await;
+    assert!(volumes.is_ready("data"));
+    let text = texts(&volumes).concat();
+    assert!(text.contains("the token has expired at 2026-11-21T07:30:00Z, and no new one can be requested: connection refused"), "{text}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -190,6 +190,10 @@ pub enum VolumeStep {
     MapPodDevice,
     /// Putting a block device where containers find it.
     MapBlockVolume,
+    /// Growing a volume that is mounted and not used yet.
+    ExpandMounted,
+    /// Growing a block device that is not used yet.
+    ExpandMapped,
     /// Any other step.
     SetUp,
 }
@@ -207,6 +211,8 @@ impl fmt::Display for VolumeStep {
             Self::SetUpDevice => "MapVolume.SetUpDevice failed",
             Self::MapPodDevice => "MapVolume.MapPodDevice failed",
             Self::MapBlockVolume => "MapVolume.MapBlockVolume failed",
+            Self::ExpandMounted => "MountVolume.Setup failed while expanding volume",
+            Self::ExpandMapped => "MapVolume.MarkVolumeAsMounted failed while expanding volume",
             Self::SetUp => "MountVolume.SetUp failed",
         })
     }

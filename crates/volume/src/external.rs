@@ -14,6 +14,7 @@ use hostlet_host::{
 use super::actual::{entries, failed, found_at};
 use super::error::{HostError, VolumeProblem, VolumeStep};
 use super::execute::{mark, unmark};
+use super::growth::{Growable, GrowableForm};
 use super::layout::{POD_MODE, PodLayout, device_mounts};
 use super::model::{External, KindDirectory};
 use super::path_type::Found;
@@ -68,6 +69,18 @@ fn is_used(root: &Path, directory: KindDirectory, volume: &str, table: &MountTab
         let mut parts = mount.point.strip_prefix(&pods).unwrap_or(Path::new("")).components();
         parts.next().is_some() && parts.as_path() == inside
     })
+}
+
+/// Whether the path of a local volume is a block device, and not a directory.
+pub(super) fn is_block_device(path: &Path) -> Result<bool, HostError> {
+    match found_at(path)? {
+        Found::Directory => Ok(false),
+        Found::BlockDevice => Ok(true),
+        Found::Nothing => Err(HostError::NoPath { path: path.to_owned() }),
+        Found::File | Found::Socket | Found::CharDevice | Found::Other => {
+            Err(HostError::NeitherDirectoryNorDevice)
+        }
+    }
 }
 
 impl External {
@@ -144,18 +157,14 @@ impl External {
 
     /// Checks what is mounted, if it is a path of this host. Returns whether that is a block device.
     fn check_source(&self) -> Result<bool, HostError> {
-        if !self.is_on_host() {
-            return Ok(false);
-        }
-        let path = Path::new(&self.source);
-        match found_at(path)? {
-            Found::Directory => Ok(false),
-            Found::BlockDevice => Ok(true),
-            Found::Nothing => Err(HostError::NoPath { path: path.to_owned() }),
-            Found::File | Found::Socket | Found::CharDevice | Found::Other => {
-                Err(HostError::NeitherDirectoryNorDevice)
-            }
-        }
+        if self.is_on_host() { is_block_device(Path::new(&self.source)) } else { Ok(false) }
+    }
+
+    /// How it grows with its claim, if it does.
+    pub(super) fn growable(&self, layout: &PodLayout) -> Option<Growable> {
+        let (at, ready) = (self.dir(layout), layout.meta(self.directory, &self.name));
+        let form = GrowableForm::Mounted { at, ready };
+        Some(Growable { claim: self.claim.clone()?, path: self.source.clone().into(), form })
     }
 
     /// Mounts `source`, a directory of this host or an export, for the pod.

@@ -20,6 +20,7 @@ fn local(source: &Path) -> External {
         group: None,
         is_exclusive: false,
         fs_type: "ext4".to_owned(),
+        claim: None,
     }
 }
 

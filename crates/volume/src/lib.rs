@@ -22,6 +22,7 @@ mod error;
 mod execute;
 mod external;
 mod files;
+mod growth;
 mod kinds;
 mod layout;
 mod local;

@@ -24,7 +24,14 @@ const OPERATION_BUCKETS: [f64; 13] =
 const DESIRED: &str = "desired_state_of_world";
 const ACTUAL: &str = "actual_state_of_world";
 
-type Plugin = Arc<str>;
+/// The plugin of a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Plugin {
+    /// Upstream's name.
+    pub(super) name: Arc<str>,
+    /// Whether it serves the volume in place of one that was part of Kubernetes.
+    pub(super) is_migrated: bool,
+}
 
 /// The labels of an operation.
 type Labels = [(&'static str, Cow<'static, str>); 4];
@@ -57,18 +64,18 @@ impl VolumeMetrics {
         );
     }
 
-    fn total(&self, state: &'static str, plugin: &str, change: i64) {
-        let labels = [("plugin_name", plugin.to_owned().into()), ("state", state.into())];
+    fn total(&self, state: &'static str, plugin: &Plugin, change: i64) {
+        let labels = [("plugin_name", plugin.name.to_string().into()), ("state", state.into())];
         self.totals.get_or_create(&labels).inc_by(change);
     }
 
-    fn operation(&self, name: &'static str, plugin: &str, is_done: bool, took: Duration) {
+    fn operation(&self, name: &'static str, plugin: &Plugin, is_done: bool, took: Duration) {
         let status = if is_done { "success" } else { "fail-unknown" };
         let labels = [
-            ("migrated", "false".into()),
+            ("migrated", if plugin.is_migrated { "true" } else { "false" }.into()),
             ("operation_name", name.into()),
             ("status", status.into()),
-            ("volume_plugin", plugin.to_owned().into()),
+            ("volume_plugin", plugin.name.to_string().into()),
         ];
         self.operations.get_or_create(&labels).observe(took.as_secs_f64());
     }
@@ -98,7 +105,10 @@ impl PodShare {
     ) {
         let named = |volume: &Volume| {
             let known = plugins.get(&volume.name).cloned();
-            (volume.name.clone(), known.unwrap_or_else(|| plugin(volume).into()))
+            (
+                volume.name.clone(),
+                known.unwrap_or_else(|| Plugin { name: plugin(volume).into(), is_migrated: false }),
+            )
         };
         let desired: BTreeMap<String, Plugin> = pod.host_volumes().map(named).collect();
         let mounted: BTreeMap<String, Plugin> =
@@ -171,7 +181,10 @@ mod tests {
         let volumes = PodVolumes { mounted: [("e".to_owned(), mounted)].into(), ..PodVolumes::default() };
         let mut share = PodShare::new(metrics);
         let second = Duration::from_secs(1);
-        let plugins = BTreeMap::from([("c".to_owned(), "kubernetes.io/csi:d".into())]);
+        let plugins = BTreeMap::from([(
+            "c".to_owned(),
+            Plugin { name: "kubernetes.io/csi:d".into(), is_migrated: true },
+        )]);
         // The empty directory is made once; the other one fails twice.
         share.set_up(&pod, &volumes, &plugins, second);
         share.set_up(&pod, &volumes, &plugins, second);
@@ -185,6 +198,7 @@ mod tests {
             "volume_manager_total_volumes{plugin_name=\"kubernetes.io/csi:d\",state=\"desired_state_of_world\"} 1",
             "_count{migrated=\"false\",operation_name=\"volume_mount\",status=\"success\",volume_plugin=\"kubernetes.io/empty-dir\"} 1",
             "_count{migrated=\"false\",operation_name=\"volume_mount\",status=\"fail-unknown\",volume_plugin=\"kubernetes.io/configmap\"} 2",
+            "_count{migrated=\"true\",operation_name=\"volume_mount\",status=\"fail-unknown\",volume_plugin=\"kubernetes.io/csi:d\"} 2",
         ]);
         share.torn_down(true, second);
         drop(share);

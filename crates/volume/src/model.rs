@@ -6,8 +6,8 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use hostlet_base::PodUid;
-use hostlet_csi::{KnownDrivers, Publish, VolumeId};
+use hostlet_base::{PodRef, PodUid};
+use hostlet_csi::{ClaimOfPod, KnownDrivers, Publish, VolumeId};
 use hostlet_host::GroupChange;
 use hostlet_pod::objects::{
     CertificateRef, CertificateState, ClaimState, Object, ObjectError, ObjectRef, ObjectState, ObjectStates,
@@ -143,12 +143,24 @@ pub(super) struct Persistent<'a> {
     pub(super) options: Vec<String>,
     /// Whether the pod uses it read-only.
     pub(super) read_only: bool,
+    /// Whether its type was one that Kubernetes once mounted itself.
+    pub(super) is_migrated: bool,
 }
 
 impl Persistent<'_> {
     /// Whether only one pod may use it at a time.
     pub(super) fn is_exclusive(&self) -> bool {
         self.spec.access_modes.as_deref() == Some(&["ReadWriteOncePod".to_owned()])
+    }
+
+    /// The claim that says how large it is; `None` for a volume of a cloud that the pod's spec names, which has none.
+    pub(super) fn claim(&self, context: &Context<'_>) -> Option<ClaimOfPod> {
+        Some(ClaimOfPod {
+            pod: PodRef::new(context.namespace(), context.name(), context.uid().as_str()),
+            name: self.spec.claim_ref.as_ref()?.name.clone()?,
+            volume: self.name.to_owned(),
+            read_only: self.read_only,
+        })
     }
 
     /// It cannot be used.
@@ -283,6 +295,8 @@ pub(super) struct External {
     pub(super) is_exclusive: bool,
     /// The filesystem that is made and mounted if it is a block device.
     pub(super) fs_type: String,
+    /// The claim with which it grows; `None` if volumes of its kind do not.
+    pub(super) claim: Option<ClaimOfPod>,
 }
 
 /// A block device that containers use as such.
@@ -298,6 +312,8 @@ pub(super) struct BlockDevice {
     pub(super) read_only: bool,
     /// Whether only one pod may use it at a time.
     pub(super) is_exclusive: bool,
+    /// The claim with which it grows; `None` if its driver grows it.
+    pub(super) claim: Option<ClaimOfPod>,
 }
 
 /// A volume of a CSI driver.
@@ -313,6 +329,8 @@ pub(super) struct DriverVolume {
     pub(super) is_republished: bool,
     /// Whether it is mounted with an SELinux label.
     pub(super) is_labelled: bool,
+    /// Whether its type was one that Kubernetes once mounted itself.
+    pub(super) is_migrated: bool,
     /// What is asked of the owner, or why that is not known now. Then what is published stays.
     pub(super) request: Result<Publish, VolumeProblem>,
 }

@@ -44,6 +44,7 @@ pub(super) fn unmapped(
             is_on_host: false,
             read_only: volume.read_only,
             is_exclusive: false,
+            claim: None,
         };
         is_wanted.then(|| (volume.spec_name.clone(), device()))
     };
@@ -125,6 +126,7 @@ mod tests {
             read_only: false,
             is_republished,
             is_labelled: false,
+            is_migrated: false,
             request: Err(VolumeProblem::Volume { step: VolumeStep::SetUp, volume: "pv".to_owned(), cause }),
         }
     }

@@ -1,7 +1,6 @@
 //! Local volumes on a real device: a loop device, in a mount namespace of the test's own. Needs root.
 
 use std::os::unix::fs::FileTypeExt;
-use std::path::PathBuf;
 use std::process::Command;
 
 use hostlet_host::HostDisks;
@@ -12,30 +11,7 @@ use crate::apply::tear_down;
 use crate::devices;
 use crate::kinds::local_volume;
 use crate::model::BlockDevice;
-use crate::testing::UID;
-
-/// A loop device, which is detached when it is dropped.
-struct Disk(PathBuf);
-
-impl Disk {
-    /// `None` if the host has no loop devices, or no program for filesystems.
-    fn new(dir: &Path) -> Option<Self> {
-        let image = dir.join("image");
-        fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
-        let run = |program: &str, arguments: &[&str]| {
-            Command::new(program).args(arguments).output().ok().filter(|run| run.status.success())
-        };
-        run("mkfs.ext4", &["-V"])?;
-        let attached = run("losetup", &["-f", "--show", image.to_str()?])?;
-        Some(Self(String::from_utf8(attached.stdout).ok()?.trim().into()))
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").arg("-d").arg(&self.0).status();
-    }
-}
+use crate::testing::{Disk, UID};
 
 #[test]
 fn the_filesystem_of_a_device_keeps_what_pods_write() {
@@ -46,13 +22,14 @@ fn the_filesystem_of_a_device_keeps_what_pods_write() {
         let volume = External {
             directory: local_volume::DIRECTORY,
             name: "pv-1".to_owned(),
-            source: disk.0.to_str().unwrap().to_owned(),
-            unit: disk.0.clone(),
+            source: disk.path().to_str().unwrap().to_owned(),
+            unit: disk.path().to_owned(),
             options: vec!["noatime".to_owned()],
             read_only: false,
             group: Some((3000, GroupChange::Always)),
             is_exclusive: false,
             fs_type: "ext4".to_owned(),
+            claim: None,
         };
         let means = Means { mounts, disks: &HostDisks, devices: &locks };
         let set_up = |uid: &str| volume.set_up(&root, &layout(uid), means).unwrap();
@@ -79,10 +56,11 @@ fn the_filesystem_of_a_device_keeps_what_pods_write() {
         let device = BlockDevice {
             directory: local_volume::DIRECTORY,
             name: "pv-2".to_owned(),
-            device: disk.0.clone(),
+            device: disk.path().to_owned(),
             is_on_host: true,
             read_only: false,
             is_exclusive: false,
+            claim: None,
         };
         device.set_up(&root, &layout(UID), mounts).unwrap();
         let map = root.join("plugins/kubernetes.io/local-volume/volumeDevices/pv-2").join(UID);

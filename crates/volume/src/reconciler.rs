@@ -12,9 +12,9 @@ use futures::future::join_all;
 use hostlet_base::{
     Backoff, BackoffPolicy, Conflated, PodRef, PodUid, WallClock, error_chain, sleep_until, watching,
 };
-use hostlet_csi::{CsiVolumes, DriverObjects, PodStates};
+use hostlet_csi::{CsiVolumes, DriverObjects, Expansions, PodStates};
 use hostlet_host::{HostDisks, MountTable, Mounts, PathError, file_work, path_unit};
-use hostlet_pod::objects::{ObjectSource, VolumeSecrets};
+use hostlet_pod::objects::{ObjectSource, VolumeNeeds};
 use hostlet_pod::{AdmittedPod, ExternalVolume, ExternalVolumes};
 use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -24,6 +24,7 @@ use super::apply::{self, Applied, Outcome, PathResults, PathTask};
 use super::desired::desired;
 use super::error::{VolumeError, VolumeProblem, VolumeStep};
 use super::external::Means;
+use super::growth::{self, Growing, Sizes};
 use super::kinds::claim;
 use super::layout::PodLayout;
 use super::metrics::{PodShare, VolumeMetrics};
@@ -36,7 +37,7 @@ use super::teardown::take_down;
 use super::threads::VolumeThreads;
 
 /// Delay until a failure is retried without a request. Changes of objects are handled at once.
-const RETRY: BackoffPolicy = BackoffPolicy {
+pub(super) const RETRY: BackoffPolicy = BackoffPolicy {
     initial: Duration::from_secs(1),
     max: Duration::from_secs(60),
     reset_after: Duration::from_secs(120),
@@ -47,7 +48,7 @@ const DRIVER_DEADLINE: Duration = Duration::from_secs(2 * 60);
 
 /// A pod's part of its pauses, from 0 to 1. It is the same for ever, so that a history can be repeated, and differs between pods: after
 /// an outage not all pods of all nodes request their tokens at once.
-fn spread(uid: &PodUid) -> f64 {
+pub(super) fn spread(uid: &PodUid) -> f64 {
     let mut hasher = DefaultHasher::new();
     uid.hash(&mut hasher);
     f64::from(u16::try_from(hasher.finish() >> 48).unwrap_or_default()) / f64::from(u16::MAX)
@@ -72,13 +73,16 @@ pub(super) struct Shared {
     pub(super) objects: Arc<dyn ObjectSource>,
     pub(super) csi: CsiVolumes,
     pub(super) drivers: DriverObjects,
+    /// What claims say of the sizes of volumes; `None` without an API server.
+    pub(super) expansions: Option<Arc<dyn Expansions>>,
+    pub(super) sizes: Sizes,
     /// The label of containers' files by the host's SELinux policy; `None` without SELinux.
     pub(super) file_label: Option<String>,
     pub(super) clock: WallClock,
     pub(super) changed: Conflated<()>,
     pub(super) metrics: VolumeMetrics,
     pub(super) external: watch::Sender<ExternalVolumes>,
-    pub(super) secrets: watch::Sender<VolumeSecrets>,
+    pub(super) volume_needs: watch::Sender<VolumeNeeds>,
 }
 
 impl Shared {
@@ -97,7 +101,7 @@ impl Shared {
     }
 
     /// With what volumes are mounted.
-    fn means(&self) -> Means<'_> {
+    pub(super) fn means(&self) -> Means<'_> {
         Means { mounts: &*self.mounts, disks: &HostDisks, devices: &self.threads.devices }
     }
 
@@ -155,14 +159,17 @@ pub(super) struct VolumeReconciler {
     /// Warnings about volumes with another group, which the worker has not received yet.
     shared_volumes: Vec<String>,
     retry: Option<Backoff<Instant>>,
+    growing: Growing,
     /// What it counts of the volumes of this node.
     share: PodShare,
 }
 
 impl VolumeReconciler {
     pub(super) fn new(uid: PodUid, layout: PodLayout, shared: Arc<Shared>) -> Self {
-        let sources = Sources::new(shared.objects.clone(), shared.drivers.clone(), shared.secrets.clone());
+        let sources =
+            Sources::new(shared.objects.clone(), shared.drivers.clone(), shared.volume_needs.clone());
         let share = PodShare::new(shared.metrics.clone());
+        let growing = Growing::new(shared.clone(), uid.clone());
         Self {
             uid,
             layout,
@@ -176,6 +183,7 @@ impl VolumeReconciler {
             reported: Report::default(),
             shared_volumes: Vec::new(),
             retry: None,
+            growing,
             share,
         }
     }
@@ -216,6 +224,8 @@ impl VolumeReconciler {
                 () = sleep_until(late) => self.answer_late(),
                 // Cancel-safe: a sleep until a fixed time takes nothing.
                 () = sleep_until(due) => self.refresh().await,
+                // Cancel-safe: what was begun continues with the next call.
+                () = self.growing.step() => {}
             }
         }
     }
@@ -334,7 +344,7 @@ impl VolumeReconciler {
 
     /// Publishes that it has none any more.
     fn withdraw(&self) {
-        self.shared.secrets.send_if_modified(|all| all.remove(&self.uid).is_some());
+        self.shared.volume_needs.send_if_modified(|all| all.remove(&self.uid).is_some());
         let is_own = |pod: &PodRef| pod.uid == self.uid;
         self.shared.external.send_if_modified(|all| all.extract_if(.., |pod, _| is_own(pod)).count() > 0);
     }
@@ -394,6 +404,7 @@ impl VolumeReconciler {
         self.outcome = applied.finish(results);
         self.shared_volumes.extend(self.outcome.take_warnings());
         self.mapped.retain(|_, mapped| mapped.is_ok());
+        self.growing.follow(self.outcome.growable.values().cloned());
         if self.outcome.has_failed() || self.sources.has_failed_tokens() {
             self.try_again();
         } else {
@@ -408,10 +419,11 @@ impl VolumeReconciler {
 
     async fn tear_down(&mut self) -> Result<(), VolumeError> {
         self.subject = None;
-        let Shared { objects, drivers, secrets, .. } = &*self.shared;
-        self.sources = Sources::new(objects.clone(), drivers.clone(), secrets.clone());
+        let Shared { objects, drivers, volume_needs, .. } = &*self.shared;
+        self.sources = Sources::new(objects.clone(), drivers.clone(), volume_needs.clone());
         (self.retry, self.waiting, self.outcome) = (None, None, Outcome::default());
         self.mapped.clear();
+        self.growing.follow([]);
         let Shared { root, mounts, threads, csi, .. } = &*self.shared;
         take_down(root, &self.uid, mounts, threads, Some(csi)).await
     }
@@ -454,6 +466,11 @@ async fn work_on_paths(
             Ok(done) => done,
             Err(error) => Err(apply::delayed(task, name, layout, &shared.mount_table().await, error)),
         };
+        let grown = match (&done, task.growable(layout)) {
+            (Ok(_), Some(volume)) => growth::before_use(shared, uid, &volume).await,
+            (Ok(_), None) | (Err(_), _) => Ok(()),
+        };
+        let done = grown.and(done);
         (name.clone(), done.map(|warning| (task.ready(layout), warning)))
     });
     join_all(works).await

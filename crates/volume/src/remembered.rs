@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use hostlet_base::{PodUid, json};
 use hostlet_host::{pods_dir, replace_file};
-use hostlet_pod::objects::{ObjectRef, VolumeSecrets};
+use hostlet_pod::objects::{ObjectRef, ObjectReferences, VolumeNeeds};
 use k8s_openapi::api::core::v1::PersistentVolume;
 use serde_json::Value;
 
@@ -50,18 +50,18 @@ pub(super) fn remember(layout: &PodLayout, claim: &str, volume: &PersistentVolum
     written.and_then(|text| replace_file(&path, &text, MODE)).map_err(failed("write", &path))
 }
 
-/// The Secrets of the volumes that the claims of all pods below the daemon's `root` were bound to, by pod.
-pub(super) fn recall_secrets(root: &Path) -> VolumeSecrets {
-    let Ok(pods) = entries(&pods_dir(root)) else { return VolumeSecrets::new() };
+/// What is needed for the volumes that the claims of all pods below the daemon's `root` were bound to, by pod: their Secrets.
+pub(super) fn recall_needs(root: &Path) -> VolumeNeeds {
+    let Ok(pods) = entries(&pods_dir(root)) else { return VolumeNeeds::new() };
     let of_pod = |pod: &OsString| {
         let uid = PodUid::from(pod.to_str()?);
         let layout = PodLayout::new(root, &uid)?;
         let claims = entries(&layout.claims()).ok()?;
         let claims = claims.iter().filter_map(|file| file.to_str()?.strip_suffix(".json"));
         let volumes = claims.filter_map(|claim| recall(&layout, claim)?.spec?.csi);
-        let secrets: BTreeSet<ObjectRef> =
+        let objects: BTreeSet<ObjectRef> =
             volumes.flat_map(|source| secrets_of(&source).collect::<Vec<_>>()).collect();
-        (!secrets.is_empty()).then_some((uid, secrets))
+        (!objects.is_empty()).then(|| (uid, ObjectReferences { objects, ..ObjectReferences::default() }))
     };
     pods.iter().filter_map(of_pod).collect()
 }
@@ -100,8 +100,9 @@ mod tests {
         let source = json!({"driver": "d", "volumeHandle": "h", "nodeStageSecretRef": secret});
         let of_driver: PersistentVolume = serde_json::from_value(json!({"spec": {"csi": source}})).unwrap();
         remember(&layout, "drive", &of_driver).unwrap();
-        let expected = (PodUid::from(UID), BTreeSet::from([ObjectRef::secret("s", "drivers")]));
-        assert_eq!(recall_secrets(host.root.path()), VolumeSecrets::from([expected]));
+        let objects = BTreeSet::from([ObjectRef::secret("s", "drivers")]);
+        let expected = (PodUid::from(UID), ObjectReferences { objects, ..ObjectReferences::default() });
+        assert_eq!(recall_needs(host.root.path()), VolumeNeeds::from([expected]));
         for name in ["../x", "/etc/x", "a/b", ".."] {
             remember(&layout, name, &volume).unwrap();
             assert_eq!(recall(&layout, name), None, "{name}");

@@ -2,7 +2,7 @@
 //! objects, and the Secrets and tokens that turn out to be needed once claims and drivers are known. Reports when volumes need an update;
 //! does not update them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use hostlet_csi::{DriverObjects, KnownDrivers};
 use hostlet_host::file_work;
 use hostlet_pod::objects::{
     CertificateRef, CertificateState, ClaimRef, ClaimState, ObjectError, ObjectRef, ObjectReferences,
-    ObjectSource, Token, TokenRequest, TrustBundleRef, TrustBundleState, VolumeSecrets, Watched,
+    ObjectSource, Token, TokenRequest, TrustBundleRef, TrustBundleState, VolumeNeeds, Watched,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolume, Pod};
@@ -61,8 +61,8 @@ pub(super) struct Sources {
     driver_changes: Option<watch::Receiver<KnownDrivers>>,
     /// The names of these drivers.
     driver_names: Vec<String>,
-    /// The Secrets of all pods' PersistentVolumes.
-    secrets: watch::Sender<VolumeSecrets>,
+    /// What all pods' volumes need beside their specs.
+    volume_needs: watch::Sender<VolumeNeeds>,
     trust_bundles: Watched<TrustBundleRef, TrustBundleState>,
     certificates: Watched<CertificateRef, CertificateState>,
 }
@@ -72,11 +72,11 @@ impl Sources {
     pub(super) fn new(
         objects: Arc<dyn ObjectSource>,
         drivers: DriverObjects,
-        secrets: watch::Sender<VolumeSecrets>,
+        volume_needs: watch::Sender<VolumeNeeds>,
     ) -> Self {
         Self {
             objects,
-            secrets,
+            volume_needs,
             drivers,
             driver_changes: None,
             driver_names: Vec::new(),
@@ -114,7 +114,7 @@ impl Sources {
         let Needs { drivers, secrets, tokens: mut requests } =
             needs(pod, &self.bound(self.claims.known()), &self.drivers.now());
         // Before the first answer about them, so that it is stored.
-        self.publish_secrets(&PodUid::from(layout.uid()), secrets.iter().cloned().collect());
+        self.publish_needs(&PodUid::from(layout.uid()), &secrets, requests.values());
         if !drivers.is_empty() && self.driver_changes.is_none() {
             self.driver_changes = Some(self.drivers.subscribe());
         }
@@ -142,13 +142,21 @@ impl Sources {
         is_more
     }
 
-    /// Publishes the Secrets of the PersistentVolumes of a pod.
-    fn publish_secrets(&self, pod: &PodUid, secrets: BTreeSet<ObjectRef>) {
-        self.secrets.send_if_modified(|all| {
-            if all.get(pod).unwrap_or(&BTreeSet::new()) == &secrets {
+    /// Publishes what the volumes of a pod need beside its spec.
+    fn publish_needs<'a>(
+        &self,
+        pod: &PodUid,
+        secrets: &[ObjectRef],
+        tokens: impl Iterator<Item = &'a TokenRequest>,
+    ) {
+        let objects = secrets.iter().cloned().collect();
+        let needs =
+            ObjectReferences { objects, tokens: tokens.cloned().collect(), ..ObjectReferences::default() };
+        self.volume_needs.send_if_modified(|all| {
+            if all.get(pod).unwrap_or(&ObjectReferences::default()) == &needs {
                 return false;
             }
-            all.insert(pod.clone(), secrets);
+            all.insert(pod.clone(), needs);
             true
         });
     }

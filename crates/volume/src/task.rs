@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hostlet_base::{Conflated, PodUid, WallClock};
-use hostlet_csi::{CsiVolumes, DriverObjects};
+use hostlet_csi::{CsiVolumes, DriverObjects, Expansions};
 use hostlet_host::Mounts;
 use hostlet_pod::ExternalVolumes;
-use hostlet_pod::objects::{ObjectSource, VolumeSecrets};
+use hostlet_pod::objects::{ObjectSource, VolumeNeeds};
 use hostlet_telemetry::Metrics;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -17,13 +17,14 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::error::VolumeError;
+use super::growth::Sizes;
 use super::layout::PodLayout;
 use super::metrics::VolumeMetrics;
 use super::model::{NodeAmounts, NodeLabels};
 use super::read::{self, ReadError};
 use super::ready::PodVolumes;
 use super::reconciler::{Job, Shared, VolumeOwner, VolumeReconciler};
-use super::remembered::recall_secrets;
+use super::remembered::recall_needs;
 use super::sub_path::{self, SubPath, SubPathError};
 use super::threads::VolumeThreads;
 
@@ -52,6 +53,8 @@ pub struct VolumeSettings {
     pub csi: CsiVolumes,
     /// What these drivers want.
     pub drivers: DriverObjects,
+    /// What claims say of the sizes of volumes; `None` without an API server.
+    pub expansions: Option<Arc<dyn Expansions>>,
     /// The label of containers' files by the host's SELinux policy ([`hostlet_host::container_file_label`]); `None` without SELinux.
     pub file_label: Option<String>,
     /// The clock by which tokens expire: they live as long as time passes on this host, whatever the clock is set to.
@@ -80,9 +83,19 @@ impl Volumes {
     fn with_threads(settings: VolumeSettings, threads: VolumeThreads) -> (VolumeTask, Self) {
         let (sender, requests) = mpsc::channel(REQUESTS);
         let changed = Conflated::default();
-        let VolumeSettings { root, node, labels, mounts, objects, csi, drivers, file_label, clock } =
-            settings;
-        let secrets = watch::Sender::new(recall_secrets(&root));
+        let VolumeSettings {
+            root,
+            node,
+            labels,
+            mounts,
+            objects,
+            csi,
+            drivers,
+            expansions,
+            file_label,
+            clock,
+        } = settings;
+        let volume_needs = watch::Sender::new(recall_needs(&root));
         let shared = Arc::new(Shared {
             root,
             node,
@@ -92,12 +105,14 @@ impl Volumes {
             objects,
             csi,
             drivers,
+            expansions,
+            sizes: Sizes::default(),
             file_label,
             clock,
             changed: changed.clone(),
             metrics: VolumeMetrics::default(),
             external: watch::Sender::new(ExternalVolumes::new()),
-            secrets,
+            volume_needs,
         });
         let handle = Self { requests: sender, changed, shared: shared.clone() };
         let task = VolumeTask { shared, requests, reconcilers: HashMap::new(), tasks: JoinSet::new() };
@@ -109,9 +124,9 @@ impl Volumes {
         self.shared.external.subscribe()
     }
 
-    /// The Secrets that the PersistentVolumes of pods need, of pods of earlier daemons as these remembered them.
-    pub fn secrets(&self) -> watch::Receiver<VolumeSecrets> {
-        self.shared.secrets.subscribe()
+    /// What the volumes of pods need and the pods do not name; of pods of earlier daemons, the Secrets that these remembered.
+    pub fn needs(&self) -> watch::Receiver<VolumeNeeds> {
+        self.shared.volume_needs.subscribe()
     }
 
     /// Adds its metrics.

@@ -49,6 +49,7 @@ impl Room {
             objects: Arc::new(objects.clone()),
             csi: handle,
             drivers: DriverObjects::new(drivers.subscribe()),
+            expansions: None,
             file_label: None,
             clock,
         };

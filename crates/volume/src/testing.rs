@@ -2,10 +2,11 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 
 use hostlet_host::{
@@ -268,6 +269,11 @@ impl Disks for FakeDisks {
         self.0.lock().1.push(format!("repair {}", device.display()));
         Ok(())
     }
+
+    fn grow(&self, device: &Path, mounted_at: &Path) -> Result<(), DiskError> {
+        self.0.lock().1.push(format!("grow {} {}", device.display(), mounted_at.display()));
+        Ok(())
+    }
 }
 
 /// A block device of this host; `None` if it has none. Nothing is done to it.
@@ -275,6 +281,49 @@ pub(super) fn block_device() -> Option<PathBuf> {
     let entries = fs::read_dir("/dev").unwrap().map(|entry| entry.unwrap());
     let mut devices = entries.filter(|entry| entry.file_type().unwrap().is_block_device());
     devices.next().map(|entry| entry.path())
+}
+
+/// A loop device of 16 MiB, which is detached when it is dropped.
+pub(super) struct Disk {
+    image: PathBuf,
+    device: PathBuf,
+}
+
+impl Disk {
+    /// `None` if the host has no loop devices, or no program for filesystems.
+    pub(super) fn new(dir: &Path) -> Option<Self> {
+        let image = dir.join("image");
+        fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
+        let run = |program: &str, arguments: &[&str]| {
+            Command::new(program).args(arguments).output().ok().filter(|run| run.status.success())
+        };
+        run("mkfs.ext4", &["-V"])?;
+        let attached = run("losetup", &["-f", "--show", image.to_str()?])?;
+        let device = String::from_utf8(attached.stdout).ok()?.trim().into();
+        Some(Self { image, device })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.device
+    }
+
+    /// Removes what is on it.
+    pub(super) fn wipe(&self) {
+        let start = vec![0; 4 << 20];
+        fs::OpenOptions::new().write(true).open(&self.device).unwrap().write_all(&start).unwrap();
+    }
+
+    /// Gives it another size.
+    pub(super) fn resize(&self, size: u64) {
+        fs::OpenOptions::new().write(true).open(&self.image).unwrap().set_len(size).unwrap();
+        assert!(Command::new("losetup").arg("-c").arg(&self.device).status().unwrap().success());
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("-d").arg(&self.device).status();
+    }
 }
 
 /// The daemon's directory with that of one pod.

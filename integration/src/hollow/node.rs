@@ -110,7 +110,7 @@ impl HollowNode {
             images: images(&self, &shared.store),
             preload: None,
             objects,
-            csi: CsiDeps { volumes: CsiVolumes::none(), drivers: DriverObjects::none() },
+            csi: CsiDeps { volumes: CsiVolumes::none(), drivers: DriverObjects::none(), expansions: None },
             claims: Claims::none(),
             grants: GrantInputs { devices: devices(&self), numa: NumaSettings::none() },
             sources: PodSources {

@@ -10,13 +10,13 @@ use hostlet_integration::{Look, wait_for};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Event, PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::stats::{ask, pod_in, sample, summary};
 use crate::support::{
-    IDLE, LATER, container, delete, is_ready, pod, uid, wait_for_object, wait_for_pods, wait_until_clean,
-    wait_until_gone,
+    IDLE, LATER, container, delete, is_ready, pod, run, uid, wait_for_object, wait_for_pods,
+    wait_until_clean, wait_until_gone,
 };
 
 /// Creates a local PersistentVolume for the claims of this namespace. The directory need not exist.
@@ -175,4 +175,57 @@ async fn wait_for_event(tenant: &Tenant, message: &str) {
         Ok(if is_found { Look::Done(()) } else { Look::NotYet(texts.join("\n")) })
     });
     found.await.unwrap();
+}
+
+#[tokio::test]
+async fn the_claim_of_a_local_volume_grows_with_it() {
+    let tenant = Tenant::new("grow", 1).await.unwrap();
+    let disk = tenant.nodes[0].root_dir().join("../disk");
+    fs::create_dir_all(&disk).unwrap();
+    let name = format!("pv-{}", tenant.namespace());
+    let volumes = create_volume(&tenant, &name, &disk.canonicalize().unwrap()).await;
+    tenant.create::<PersistentVolumeClaim>(claim(&tenant, "data")).await.unwrap();
+    let claims: Api<PersistentVolumeClaim> = tenant.api();
+    let user = |name: &str| {
+        let mut user = pod(name, IDLE);
+        user["spec"]["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
+        user["spec"] = mounted(user["spec"].take(), "data");
+        user
+    };
+    let resize = async |size: &str| {
+        let patch = Patch::Merge(json!({"spec": {"capacity": {"storage": size}}}));
+        volumes.patch(&name, &PatchParams::default(), &patch).await.unwrap();
+    };
+    let has = |size: &'static str| {
+        move |claim: &PersistentVolumeClaim| {
+            let capacity = claim.status.as_ref().and_then(|status| status.capacity.as_ref());
+            capacity.is_some_and(|capacity| capacity["storage"].0 == size)
+        }
+    };
+    run(&tenant, user("first")).await.unwrap();
+    // While it is used.
+    resize("2Gi").await;
+    wait_for_object(&claims, "data", LATER, has("2Gi")).await.unwrap();
+    for kind in ["Pod", "PersistentVolumeClaim"] {
+        let text = format!("MountVolume.NodeExpandVolume succeeded for volume \"{name}\" ");
+        let selector = format!("involvedObject.kind={kind},reason=FileSystemResizeSuccessful");
+        wait_for("the event", LATER, async || {
+            let events = tenant.api::<Event>().list(&ListParams::default().fields(&selector)).await?.items;
+            let messages: Vec<String> = events.into_iter().filter_map(|event| event.message).collect();
+            let is_there = messages.iter().any(|message| message.starts_with(&text));
+            Ok(if is_there { Look::Done(()) } else { Look::NotYet(messages.join("\n")) })
+        })
+        .await
+        .unwrap();
+    }
+    delete(&tenant, "first", None).await.unwrap();
+    wait_until_gone(&tenant.api::<Pod>(), "first").await.unwrap();
+    // Before it is used.
+    resize("3Gi").await;
+    run(&tenant, user("second")).await.unwrap();
+    assert!(has("3Gi")(&claims.get("data").await.unwrap()));
+    delete(&tenant, "second", None).await.unwrap();
+    wait_until_gone(&tenant.api::<Pod>(), "second").await.unwrap();
+    wait_until_clean(&tenant.nodes[0]).await.unwrap();
+    volumes.delete(&name, &DeleteParams::default()).await.unwrap();
 }

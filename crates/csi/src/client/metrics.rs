@@ -31,14 +31,21 @@ impl CallMetrics {
         );
     }
 
-    /// Records a call that ended with this code, whose name is that of gRPC for Go.
-    pub(super) fn ended(&self, driver: &str, method: &str, code: &'static str, took: Duration) {
+    /// Records a call that ended with this code, whose name is that of gRPC for Go. `is_migrated` is whether it is about a volume of a type that
+    /// Kubernetes once mounted itself; as upstream, calls that take a volume back do not say so.
+    pub(super) fn ended(
+        &self,
+        driver: &str,
+        method: &str,
+        code: &'static str,
+        is_migrated: bool,
+        took: Duration,
+    ) {
         let labels = [
             ("driver_name", driver.to_owned()),
             ("grpc_status_code", code.to_owned()),
             ("method_name", method.to_owned()),
-            // Volumes of plugins that became drivers are not told apart here.
-            ("migrated", "false".to_owned()),
+            ("migrated", is_migrated.to_string()),
         ];
         self.0.get_or_create(&labels).observe(took.as_secs_f64());
     }

@@ -71,6 +71,21 @@ impl GrpcNodeService {
         Q: Message + 'static,
         A: Message + Default + 'static,
     {
+        self.call_about(method, request, hidden, false).await
+    }
+
+    /// The same, about a volume that perhaps is a migrated one.
+    async fn call_about<Q, A>(
+        &self,
+        method: &'static str,
+        request: Q,
+        hidden: Hidden<'_>,
+        is_migrated: bool,
+    ) -> Result<A, CallError>
+    where
+        Q: Message + 'static,
+        A: Message + Default + 'static,
+    {
         let began = Instant::now();
         let call = method.rsplit('/').next().unwrap_or_default();
         let peer = Peer { name: "the driver", socket: &self.socket };
@@ -81,7 +96,7 @@ impl GrpcNodeService {
         };
         let answer = unary(&self.channel, method, request, self.deadline, peer, error).await;
         let code = answer.as_ref().err().map_or(Code::Ok, |error: &CallError| error.code);
-        self.metrics.ended(&self.driver, method, code_name(code), began.elapsed());
+        self.metrics.ended(&self.driver, method, code_name(code), is_migrated, began.elapsed());
         answer
     }
 }
@@ -105,7 +120,8 @@ impl NodeService for GrpcNodeService {
     async fn stage(&self, call: &StageCall) -> Result<(), CallError> {
         let request = wire::stage(call, self.capabilities().await?);
         let hidden = Hidden { secrets: Some(&call.secrets), context: Some(&call.context) };
-        self.call::<_, csi::NodeStageVolumeResponse>(STAGE, request, hidden).await.map(drop)
+        let answer = self.call_about(STAGE, request, hidden, call.is_migrated).await;
+        answer.map(|csi::NodeStageVolumeResponse {}| ())
     }
 
     async fn unstage(&self, handle: &str, staging: &Path) -> Result<(), CallError> {
@@ -119,7 +135,8 @@ impl NodeService for GrpcNodeService {
     async fn publish(&self, call: &PublishCall) -> Result<(), CallError> {
         let request = wire::publish(call, self.capabilities().await?);
         let hidden = Hidden { secrets: Some(&call.secrets), context: Some(&call.context) };
-        self.call::<_, csi::NodePublishVolumeResponse>(PUBLISH, request, hidden).await.map(drop)
+        let answer = self.call_about(PUBLISH, request, hidden, call.is_migrated).await;
+        answer.map(|csi::NodePublishVolumeResponse {}| ())
     }
 
     async fn unpublish(&self, handle: &str, target: &Path) -> Result<(), CallError> {
@@ -133,7 +150,7 @@ impl NodeService for GrpcNodeService {
     async fn expand(&self, call: &ExpandCall) -> Result<Option<u64>, CallError> {
         let request = wire::expand(call, self.capabilities().await?);
         let hidden = Hidden { secrets: Some(&call.secrets), context: None };
-        Ok(wire::size(self.call(EXPAND, request, hidden).await?))
+        Ok(wire::size(self.call_about(EXPAND, request, hidden, call.is_migrated).await?))
     }
 
     async fn stats(&self, handle: &str, path: &Path) -> Result<VolumeStats, CallError> {

@@ -133,6 +133,7 @@ fn stage_call() -> StageCall {
         capability: Capability { form, access_mode: AccessMode::ReadWriteOnce, group: Some(2000) },
         secrets: Secrets(map("password", "hunter22")),
         context: map("tier", "gold"),
+        is_migrated: false,
     }
 }
 
@@ -153,6 +154,7 @@ async fn calls_carry_what_they_must() {
         read_only: true,
         secrets: Secrets::default(),
         context: BTreeMap::new(),
+        is_migrated: false,
     };
     client.publish(&publish).await.unwrap();
     let expand = ExpandCall {
@@ -162,6 +164,7 @@ async fn calls_carry_what_they_must() {
         size: 5 << 30,
         capability: Capability { form: Form::Block, access_mode: AccessMode::ReadWriteMany, group: None },
         secrets: Secrets::default(),
+        is_migrated: false,
     };
     assert_eq!(client.expand(&expand).await.unwrap(), None);
     let expected = NodeCapabilities { stage: true, single_node_multi_writer: true, ..Default::default() };
@@ -207,16 +210,18 @@ async fn an_error_is_one_line_without_secrets_and_counted() {
     let error = host.client().stage(&stage_call()).await.unwrap_err();
     assert_eq!(error.to_string(), "rpc error: code = Internal desc = mount failed:\\nlogin with ***");
     assert_eq!(error.call, "NodeStageVolume");
+    let _ = host.client().stage(&StageCall { is_migrated: true, ..stage_call() }).await;
     let metrics = Metrics::default();
     host.metrics.register(&metrics);
-    let count = |method: &str, code: &str| {
+    let count = |method: &str, code: &str, is_migrated: bool, number: u32| {
         format!(
             "csi_operations_seconds_count{{driver_name=\"{DRIVER}\",grpc_status_code=\"{code}\",method_name=\"/csi.v1.Node/{method}\",\
-             migrated=\"false\"}} 1"
+             migrated=\"{is_migrated}\"}} {number}"
         )
     };
     let text = metrics.encode();
-    for expected in [count("NodeStageVolume", "Internal"), count("NodeGetCapabilities", "OK")] {
+    let staged = |is_migrated| count("NodeStageVolume", "Internal", is_migrated, 1);
+    for expected in [staged(false), staged(true), count("NodeGetCapabilities", "OK", false, 2)] {
         assert!(text.contains(&expected), "{text}");
     }
 }

@@ -1,7 +1,6 @@
 //! Grows a volume that its claim has a larger size for: before a pod uses it, and while pods use it. Each attempt reads the claim anew.
 
 use std::path::Path;
-use std::time::Duration;
 
 use hostlet_base::error_chain;
 use tokio::time::timeout;
@@ -11,12 +10,9 @@ use super::node_size::soon;
 use super::plan::{Due, Key};
 use super::worker::{Interrupted, VolumeWorker};
 use crate::{
-    CallError, Capability, ExpandCall, GrowError, Look, Moment, NodeCapabilities, NodeService, NodeSize,
-    Publish, VolumePhase,
+    CallError, Capability, ExpandCall, GrowError, LOOK_TIMEOUT, Look, Moment, NodeCapabilities, NodeService,
+    NodeSize, Publish, VolumePhase,
 };
-
-/// How long the API server may delay a pod's start: without an answer the volume grows while it is used.
-const MOUNT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why a volume did not grow.
 enum Failure {
@@ -128,9 +124,9 @@ impl VolumeWorker {
             // Another instance of the driver may.
             return Ok(Due::OnChange);
         }
-        let look = expansions.look(desired, at, self.expanding.size);
+        let look = expansions.look(claim, at, self.expanding.size);
         let answer = match at {
-            Moment::Mounting => self.unless_released(timeout(MOUNT_TIMEOUT, look)).await?,
+            Moment::Mounting => self.unless_released(timeout(LOOK_TIMEOUT, look)).await?,
             Moment::InUse => Ok(self.unless_asked(look).await?),
         };
         let growth = match answer {
@@ -145,7 +141,7 @@ impl VolumeWorker {
             }
         };
         self.enter(VolumePhase::Expanding);
-        let result = match &claim.expand_secrets {
+        let result = match &desired.expand_secrets {
             Ok(secrets) => {
                 let call = ExpandCall {
                     handle: self.record.id.handle.clone(),
@@ -158,12 +154,13 @@ impl VolumeWorker {
                         group: None,
                     },
                     secrets: secrets.clone(),
+                    is_migrated: desired.is_migrated,
                 };
                 service.expand(&call).await.map(drop).map_err(grow_error)
             }
             Err(why) => Err(why.clone().into()),
         };
-        let published = expansions.grown(desired, at, &growth, &result).await;
+        let published = expansions.grown(claim, at, &growth, &result).await;
         match result {
             Ok(()) => {
                 published.map_err(|error| Failure::Claim(error.to_string()))?;
@@ -180,9 +177,10 @@ impl VolumeWorker {
                         self.show_failure(Some(text));
                         Ok(Due::Never)
                     }
-                    GrowError::Secrets(_) | GrowError::Infeasible(_) | GrowError::Call(_) => {
-                        Err(Failure::Failed(text))
-                    }
+                    GrowError::Secrets(_)
+                    | GrowError::Infeasible(_)
+                    | GrowError::Call(_)
+                    | GrowError::Host(_) => Err(Failure::Failed(text)),
                 }
             }
         }

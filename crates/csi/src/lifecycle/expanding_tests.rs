@@ -8,7 +8,7 @@ use tonic::Code;
 
 use super::testing::{Host, desired};
 use crate::fake::{Call, Method, Outcome};
-use crate::{ClaimOfPod, Form, MissingSecret, NodeCapabilities, Publish, VolumePhase, VolumeView};
+use crate::{Form, MissingSecret, NodeCapabilities, Publish, VolumePhase, VolumeView};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -209,10 +209,7 @@ async fn a_block_device_grows_where_it_is_published_with_the_secrets_for_it() {
     let host = growing();
     host.ask_for(20);
     let missing = "expander.NodeExpand failed to get NodeExpandSecretRef ns/s: no".to_owned();
-    let of = |expand_secrets| {
-        let claim = desired("a", 1).claim.map(|claim| ClaimOfPod { expand_secrets, ..claim });
-        Publish { form: Form::Block, claim, ..desired("a", 1) }
-    };
+    let of = |expand_secrets| Publish { form: Form::Block, expand_secrets, ..desired("a", 1) };
     host.want(of(Err(MissingSecret(missing.clone())))).await;
     let expected = format!(
         "MapVolume.MarkVolumeAsMounted failed while expanding volume for volume \"pv-1\" : {missing}"

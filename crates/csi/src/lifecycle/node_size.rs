@@ -1,15 +1,10 @@
 //! What the worker knows of its volume's size, and when it looks again whether the volume is to grow. Reads nothing.
 
-use std::time::Duration;
-
 use hostlet_base::Backoff;
 use tokio::time::Instant;
 
 use super::plan::Due;
-use crate::NodeSize;
-
-/// How often the claim of a volume in use is read (upstream: with each sync of a pod).
-const PERIOD: Duration = Duration::from_secs(60);
+use crate::{LOOK_PERIOD, NodeSize};
 
 /// What the worker knows of the volume's size, and when it looks again.
 pub(super) struct Expanding {
@@ -29,5 +24,5 @@ impl Expanding {
 
 /// The next look. `random` is in 0..1: all volumes of a node begin to be looked at together.
 pub(super) fn soon(random: f64) -> Due {
-    Due::At(Instant::now() + PERIOD.mul_f64(0.5 + random))
+    Due::At(Instant::now() + LOOK_PERIOD.mul_f64(0.5 + random))
 }

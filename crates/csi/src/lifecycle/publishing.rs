@@ -220,6 +220,7 @@ impl VolumeWorker {
             capability: capability(desired, capabilities),
             secrets: desired.stage_secrets.clone(),
             context: desired.attributes.clone(),
+            is_migrated: desired.is_migrated,
         };
         self.enter(VolumePhase::Staging);
         let Err(error) = service.stage(&call).await else {
@@ -263,6 +264,7 @@ impl VolumeWorker {
             read_only: desired.read_only,
             secrets: desired.publish_secrets.clone(),
             context,
+            is_migrated: desired.is_migrated,
         };
         self.enter(VolumePhase::Publishing);
         if let Err(error) = service.publish(&call).await {

@@ -83,12 +83,12 @@ pub(super) const SIZE: i64 = 10;
 
 #[async_trait]
 impl Expansions for FakeExpansions {
-    async fn look(&self, volume: &Publish, at: Moment, size: NodeSize) -> Result<Look, ClaimUpdateError> {
+    async fn look(&self, of: &ClaimOfPod, at: Moment, size: NodeSize) -> Result<Look, ClaimUpdateError> {
         self.looks.fetch_add(1, Ordering::Relaxed);
         if self.is_silent.load(Ordering::Relaxed) {
             pending::<()>().await;
         }
-        let handle = &volume.id.handle;
+        let handle = &of.volume.replace("pv", "vol");
         let claimed = self.claims.lock().get(handle).copied().unwrap_or(SIZE);
         let desired = self.desired.borrow().get(handle).copied().unwrap_or(SIZE);
         let known = match at {
@@ -105,12 +105,12 @@ impl Expansions for FakeExpansions {
 
     async fn grown(
         &self,
-        volume: &Publish,
+        of: &ClaimOfPod,
         _at: Moment,
         growth: &Growth,
         result: &Result<(), GrowError>,
     ) -> Result<(), ClaimUpdateError> {
-        let handle = volume.id.handle.clone();
+        let handle = of.volume.replace("pv", "vol");
         let text = result.as_ref().map_or_else(ToString::to_string, |()| growth.size.to_string());
         self.published.lock().push(format!("{handle}: {text}"));
         if result.is_ok() {
@@ -318,7 +318,10 @@ pub(super) fn desired(pod: &str, n: u32) -> Publish {
         claim: Some(ClaimOfPod {
             pod: PodRef::new("ns", pod, pod),
             name: format!("claim-{n}"),
-            expand_secrets: Ok(Secrets::default()),
+            volume: format!("pv-{n}"),
+            read_only: false,
         }),
+        is_migrated: false,
+        expand_secrets: Ok(Secrets::default()),
     }
 }

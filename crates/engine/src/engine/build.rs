@@ -114,7 +114,7 @@ impl Engine {
             adopted,
             kills: watch::Sender::default(),
             restarts: RestartRequests::new(deps.store.clone()),
-            volume_secrets: volumes.secrets(),
+            volume_needs: volumes.needs(),
             usage,
             image_gc,
             dead_containers,
@@ -243,6 +243,7 @@ fn volumes(settings: &EngineSettings, deps: &EngineDeps) -> (Volumes, EngineTask
         objects: deps.objects.objects.clone(),
         csi: deps.csi.volumes.clone(),
         drivers: deps.csi.drivers.clone(),
+        expansions: deps.csi.expansions.clone(),
         file_label: deps.host.file_label.clone(),
         clock: deps.clock.clone(),
     });

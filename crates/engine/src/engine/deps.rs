@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hostlet_base::node::{CgroupLimits, NodeAddresses, NodeEvents, NodePressure, NodeReader, OwnNode};
 use hostlet_base::{QuietPeriod, WallClock};
-use hostlet_csi::{CsiVolumes, DriverObjects};
+use hostlet_csi::{CsiVolumes, DriverObjects, Expansions};
 use hostlet_devices::Devices;
 use hostlet_dra::Claims;
 use hostlet_host::Mounts;
@@ -108,6 +108,8 @@ pub struct CsiDeps {
     pub volumes: CsiVolumes,
     /// What the drivers want.
     pub drivers: DriverObjects,
+    /// What claims say of the sizes of volumes; `None` without an API server.
+    pub expansions: Option<Arc<dyn Expansions>>,
 }
 
 /// What pods can have for themselves.

@@ -8,7 +8,7 @@ use hostlet_image::preload::PreloadProblem;
 use hostlet_observe::stats::StorageStats;
 use hostlet_observe::status::timeline::Timeline;
 use hostlet_observe::status::{PodActivities, PodDirectory, StatusCache};
-use hostlet_pod::objects::VolumeSecrets;
+use hostlet_pod::objects::VolumeNeeds;
 use hostlet_pod::{DesiredPods, FailingProbes, PodKill, ProbeResults};
 use hostlet_telemetry::Metrics;
 use tokio::sync::watch;
@@ -43,7 +43,7 @@ pub struct EngineHandles {
     /// Restarts that users request.
     pub restarts: RestartRequests,
     /// The Secrets of pods' PersistentVolumes.
-    pub volume_secrets: watch::Receiver<VolumeSecrets>,
+    pub volume_needs: watch::Receiver<VolumeNeeds>,
     /// What the volumes of pods take.
     pub usage: StorageStats,
     /// The garbage collection of images.

@@ -34,7 +34,7 @@ use hostlet_observe::pleg;
 use hostlet_observe::status::timeline::Timeline;
 use hostlet_observe::status::{PodDirectory, PublishProgress, StatusCache};
 use hostlet_pod::objects::services::KnownServices;
-use hostlet_pod::objects::{KnownClasses, VolumeSecrets};
+use hostlet_pod::objects::{KnownClasses, VolumeNeeds};
 use hostlet_pod::{ApiState, DesiredPods, PodEvents};
 use hostlet_runtime::cri::{ImageService, RuntimeService, RuntimeStatus};
 use hostlet_store::Store;
@@ -84,7 +84,7 @@ pub(super) struct ClusterInputs {
     pub(super) pods: PodDirectory,
     pub(super) timeline: Timeline,
     pub(super) desired_pods: watch::Receiver<DesiredPods>,
-    pub(super) volume_secrets: watch::Receiver<VolumeSecrets>,
+    pub(super) volume_needs: watch::Receiver<VolumeNeeds>,
     pub(super) store: Store,
     /// Recorder of node events.
     pub(super) events: NodeEvents,
@@ -292,7 +292,7 @@ impl Cluster {
         let users = OfflineUsers {
             desired_pods: inputs.desired_pods.clone(),
             references: object_references,
-            volume_secrets: inputs.volume_secrets,
+            volume_needs: inputs.volume_needs,
         };
         let offline = OfflineObjectsTask::new(offline, users);
         tasks.spawn(Stage::Support, "offline objects", |cancel| offline.run(cancel));

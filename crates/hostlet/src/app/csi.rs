@@ -5,7 +5,6 @@ use std::sync::Arc;
 use hostlet_base::WallClock;
 use hostlet_base::node::NodeEvents;
 use hostlet_base::watching::{changed, publish};
-use hostlet_cluster::api::events::EventRecorder;
 use hostlet_cluster::csi::{
     ApiAttachments, ApiExpansions, AttachmentDeps, CsiNodeDeps, CsiNodeTask, ExpansionDeps, NodeInfoUpdates,
     RefreshNodeInfo,
@@ -17,7 +16,6 @@ use hostlet_csi::{
     NoAttachments, NodeInfos, VolumesOnDisk, used_of_spec,
 };
 use hostlet_host::Mounts;
-use hostlet_pod::PodEvents;
 use hostlet_pod::objects::{CsiDriverSpecs, Standalone};
 use hostlet_store::Store;
 use hostlet_telemetry::Metrics;
@@ -25,6 +23,7 @@ use kube::Client;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::cluster::Cluster;
 use super::tasks::{Stage, Tasks};
 
 /// The drivers and volumes of this node.
@@ -62,12 +61,16 @@ impl CsiSide {
     }
 
     /// Starts to stage and publish.
-    pub(super) fn spawn(self, cluster: Option<&CsiPublication>, tasks: &mut Tasks) {
+    pub(super) fn spawn(
+        self,
+        cluster: Option<&CsiPublication>,
+        expansions: Option<Arc<dyn Expansions>>,
+        tasks: &mut Tasks,
+    ) {
         let attachments: Arc<dyn Attachments> = match cluster {
             Some(cluster) => cluster.attachments.clone(),
             None => Arc::new(NoAttachments),
         };
-        let expansions = cluster.map(|cluster| -> Arc<dyn Expansions> { cluster.expansions.clone() });
         // Those that act wait until this host is known to be hostlet's.
         tasks.spawn(Stage::Pods, "CSI volumes", |cancel| self.task.run(attachments, expansions, cancel));
     }
@@ -95,7 +98,6 @@ pub(super) struct CsiPublication {
     /// Why the node is not ready for volumes.
     pub(super) storage: watch::Receiver<Option<String>>,
     attachments: Arc<ApiAttachments>,
-    expansions: Arc<ApiExpansions>,
     csi_node: CsiNodeTask,
     updates: NodeInfoUpdates,
 }
@@ -104,7 +106,7 @@ pub(super) struct CsiPublication {
 pub(super) struct CsiPublicationDeps {
     /// Without a rate limit: a node is not ready before it has a CSINode.
     pub(super) node_client: Client,
-    /// For VolumeAttachments and claims.
+    /// For VolumeAttachments.
     pub(super) client: Client,
     pub(super) settings: Arc<NodeSettings>,
     pub(super) latest_node: LatestNode,
@@ -113,22 +115,12 @@ pub(super) struct CsiPublicationDeps {
     pub(super) volumes_in_use: VolumesInUse,
     pub(super) store: Store,
     pub(super) events: NodeEvents,
-    pub(super) pod_events: PodEvents,
-    /// Of claims.
-    pub(super) recorder: EventRecorder,
 }
 
 impl CsiPublication {
     pub(super) fn new(deps: CsiPublicationDeps) -> Self {
         let (node_name, node) = (deps.settings.name.clone(), deps.latest_node.subscribe());
         let is_managed = deps.settings.node.controller_attach_detach;
-        let expansions = ApiExpansions::new(ExpansionDeps {
-            client: deps.client.clone(),
-            node_name: node_name.clone(),
-            pod_events: deps.pod_events,
-            recorder: deps.recorder,
-            clock: WallClock::system(),
-        });
         let (csi_node, storage) = CsiNodeTask::new(CsiNodeDeps {
             client: deps.node_client,
             settings: deps.settings,
@@ -151,8 +143,8 @@ impl CsiPublication {
             drivers: deps.drivers.infos,
             refresh: deps.drivers.refresh,
         };
-        let (attachments, expansions) = (Arc::new(attachments), Arc::new(expansions));
-        Self { volumes_in_use: deps.volumes_in_use, storage, attachments, expansions, csi_node, updates }
+        let attachments = Arc::new(attachments);
+        Self { volumes_in_use: deps.volumes_in_use, storage, attachments, csi_node, updates }
     }
 
     pub(super) fn spawn(self, tasks: &mut Tasks) {
@@ -160,6 +152,17 @@ impl CsiPublication {
         tasks.spawn(Stage::Node, "CSINode", |cancel| csi_node.run(cancel));
         tasks.spawn(Stage::Publish, "CSI driver limits", |cancel| updates.run(cancel));
     }
+}
+
+/// What the claims of a cluster say of the sizes of volumes.
+pub(super) fn expansions(cluster: &Cluster, node_name: &str) -> Arc<dyn Expansions> {
+    Arc::new(ApiExpansions::new(ExpansionDeps {
+        client: cluster.normal_client(),
+        node_name: node_name.to_owned(),
+        pod_events: cluster.pod_events(),
+        recorder: cluster.recorder(),
+        clock: WallClock::system(),
+    }))
 }
 
 /// The CSIDriver objects of manifests, on a host without an API server.

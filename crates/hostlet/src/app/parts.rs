@@ -46,7 +46,9 @@ use tokio::sync::watch;
 use super::agents::{AgentInputs, serve_agents};
 use super::claims::ClaimsSide;
 use super::cluster::{Cluster, ClusterInputs, ClusterOutputs, projections};
-use super::csi::{CsiPublication, CsiPublicationDeps, CsiSide, RegisteredDrivers, drivers_of_manifests};
+use super::csi::{
+    CsiPublication, CsiPublicationDeps, CsiSide, RegisteredDrivers, drivers_of_manifests, expansions,
+};
 use super::devices::devices;
 use super::engine::{engine_settings, image_preload};
 use super::images::start_images;
@@ -209,6 +211,7 @@ impl Parts {
                 (Some(standalone), None, objects, drivers)
             }
         };
+        let expansions = cluster.as_ref().map(|cluster| expansions(cluster, &node.settings.name));
         let deps = EngineDeps {
             runtime: RuntimeDeps {
                 service: runtime.runtime.clone(),
@@ -220,7 +223,11 @@ impl Parts {
             images: images.clone(),
             preload: image_preload(config, &runtime),
             objects,
-            csi: CsiDeps { volumes: csi_side.volumes.clone(), drivers: driver_objects.clone() },
+            csi: CsiDeps {
+                volumes: csi_side.volumes.clone(),
+                drivers: driver_objects.clone(),
+                expansions: expansions.clone(),
+            },
             claims: claims.clone(),
             grants: GrantInputs { devices: devices.clone(), numa: node.numa.clone() },
             sources: PodSources { manifests: manifests.clone(), api: api.clone() },
@@ -276,13 +283,11 @@ impl Parts {
                 volumes_in_use: volumes_in_use.clone(),
                 store: store.clone(),
                 events: node_events.clone(),
-                pod_events: cluster.pod_events(),
-                recorder: cluster.recorder(),
             };
             CsiPublication::new(deps)
         });
         let csi_volumes = csi_side.volumes.clone();
-        csi_side.spawn(csi.as_ref(), tasks);
+        csi_side.spawn(csi.as_ref(), expansions, tasks);
         claims_side.spawn(tasks);
         let describer = NodeDescriber {
             settings: node.settings.clone(),
@@ -337,7 +342,7 @@ impl Parts {
                 pods: handles.pods.clone(),
                 timeline: handles.timeline.clone(),
                 desired_pods: handles.desired_pods.clone(),
-                volume_secrets: handles.volume_secrets.clone(),
+                volume_needs: handles.volume_needs.clone(),
                 store: store.clone(),
                 metrics: metrics.clone(),
                 events: node_events.clone(),

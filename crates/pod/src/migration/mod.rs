@@ -15,6 +15,8 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{CSIPersistentVolumeSource, PersistentVolume, PersistentVolumeSpec, Volume};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use crate::objects::MIGRATED_TO;
+
 /// Why a volume cannot be translated. The wording is upstream's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MigrationError {
@@ -32,7 +34,7 @@ pub enum MigrationError {
     SecretNamespace,
 }
 
-/// The volume as one of a CSI driver, if its type is migrated; otherwise unchanged.
+/// The volume as one of a CSI driver, with the annotation [`MIGRATED_TO`], if its type is migrated; otherwise unchanged.
 ///
 /// # Errors
 /// It cannot be translated: whoever made it has to correct it.
@@ -65,6 +67,7 @@ pub fn migrated(mut volume: PersistentVolume) -> Result<PersistentVolume, Migrat
         volume.spec = Some(spec);
         return Ok(volume);
     };
+    volume.metadata.annotations.get_or_insert_default().insert(MIGRATED_TO.to_owned(), source.driver.clone());
     spec.csi = Some(source);
     volume.spec = Some(spec);
     Ok(volume)
@@ -123,7 +126,11 @@ struct Inline {
 impl Inline {
     fn into_volume(self) -> PersistentVolume {
         PersistentVolume {
-            metadata: ObjectMeta { name: Some(self.name), ..ObjectMeta::default() },
+            metadata: ObjectMeta {
+                name: Some(self.name),
+                annotations: Some([(MIGRATED_TO.to_owned(), self.source.driver.clone())].into()),
+                ..ObjectMeta::default()
+            },
             spec: Some(PersistentVolumeSpec {
                 csi: Some(self.source),
                 access_modes: Some(vec![self.access_mode.to_owned()]),

@@ -11,7 +11,13 @@ const BETA_REGION: &str = "failure-domain.beta.kubernetes.io/region";
 
 fn translated(metadata: &Value, spec: &Value) -> Result<Value, String> {
     let volume = serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap();
+    let volume: PersistentVolume = volume;
+    let is_of_driver = volume.spec.as_ref().is_some_and(|spec| spec.csi.is_some());
     let translated = migrated(volume).map_err(|error| error.to_string())?;
+    let annotations = translated.metadata.annotations.as_ref();
+    let driver = translated.spec.as_ref().and_then(|spec| spec.csi.as_ref()).filter(|_| !is_of_driver);
+    let expected = driver.map(|source| &source.driver);
+    assert_eq!(annotations.and_then(|all| all.get(MIGRATED_TO)), expected);
     Ok(serde_json::to_value(translated.spec).unwrap())
 }
 

@@ -15,6 +15,9 @@ pub const MOUNT_OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
 /// The annotation with a group that the processes of the volume's pods get.
 pub const GROUP: &str = "pv.beta.kubernetes.io/gid";
 
+/// The annotation with the driver that serves a volume now, which once was a volume type of Kubernetes itself.
+pub const MIGRATED_TO: &str = "pv.kubernetes.io/migrated-to";
+
 /// A reference to a claim.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClaimRef {
@@ -110,7 +113,9 @@ pub fn claim_name(pod: &str, volume: &Volume) -> Option<String> {
 /// The volume without what a mount does not need.
 pub fn reduced_volume(volume: PersistentVolume) -> PersistentVolume {
     let annotations = volume.metadata.annotations.unwrap_or_default();
-    let kept = annotations.into_iter().filter(|(key, _)| [MOUNT_OPTIONS, GROUP].contains(&key.as_str()));
+    let kept = annotations
+        .into_iter()
+        .filter(|(key, _)| [MOUNT_OPTIONS, GROUP, MIGRATED_TO].contains(&key.as_str()));
     let annotations = Some(kept.collect()).filter(|kept: &BTreeMap<_, _>| !kept.is_empty());
     let metadata = ObjectMeta { name: volume.metadata.name, annotations, ..ObjectMeta::default() };
     PersistentVolume { metadata, spec: volume.spec, status: None }

@@ -16,11 +16,13 @@ mod trust_bundles;
 mod watched;
 
 pub use certificates::{CertificateError, CertificateRef, CertificateState, Credential};
-pub use claims::{ClaimError, ClaimRef, ClaimState, GROUP, MOUNT_OPTIONS, claim_name, reduced_volume};
+pub use claims::{
+    ClaimError, ClaimRef, ClaimState, GROUP, MIGRATED_TO, MOUNT_OPTIONS, claim_name, reduced_volume,
+};
 #[cfg(any(test, feature = "fakes"))]
 pub use fake::FakeObjects;
 pub use object::{Object, ObjectError, ObjectKind, ObjectRef, ObjectState};
-pub use references::{ObjectReferences, VolumeSecrets};
+pub use references::{ObjectReferences, VolumeNeeds};
 pub use runtime_classes::{KnownClasses, RuntimeClassError, RuntimeClasses};
 pub use source::{ObjectSource, ServiceAccountInfo, Token, TokenRequest};
 pub use standalone::{CsiDriverSpecs, FileObject, Standalone};

@@ -1,4 +1,4 @@
-//! What a pod needs of its source of objects, so that others know which of them are in use. No logic.
+//! What a pod needs of its source of objects, so that others know which of them are in use.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,5 +19,15 @@ pub struct ObjectReferences {
     pub trust_bundles: BTreeSet<TrustBundleRef>,
 }
 
-/// The Secrets that the PersistentVolumes of pods need, which only these name.
-pub type VolumeSecrets = BTreeMap<PodUid, BTreeSet<ObjectRef>>;
+impl ObjectReferences {
+    /// Adds what is needed as well.
+    pub fn extend(&mut self, more: Self) {
+        let Self { objects, tokens, trust_bundles } = more;
+        self.objects.extend(objects);
+        self.tokens.extend(tokens);
+        self.trust_bundles.extend(trust_bundles);
+    }
+}
+
+/// What volumes of pods need and the pods do not name: the Secrets of PersistentVolumes, and tokens for CSI drivers.
+pub type VolumeNeeds = BTreeMap<PodUid, ObjectReferences>;

@@ -252,7 +252,7 @@ impl ExplainEndpoint {
         let foreign = self.host.foreign.borrow();
         explanation.also.extend(foreign.as_ref().map(|foreign| format!("On this node {foreign}.")));
         drop(foreign);
-        let copies = self.offline.served(object_references(&AdmittedPod::new(known.pod.clone())));
+        let copies = self.offline.served(&pod.uid, object_references(&AdmittedPod::new(known.pod.clone())));
         explanation.also.extend(stored_copies(&copies, now));
         explanation
             .also

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use hostlet_base::causes::{Group, Rule, rule};
 use hostlet_base::json;
 use hostlet_pod::matches_node_selector;
-use hostlet_pod::objects::{ClaimError, ClaimRef, ClaimState, GROUP, MOUNT_OPTIONS, claim_name};
+use hostlet_pod::objects::{ClaimError, ClaimRef, ClaimState, GROUP, MIGRATED_TO, MOUNT_OPTIONS, claim_name};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeSpec, Pod, Volume};
 use serde_json::Value;
 
@@ -212,6 +212,7 @@ pub(super) fn behind(
         is_block: mode == "Block",
         options: mount_options(volume, spec),
         read_only,
+        is_migrated: volume.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(MIGRATED_TO)),
     };
     let of_kind =
         |kind: &&dyn Kind| Some((kind.has_devices(), kind.desired_persistent(&persistent, context)?));

@@ -3,10 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use hostlet_base::PodRef;
 use hostlet_base::causes::Group;
 use hostlet_csi::{
-    AccessMode, ClaimOfPod, Form, KnownDrivers, MissingSecret, Publish, Secrets, VolumeId, ephemeral_handle,
+    AccessMode, Form, KnownDrivers, MissingSecret, Publish, Secrets, VolumeId, ephemeral_handle,
 };
 use hostlet_pod::migration::migrated_inline;
 use hostlet_pod::objects::{
@@ -162,6 +161,8 @@ fn of_pod(name: &str, source: &CSIVolumeSource, context: &Context<'_>) -> Driver
             is_republished: driver.is_republished(),
             se_linux_label: None,
             claim: None,
+            is_migrated: false,
+            expand_secrets: Ok(Secrets::default()),
         })
     };
     DriverVolume {
@@ -172,6 +173,7 @@ fn of_pod(name: &str, source: &CSIVolumeSource, context: &Context<'_>) -> Driver
         read_only,
         is_republished: driver.is_republished(),
         is_labelled: false,
+        is_migrated: false,
     }
 }
 
@@ -222,7 +224,9 @@ fn of_claim(
             own_group,
             is_republished: driver.is_republished(),
             se_linux_label: label.clone(),
-            claim: claim_of(volume, source, context),
+            claim: volume.claim(context),
+            is_migrated: volume.is_migrated,
+            expand_secrets: expand_secrets(source, context),
         })
     };
     DriverVolume {
@@ -233,23 +237,20 @@ fn of_claim(
         read_only: volume.read_only,
         is_republished: driver.is_republished(),
         is_labelled: label.is_some(),
+        is_migrated: volume.is_migrated,
     }
 }
 
-/// The claim that the volume belongs to; `None` for a volume of a cloud that the pod's spec names, which has none.
-fn claim_of(
-    volume: &Persistent<'_>,
+/// The secrets for its driver when it grows the volume.
+fn expand_secrets(
     source: &CSIPersistentVolumeSource,
     context: &Context<'_>,
-) -> Option<ClaimOfPod> {
-    let claim = volume.spec.claim_ref.as_ref()?.name.clone()?;
+) -> Result<Secrets, MissingSecret> {
     let secret = source.node_expand_secret_ref.as_ref().map(secret_of);
-    let expand_secrets = secrets(secret.as_ref(), context).map_err(|why| {
+    secrets(secret.as_ref(), context).map_err(|why| {
         let of = place(secret.as_ref());
         MissingSecret(format!("expander.NodeExpand failed to get NodeExpandSecretRef {of}: {why}"))
-    });
-    let pod = PodRef::new(context.namespace(), context.name(), context.uid().as_str());
-    Some(ClaimOfPod { pod, name: claim, expand_secrets })
+    })
 }
 
 /// The first access mode, as upstream.

@@ -97,7 +97,7 @@ fn a_persistent_volume_has_its_attributes_its_options_and_its_first_access_mode(
     );
     // As upstream: the claim's readOnly counts, not the volume's.
     assert_eq!((request.access_mode, request.read_only), (AccessMode::ReadOnlyMany, false));
-    assert!(!request.is_ephemeral && request.is_attached && !request.is_republished);
+    assert!(!request.is_ephemeral && request.is_attached && !request.is_republished && !request.is_migrated);
     has(&request.attributes, [("size", "1")]);
     match any(plain(), json!({}), json!({}), true) {
         DesiredVolume::Driver(volume) => assert!(volume.read_only && volume.request.unwrap().read_only),
@@ -115,16 +115,17 @@ fn a_persistent_volume_has_its_attributes_its_options_and_its_first_access_mode(
 fn the_claim_of_a_volume_says_how_large_it_is() {
     let spec = || json!({"claimRef": {"namespace": "ns", "name": "data", "uid": "u"}});
     let request = |pod: TestPod, spec: Value, source: Value| persistent(pod, spec, source).request.unwrap();
-    let claim = request(plain(), spec(), json!({})).claim.unwrap();
-    assert_eq!((claim.name.as_str(), claim.expand_secrets), ("data", Ok(Secrets::default())));
-    assert_eq!(claim.pod.uid, "uid-1".into());
+    let asked = request(plain(), spec(), json!({}));
+    let claim = asked.claim.unwrap();
+    assert_eq!((claim.name.as_str(), asked.expand_secrets), ("data", Ok(Secrets::default())));
+    assert_eq!((claim.pod.uid, claim.volume.as_str()), ("uid-1".into(), asked.spec_name.as_str()));
     assert_eq!(request(plain(), json!({}), json!({})).claim, None);
     // A Secret that is missing keeps no pod waiting.
     let source = json!({"nodeExpandSecretRef": {"namespace": "drivers", "name": "s"}});
-    let claim = request(plain(), spec(), source).claim.unwrap();
+    let asked = request(plain(), spec(), source);
     let expected = "expander.NodeExpand failed to get NodeExpandSecretRef drivers/s: kubernetes.io/csi: failed to find the secret s in the \
                     namespace drivers with error: timed out waiting for the secret \"s\"";
-    assert_eq!(claim.expand_secrets.unwrap_err().to_string(), expected);
+    assert_eq!(asked.expand_secrets.unwrap_err().to_string(), expected);
 }
 
 #[test]

@@ -57,6 +57,17 @@ const RULES: &[Rule] = &[
         "repair it by hand (fsck), or restore it; hostlet retries automatically",
     ),
     rule(
+        &["failed while expanding volume", "resize of device"],
+        "the filesystem of a local PersistentVolume could not be made as large as its device",
+        "install the program that grows it (resize2fs is in e2fsprogs, xfs_growfs in xfsprogs, btrfs in btrfs-progs), or see what it says; \
+         hostlet retries automatically",
+    ),
+    rule(
+        &["failed while expanding volume", "resize of format"],
+        "the filesystem of a local PersistentVolume is of a type that cannot grow while it is mounted",
+        "set spec.capacity of the PersistentVolume back to status.capacity of its claim, or use ext4, xfs or btrfs",
+    ),
+    rule(
         &["setting volume ownership for"],
         "the files of a volume are still being given to the pod's group",
         "wait, or set fsGroupChangePolicy: OnRootMismatch so that it happens once only",
@@ -100,6 +111,7 @@ impl Kind for LocalVolume {
                 is_on_host: true,
                 read_only: volume.read_only,
                 is_exclusive: volume.is_exclusive(),
+                claim: volume.claim(context),
             }));
         }
         Some(DesiredVolume::External(External {
@@ -112,6 +124,7 @@ impl Kind for LocalVolume {
             group: context.group().map(|group| (group, context.group_change())),
             is_exclusive: volume.is_exclusive(),
             fs_type: source.fs_type.clone().filter(|it| !it.is_empty()).unwrap_or_else(|| FS_TYPE.to_owned()),
+            claim: volume.claim(context),
         }))
     }
 

@@ -77,6 +77,7 @@ mod tests {
                 assert_eq!(volume.id.to_string(), "ebs.csi.aws.com^vol-0123");
                 let request = volume.request.unwrap();
                 assert!(request.is_attached && !request.is_ephemeral && !request.read_only);
+                assert!(volume.is_migrated && request.is_migrated, "so that it is counted as upstream does");
             }
             other => panic!("{other:?}"),
         }

@@ -65,6 +65,7 @@ impl Kind for Nfs {
             group: None,
             is_exclusive: false,
             fs_type: String::new(),
+            claim: None,
         }))
     }
 
@@ -80,6 +81,7 @@ impl Kind for Nfs {
             group: None,
             is_exclusive: volume.is_exclusive(),
             fs_type: String::new(),
+            claim: None,
         }))
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hostlet_base::PodUid;
 use hostlet_store::Table;
 use jiff::Timestamp;
 
@@ -18,6 +19,8 @@ pub(super) struct Copies {
     bytes: usize,
     /// What admitted pods use.
     used: BTreeSet<CopySubject>,
+    /// The admitted pods. A token of one stays: it may be for a CSI driver, and it is not known yet after a start what that wants.
+    alive: BTreeSet<PodUid>,
     /// Rows that cannot be opened, with the reason. They are not touched before they are replaced or their last user is removed.
     unreadable: BTreeMap<(Table, String), String>,
     /// Copies on which pods rely while the API server has not answered.
@@ -39,9 +42,9 @@ impl Copies {
         self.unreadable.insert((table, key), reason);
     }
 
-    /// Sets what admitted pods use.
-    pub(super) fn set_used(&mut self, used: BTreeSet<CopySubject>) {
-        self.used = used;
+    /// Sets what admitted pods use, and which they are.
+    pub(super) fn set_used(&mut self, used: BTreeSet<CopySubject>, alive: BTreeSet<PodUid>) {
+        (self.used, self.alive) = (used, alive);
     }
 
     /// The API server has sent this. Returns the copy to write, if it is to be written.
@@ -93,10 +96,13 @@ impl Copies {
 
     /// Removes what no admitted pod uses. Returns the rows to remove.
     pub(super) fn remove_unused(&mut self) -> Vec<(Table, String)> {
-        let Self { stored, used, unreadable, served, omitted, .. } = self;
-        served.retain(|subject| used.contains(subject));
-        omitted.retain(|subject| used.contains(subject));
-        let unused = stored.extract_if(.., |subject, _| !used.contains(subject));
+        let Self { stored, used, alive, unreadable, served, omitted, .. } = self;
+        let is_kept = |subject: &CopySubject| {
+            used.contains(subject) || subject.pod().is_some_and(|pod| alive.contains(&pod))
+        };
+        served.retain(is_kept);
+        omitted.retain(is_kept);
+        let unused = stored.extract_if(.., |subject, _| !is_kept(subject));
         let mut rows: Vec<(Table, String)> = Vec::new();
         for (subject, copy) in unused {
             self.bytes -= copy.value.size();
@@ -176,7 +182,7 @@ mod tests {
 
     fn using(names: &[&str]) -> Copies {
         let mut copies = Copies::default();
-        copies.set_used(names.iter().map(|name| subject(name)).collect());
+        copies.set_used(names.iter().map(|name| subject(name)).collect(), BTreeSet::new());
         copies
     }
 
@@ -194,7 +200,7 @@ mod tests {
         assert_eq!(copies.serve(&subject("a")).unwrap().value, value("two"));
         assert_eq!(copies.serve(&subject("b")), None);
         assert_eq!(copies.counts(), [1, 1, 0]);
-        copies.set_used(BTreeSet::new());
+        copies.set_used(BTreeSet::new(), BTreeSet::new());
         assert_eq!(copies.remove_unused(), [(Table::OfflineObjects, "secret/ns/a".to_owned())]);
         assert_eq!((copies.counts(), copies.bytes), ([0; 3], 0));
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use hostlet_base::PodUid;
 use hostlet_pod::objects::{
     Object, ObjectRef, ObjectReferences, Token, TokenRequest, TrustAnchors, TrustBundleRef,
 };
@@ -42,6 +43,14 @@ impl CopySubject {
         let objects = needed.objects.into_iter().map(Self::Object);
         let tokens = needed.tokens.into_iter().map(Self::Token);
         objects.chain(tokens).chain(needed.trust_bundles.into_iter().map(Self::TrustBundles))
+    }
+
+    /// The pod that it is bound to, if it is of one only.
+    pub(super) fn pod(&self) -> Option<PodUid> {
+        match self {
+            Self::Token(request) => Some(request.pod_uid.as_str().into()),
+            Self::Object(_) | Self::TrustBundles(_) => None,
+        }
     }
 
     /// The table of its row.

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
-use hostlet_base::{WallClock, error_chain};
+use hostlet_base::{PodUid, WallClock, error_chain};
 use hostlet_pod::objects::{
-    Object, ObjectRef, ObjectReferences, Token, TokenRequest, TrustAnchors, TrustBundleRef, VolumeSecrets,
+    Object, ObjectRef, ObjectReferences, Token, TokenRequest, TrustAnchors, TrustBundleRef, VolumeNeeds,
 };
 use hostlet_pod::{AdmittedPod, DesiredPods};
 use hostlet_store::{KeyPlace, SealedRows, Store, Table, UnreadableRow};
@@ -29,8 +29,8 @@ pub struct OfflineUsers {
     pub desired_pods: watch::Receiver<DesiredPods>,
     /// What a pod needs by its spec.
     pub references: fn(&AdmittedPod) -> ObjectReferences,
-    /// What its PersistentVolumes need besides.
-    pub volume_secrets: watch::Receiver<VolumeSecrets>,
+    /// What its volumes need besides.
+    pub volume_needs: watch::Receiver<VolumeNeeds>,
 }
 
 /// A copy on which a pod relies because the API server has not answered.
@@ -170,10 +170,12 @@ impl OfflineObjects {
         self.0.as_ref()?.with(|state| state.copies.serve(subject))
     }
 
-    /// The copies on which a pod with these references relies at the moment.
-    pub fn served(&self, needed: ObjectReferences) -> Vec<ServedCopy> {
+    /// The copies on which a pod with these references, beside what its volumes need, relies at the moment.
+    pub fn served(&self, pod: &PodUid, mut needed: ObjectReferences) -> Vec<ServedCopy> {
         let Some(shared) = &self.0 else { return Vec::new() };
         let state = shared.state.lock();
+        let of_volumes = state.users.as_ref().and_then(|users| users.volume_needs.borrow().get(pod).cloned());
+        needed.extend(of_volumes.unwrap_or_default());
         let served = state.copies.served_of(CopySubject::of_references(needed));
         let copy = |(subject, copy): (CopySubject, &StoredCopy)| ServedCopy {
             subject,
@@ -300,21 +302,23 @@ impl State {
     fn refresh(&mut self) -> Vec<(Table, String)> {
         let Some(users) = &mut self.users else { return Vec::new() };
         let has_changed = users.desired_pods.has_changed().unwrap_or_default()
-            || users.volume_secrets.has_changed().unwrap_or_default();
+            || users.volume_needs.has_changed().unwrap_or_default();
         if !has_changed {
             return Vec::new();
         }
-        let secrets = users.volume_secrets.borrow_and_update();
+        let volume_needs = users.volume_needs.borrow_and_update();
         let desired_pods = users.desired_pods.borrow_and_update();
         // Pods that have ended start nothing more.
         let pods = desired_pods.pods.iter().filter(|pod| !pod.has_ended());
-        let needed = pods.map(|pod| {
+        let (mut used, mut alive) = (BTreeSet::new(), BTreeSet::new());
+        for pod in pods {
+            let uid = &pod.reference.uid;
             let mut needed = (users.references)(pod);
-            needed.objects.extend(secrets.get(&pod.reference.uid).into_iter().flatten().cloned());
-            needed
-        });
-        let used: BTreeSet<CopySubject> = needed.flat_map(CopySubject::of_references).collect();
-        self.copies.set_used(used);
+            needed.extend(volume_needs.get(uid).cloned().unwrap_or_default());
+            used.extend(CopySubject::of_references(needed));
+            alive.insert(uid.clone());
+        }
+        self.copies.set_used(used, alive);
         if desired_pods.ready { self.copies.remove_unused() } else { Vec::new() }
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hostlet_base::watching::changed;
 use hostlet_pod::DesiredPods;
-use hostlet_pod::objects::VolumeSecrets;
+use hostlet_pod::objects::VolumeNeeds;
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -18,15 +18,15 @@ const RETRY: Duration = Duration::from_secs(60);
 pub struct OfflineObjectsTask {
     objects: OfflineObjects,
     desired_pods: watch::Receiver<DesiredPods>,
-    volume_secrets: watch::Receiver<VolumeSecrets>,
+    volume_needs: watch::Receiver<VolumeNeeds>,
 }
 
 impl OfflineObjectsTask {
     /// The task for copies that these pods use. Copies are made from now on.
     pub fn new(objects: OfflineObjects, users: OfflineUsers) -> Self {
-        let (desired_pods, volume_secrets) = (users.desired_pods.clone(), users.volume_secrets.clone());
+        let (desired_pods, volume_needs) = (users.desired_pods.clone(), users.volume_needs.clone());
         objects.set_users(users);
-        Self { objects, desired_pods, volume_secrets }
+        Self { objects, desired_pods, volume_needs }
     }
 
     /// Runs until cancelled. The copies stay.
@@ -44,7 +44,7 @@ impl OfflineObjectsTask {
                 tokio::select! {
                     // Cancel-safe, both: a watch marks its value seen only when it returns.
                     () = changed(&mut self.desired_pods) => {}
-                    () = changed(&mut self.volume_secrets) => {}
+                    () = changed(&mut self.volume_needs) => {}
                 }
             }
         };

@@ -10,7 +10,7 @@ use hostlet_base::WallClock;
 use hostlet_net::tls::fake::FakeAuthority;
 use hostlet_pod::objects::{
     ObjectError, ObjectRef, ObjectReferences, ObjectSource, ObjectState, Token, TokenRequest, TrustAnchors,
-    TrustBundleRef, TrustBundleState, VolumeSecrets,
+    TrustBundleRef, TrustBundleState, VolumeNeeds,
 };
 use hostlet_pod::{AdmittedPod, DesiredPods};
 use hostlet_store::{KEY_CREDENTIAL, KeyPlace, Store, StoreWriter, Table};
@@ -38,7 +38,7 @@ struct Host {
     clock: WallClock,
     api: FakeApi,
     /// What the PersistentVolumes of pods need, which the volumes remember.
-    volume_secrets: watch::Sender<VolumeSecrets>,
+    volume_needs: watch::Sender<VolumeNeeds>,
 }
 
 /// A daemon.
@@ -63,7 +63,7 @@ impl Host {
     fn new() -> Self {
         let clock = WallClock::of_tokio("2026-11-21T07:00:00Z".parse().unwrap());
         let (dir, api) = (tempfile::tempdir().unwrap(), FakeApi::new(clock.clone()));
-        Self { dir, api, clock, volume_secrets: watch::Sender::default() }
+        Self { dir, api, clock, volume_needs: watch::Sender::default() }
     }
 
     fn store_path(&self) -> PathBuf {
@@ -79,7 +79,7 @@ impl Host {
         let users = OfflineUsers {
             desired_pods: desired_pods.subscribe(),
             references,
-            volume_secrets: self.volume_secrets.subscribe(),
+            volume_needs: self.volume_needs.subscribe(),
         };
         let task = OfflineObjectsTask::new(offline.clone(), users);
         let cancel = CancellationToken::new();
@@ -180,7 +180,11 @@ impl Daemon {
 
     /// What pods rely on.
     fn served(&self, pod: &AdmittedPod) -> Vec<String> {
-        self.offline.served(references(pod)).iter().map(|copy| copy.subject.to_string()).collect()
+        self.offline
+            .served(&pod.reference.uid, references(pod))
+            .iter()
+            .map(|copy| copy.subject.to_string())
+            .collect()
     }
 
     /// Writes all, and ends as if killed.
@@ -221,7 +225,7 @@ async fn after_a_reboot_without_the_api_server_pods_have_their_objects_and_what_
     assert_eq!(daemon.objects.stored_token(&request("u1")).unwrap().value, token.value);
     let served = ["secret ns/db", "secret ns/removed", "token of serviceaccount ns/sa"];
     assert_eq!(daemon.served(&web), served);
-    let copies = daemon.offline.served(references(&web));
+    let copies = daemon.offline.served(&web.reference.uid, references(&web));
     let expires: Timestamp = "2026-11-21T08:00:00Z".parse().unwrap();
     assert_eq!(copies[2].expires.map(|at| at.duration_since(expires).as_secs() / 10), Some(0));
 
@@ -473,12 +477,12 @@ async fn trust_anchors_survive_a_reboot_without_the_api_server_but_not_their_bun
     assert_eq!(anchors(&daemon, 1).await.pem, certificate);
     let needed =
         || ObjectReferences { trust_bundles: BTreeSet::from([bundles()]), ..ObjectReferences::default() };
-    let served = daemon.offline.served(needed());
+    let served = daemon.offline.served(&"u1".into(), needed());
     assert_eq!(served[0].subject.to_string(), "clustertrustbundles of example.com/s");
     host.api.heal();
     host.api.delete(path, None);
     anchors(&daemon, 0).await;
-    assert_eq!(daemon.offline.served(needed()), []);
+    assert_eq!(daemon.offline.served(&"u1".into(), needed()), []);
     daemon.stop();
 
     host.disconnect();
@@ -493,10 +497,11 @@ async fn the_secret_of_a_persistent_volume_is_stored_while_its_pod_is_there() {
     let host = Host::new();
     host.set_secret("volume", "one");
     let pod = pod("a", &[]);
-    let needed = BTreeSet::from([ObjectRef::secret("volume", "ns")]);
+    let objects = BTreeSet::from([ObjectRef::secret("volume", "ns")]);
+    let needed = ObjectReferences { objects, ..ObjectReferences::default() };
     let daemon = host.start(std::slice::from_ref(&pod)).await;
     daemon.set_pods(std::slice::from_ref(&pod));
-    host.volume_secrets.send_replace(VolumeSecrets::from([(pod.reference.uid.clone(), needed)]));
+    host.volume_needs.send_replace(VolumeNeeds::from([(pod.reference.uid.clone(), needed)]));
     daemon.reads("volume", "one", SOON).await;
     assert_eq!(daemon.store.keys(Table::OfflineObjects).len(), 1);
     daemon.stop();
@@ -508,5 +513,31 @@ async fn the_secret_of_a_persistent_volume_is_stored_while_its_pod_is_there() {
     daemon.set_pods(&[]);
     sleep(SOON).await;
     assert_eq!(daemon.store.keys(Table::OfflineObjects).len(), 0);
+    daemon.stop();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_token_for_a_driver_is_stored_until_its_pod_is_gone_also_before_it_is_known_what_drivers_want() {
+    let host = Host::new();
+    let (pod, wanted) =
+        (pod("u1", &[]), TokenRequest { audiences: vec!["vault".to_owned()], ..request("u1") });
+    let daemon = host.start(std::slice::from_ref(&pod)).await;
+    let tokens = BTreeSet::from([wanted.clone()]);
+    let needed = ObjectReferences { tokens, ..ObjectReferences::default() };
+    host.volume_needs.send_replace(VolumeNeeds::from([(pod.reference.uid.clone(), needed.clone())]));
+    let token = daemon.objects.request_token(&wanted).await.unwrap();
+    daemon.stop();
+
+    host.disconnect();
+    host.volume_needs.send_replace(VolumeNeeds::new());
+    let daemon = host.start(std::slice::from_ref(&pod)).await;
+    daemon.set_pods(std::slice::from_ref(&pod));
+    sleep(SOON).await;
+    assert_eq!(daemon.objects.stored_token(&wanted).unwrap().value, token.value);
+    host.volume_needs.send_replace(VolumeNeeds::from([(pod.reference.uid.clone(), needed)]));
+    assert_eq!(daemon.served(&pod), ["token of serviceaccount ns/sa for vault"]);
+    daemon.set_pods(&[]);
+    sleep(SOON).await;
+    assert_eq!(daemon.objects.stored_token(&wanted), None);
     daemon.stop();
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hostlet_base::{PodEvent, WallClock};
 use hostlet_csi::{
-    ClaimOfPod, ClaimUpdateError, Expansions, GrowError, Growth, Look, Moment, NodeSize, Protocol, Publish,
+    ClaimOfPod, ClaimUpdateError, Expansions, GrowError, Growth, Look, Moment, NodeSize, Protocol,
 };
 use hostlet_pod::PodEvents;
 use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim};
@@ -92,7 +92,7 @@ impl ApiExpansions {
         };
         let is_infeasible = match error {
             GrowError::Infeasible(_) => true,
-            GrowError::Secrets(_) | GrowError::InUse(_) | GrowError::Call(_) => gives_up,
+            GrowError::Secrets(_) | GrowError::InUse(_) | GrowError::Call(_) | GrowError::Host(_) => gives_up,
         };
         let now = self.deps.clock.now();
         match status::failed(&growth.claim, is_infeasible, &error.to_string(), now) {
@@ -104,9 +104,8 @@ impl ApiExpansions {
 
 #[async_trait]
 impl Expansions for ApiExpansions {
-    async fn look(&self, volume: &Publish, at: Moment, size: NodeSize) -> Result<Look, ClaimUpdateError> {
-        let Some(of) = &volume.claim else { return Ok(Look::Unchanged(None)) };
-        let name = &volume.spec_name;
+    async fn look(&self, of: &ClaimOfPod, at: Moment, size: NodeSize) -> Result<Look, ClaimUpdateError> {
+        let name = &of.volume;
         let failed = |what: &str, error: RequestError| {
             ClaimUpdateError(format!("mountVolume.NodeExpandVolume get {what} failed : {}", error.text()))
         };
@@ -122,7 +121,7 @@ impl Expansions for ApiExpansions {
             return Ok(Look::Unchanged(None));
         }
         let claim = Arc::new(claim);
-        match plan(claim.clone(), storage(spec.capacity.as_ref()), volume.read_only, at, size) {
+        match plan(claim.clone(), storage(spec.capacity.as_ref()), of.read_only, at, size) {
             Plan::Nothing(size) => Ok(Look::Unchanged(size)),
             Plan::ReadOnly => {
                 let text = format!(
@@ -142,13 +141,12 @@ impl Expansions for ApiExpansions {
 
     async fn grown(
         &self,
-        volume: &Publish,
+        of: &ClaimOfPod,
         at: Moment,
         growth: &Growth,
         result: &Result<(), GrowError>,
     ) -> Result<(), ClaimUpdateError> {
-        let Some(of) = &volume.claim else { return Ok(()) };
-        let name = &volume.spec_name;
+        let name = &of.volume;
         match result {
             Ok(()) => {
                 let node = &self.deps.node_name;

@@ -3,10 +3,7 @@
 use std::sync::Arc;
 
 use hostlet_base::{PodRef, QuietPeriod, WallClock};
-use hostlet_csi::{
-    AccessMode, CallError, ClaimOfPod, Expansions, Form, GrowError, Growth, Look, Moment, NodeSize, Publish,
-    Secrets, VolumeId,
-};
+use hostlet_csi::{CallError, ClaimOfPod, Expansions, GrowError, Growth, Look, Moment, NodeSize};
 use k8s_openapi::api::core::v1::{Event, PersistentVolume, PersistentVolumeClaim};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -59,7 +56,7 @@ impl Bed {
     }
 
     async fn look(&self, at: Moment) -> Result<Look, String> {
-        let look = self.expansions.look(&publish(false), at, NodeSize::default()).await;
+        let look = self.expansions.look(&of_pod(false), at, NodeSize::default()).await;
         look.map_err(|error| error.to_string())
     }
 
@@ -72,7 +69,7 @@ impl Bed {
     }
 
     async fn grown(&self, at: Moment, growth: &Growth, result: Result<(), GrowError>) -> Result<(), String> {
-        let grown = self.expansions.grown(&publish(false), at, growth, &result).await;
+        let grown = self.expansions.grown(&of_pod(false), at, growth, &result).await;
         grown.map_err(|error| error.to_string())
     }
 
@@ -90,30 +87,9 @@ impl Bed {
     }
 }
 
-fn publish(read_only: bool) -> Publish {
-    Publish {
-        id: VolumeId { driver: "d".to_owned(), handle: "h".to_owned() },
-        pod: "uid-a".into(),
-        spec_name: "pv-1".to_owned(),
-        is_ephemeral: false,
-        is_attached: false,
-        form: Form::Block,
-        access_mode: AccessMode::ReadWriteOnce,
-        read_only,
-        attributes: Default::default(),
-        pod_attributes: Default::default(),
-        stage_secrets: Secrets::default(),
-        publish_secrets: Secrets::default(),
-        group: None,
-        own_group: None,
-        is_republished: false,
-        se_linux_label: None,
-        claim: Some(ClaimOfPod {
-            pod: PodRef::new("ns", "a", "uid-a"),
-            name: "data".to_owned(),
-            expand_secrets: Ok(Secrets::default()),
-        }),
-    }
+fn of_pod(read_only: bool) -> ClaimOfPod {
+    let (pod, name) = (PodRef::new("ns", "a", "uid-a"), "data".to_owned());
+    ClaimOfPod { pod, name, volume: "pv-1".to_owned(), read_only }
 }
 
 fn pending() -> Value {
@@ -203,7 +179,7 @@ async fn an_expansion_that_nobody_asks_for_any_more_ends_with_a_failure() {
     claim.spec = Some(serde_json::from_value(spec).unwrap());
     bed.api.put(CLAIM, &claim);
     let size = NodeSize { known: None, has_failed: true };
-    let look = bed.expansions.look(&publish(false), Moment::InUse, size).await.unwrap();
+    let look = bed.expansions.look(&of_pod(false), Moment::InUse, size).await.unwrap();
     let Look::Grow(growth) = look else { panic!("{look:?}") };
     let error = GrowError::Call(call_error(Code::Internal));
     bed.grown(Moment::InUse, &growth, Err(error)).await.unwrap();
@@ -227,7 +203,7 @@ async fn an_older_resizer_sees_the_size() {
 #[tokio::test(start_paused = true)]
 async fn a_volume_that_is_only_read_does_not_grow_and_events_say_so() {
     let bed = Bed::new(&pending(), "20Gi");
-    let look = bed.expansions.look(&publish(true), Moment::Mounting, NodeSize::default()).await;
+    let look = bed.expansions.look(&of_pod(true), Moment::Mounting, NodeSize::default()).await;
     assert_eq!(look, Ok(Look::Unchanged(None)));
     let text = "FileSystemResizeFailed: MountVolume.NodeExpandVolume failed for volume \"pv-1\" requested read-only file system";
     assert_eq!(*bed.pod_events.lock(), [format!("a {text}")]);

@@ -204,7 +204,7 @@ fn deps(
             services: node.service_env.clone(),
             runtime_classes: node.runtime_classes.clone(),
         },
-        csi: CsiDeps { volumes: CsiVolumes::none(), drivers: DriverObjects::none() },
+        csi: CsiDeps { volumes: CsiVolumes::none(), drivers: DriverObjects::none(), expansions: None },
         claims: node.claims.clone(),
         grants: GrantInputs { devices: devices(node), numa: NumaSettings::none() },
         sources: PodSources { manifests: manifests.subscribe(), api: node.surroundings.api.subscribe() },
