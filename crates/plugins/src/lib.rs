@@ -3,6 +3,7 @@
 mod client;
 #[cfg(test)]
 mod client_tests;
+mod connection;
 mod counts;
 mod dial;
 mod failure;
