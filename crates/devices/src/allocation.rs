@@ -37,6 +37,13 @@ impl Allocations {
         pod.entry(container.to_owned()).or_default().insert(resource.to_owned(), allocation);
     }
 
+    /// Adds what another record says. Where both say something, the other one counts.
+    pub(crate) fn extend(&mut self, other: Self) {
+        for (uid, container, resource, allocation) in other.iter() {
+            self.insert(uid, container, resource, allocation.clone());
+        }
+    }
+
     /// Takes back one container's devices of a resource.
     pub(crate) fn remove(&mut self, uid: &PodUid, container: &str, resource: &str) {
         let Some(pod) = self.0.get_mut(uid) else { return };

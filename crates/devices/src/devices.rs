@@ -52,6 +52,11 @@ impl Devices {
         self.shared.existed
     }
 
+    /// What was wrong with the checkpoint at the start, and what is known nevertheless: a sentence.
+    pub fn damage(&self) -> Option<&str> {
+        self.shared.damage()
+    }
+
     /// The resources of device plugins, also of those that are away, and of which somebody has devices.
     pub fn resources(&self) -> watch::Receiver<BTreeSet<String>> {
         self.shared.resources()

@@ -25,6 +25,8 @@ use crate::state::State;
 pub struct DevicesSettings {
     /// The directory of device plugins' sockets and of the checkpoint: `device-plugins` in the kubelet's root.
     pub dir: PathBuf,
+    /// hostlet's copy of the checkpoint, in an existing directory.
+    pub copy: PathBuf,
     /// The NUMA nodes of the machine.
     pub numa_nodes: BTreeSet<u32>,
     /// How long ago the host booted.
@@ -56,7 +58,7 @@ pub(crate) struct Shared {
 impl Shared {
     /// The state after a start, from the checkpoint. Reads it on this thread.
     pub(crate) fn new(settings: DevicesSettings, clock: WallClock) -> Self {
-        let file = CheckpointFile::in_dir(&settings.dir);
+        let file = CheckpointFile::in_dir(&settings.dir, &settings.copy);
         let Loaded { existed, registered, allocations, damage } = file.load(clock.now());
         let inventory = Inventory::new(registered, settings.uptime, Instant::now());
         let shared = Self {
@@ -186,6 +188,11 @@ impl Shared {
     /// Whether plugins can register; if not, why.
     pub(crate) fn set_socket_problem(&self, problem: Option<String>) {
         *self.socket_problem.lock() = problem;
+    }
+
+    /// What was wrong with the checkpoint at the start.
+    pub(crate) fn damage(&self) -> Option<&str> {
+        self.damage.as_deref()
     }
 
     /// What a person should know, as sentences.

@@ -39,8 +39,12 @@ impl Host {
     }
 
     async fn start_in(dir: TempDir) -> Self {
-        let settings =
-            DevicesSettings { dir: dir.path().to_owned(), numa_nodes: [0, 1].into(), uptime: Duration::MAX };
+        let settings = DevicesSettings {
+            dir: dir.path().to_owned(),
+            copy: dir.path().join("copy"),
+            numa_nodes: [0, 1].into(),
+            uptime: Duration::MAX,
+        };
         let (devices, handler, task) = Devices::new(settings, WallClock::system());
         let mut running = JoinSet::new();
         running.spawn(task.run(CancellationToken::new()));

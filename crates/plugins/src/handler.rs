@@ -43,6 +43,11 @@ pub enum PluginEvent {
     Registered(Arc<PluginInstance>),
     /// A plugin instance was deregistered: its registration socket was removed or replaced.
     Deregistered(Arc<PluginInstance>),
+    /// The service of a registered instance cannot be reached, though its registration socket is still there: it was killed.
+    /// Only for handlers that follow connections.
+    Disconnected(Arc<PluginInstance>),
+    /// It can be reached again.
+    Connected(Arc<PluginInstance>),
     /// The handler rejected an instance that is not registered. Repeated with each attempt to register it.
     Rejected {
         /// The name that it states.
@@ -75,8 +80,13 @@ pub trait PluginHandler: Send + Sync + 'static {
     fn validate(&self, name: &str, endpoint: &Path, versions: &[String]) -> Result<(), PluginRejected>;
 
     /// Takes a change. Called by the task that registers, so it must not block. Events of one instance are in order, and each
-    /// `Registered` is followed by at most one `Deregistered` of the same instance.
+    /// `Registered` is followed by at most one `Deregistered` of the same instance, which is its last event.
     fn changed(&self, event: PluginEvent);
+
+    /// Whether a connection to each registered instance is kept open, so that its end is noticed.
+    fn follows_connections(&self) -> bool {
+        false
+    }
 
     /// What the handler knows about the plugin of this name, for `hostlet plugins`: an object, or nothing.
     fn describe(&self, name: &str) -> Option<serde_json::Value>;

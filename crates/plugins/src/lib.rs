@@ -4,6 +4,7 @@ mod accept;
 mod client;
 #[cfg(test)]
 mod client_tests;
+mod connection;
 mod counts;
 mod dial;
 mod failure;

@@ -147,6 +147,12 @@ impl Node {
                 Effect::Changed(_, PluginEvent::Deregistered(instance)) => {
                     assert_eq!(self.registered.remove(&instance.socket), Some(instance.id));
                 }
+                Effect::Changed(
+                    _,
+                    PluginEvent::Disconnected(instance) | PluginEvent::Connected(instance),
+                ) => {
+                    panic!("connections are not decided here: {instance:?}");
+                }
                 Effect::Changed(_, PluginEvent::Rejected { name }) => self.rejected.push(name),
                 Effect::Failed(_) => {}
                 Effect::Report { socket, error, .. } => self.reports.push((socket, error)),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{AbortHandle, BoxFuture, FutureExt, abortable};
-use futures::stream::{FuturesUnordered, StreamExt};
+use futures::stream::{BoxStream, FuturesUnordered, SelectAll, StreamExt};
 use hostlet_base::node::NodeEvents;
 use hostlet_base::{Rescan, WallClock, sleep_until};
 use hostlet_host::{Changes, Watch, file_work};
@@ -17,13 +17,14 @@ use rand::{Rng, SeedableRng};
 use tokio::sync::watch;
 use tokio::task::JoinError;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{error, info, warn};
 
 use super::client::{Answer, CallError, Conversation, GrpcRegistrar, Registrar};
+use super::connection::reachability;
 use super::counts::Counts;
 use super::failure::FailureKind;
-use super::handler::{Handlers, PluginEvent};
+use super::handler::{Handlers, InstanceId, PluginEvent, PluginInstance};
 use super::list::PluginList;
 use super::node_events::{deregistered_event, not_registered_event, registered_event};
 use super::registrations::{Attempt, Clocks, Effect, Registrations};
@@ -65,6 +66,10 @@ pub struct Plugins {
     aborts: HashMap<u64, AbortHandle>,
     /// Connections of attempts whose plugins have answered.
     conversations: HashMap<u64, Box<dyn Conversation>>,
+    /// Whether the registered plugins can be reached, each time that changes.
+    connections: SelectAll<BoxStream<'static, (String, PluginEvent)>>,
+    /// Dropping one ends the connection of that instance.
+    followed: HashMap<InstanceId, DropGuard>,
     view: watch::Sender<Arc<[PluginView]>>,
     counts: Arc<Counts>,
     chance: StdRng,
@@ -97,6 +102,8 @@ impl Plugins {
             calls: FuturesUnordered::new(),
             aborts: HashMap::new(),
             conversations: HashMap::new(),
+            connections: SelectAll::new(),
+            followed: HashMap::new(),
             view: watch::Sender::new(Arc::new([])),
             counts: Arc::default(),
             chance,
@@ -156,6 +163,8 @@ impl Plugins {
                 }
                 // Cancel-safe: a finished call leaves the set only when returned.
                 Some(done) = self.calls.next() => self.done(done),
+                // Cancel-safe: a change leaves the streams only when returned.
+                Some((plugin_type, event)) = self.connections.next() => self.changed(&plugin_type, event),
                 // Cancel-safe: an unread change stays.
                 () = changed.next(), if !is_scanning => {
                     let earliest = scanned_at.map_or(now, |at| at + MIN_PAUSE);
@@ -255,7 +264,22 @@ impl Plugins {
         self.calls.push(call.map(|done| done.unwrap_or(Done::Aborted)).boxed());
     }
 
-    fn changed(&self, plugin_type: &str, event: PluginEvent) {
+    /// Follows the connection to an instance until it is deregistered.
+    fn follow(&mut self, plugin_type: &str, instance: Arc<PluginInstance>) {
+        let removed = CancellationToken::new();
+        self.followed.insert(instance.id, removed.clone().drop_guard());
+        let plugin_type = plugin_type.to_owned();
+        let changes = reachability(&instance.endpoint).map(move |is_reachable| {
+            let event = match is_reachable {
+                true => PluginEvent::Connected(instance.clone()),
+                false => PluginEvent::Disconnected(instance.clone()),
+            };
+            (plugin_type.clone(), event)
+        });
+        self.connections.push(changes.take_until(removed.cancelled_owned()).boxed());
+    }
+
+    fn changed(&mut self, plugin_type: &str, event: PluginEvent) {
         let event_of_node = match &event {
             // The failed attempt is reported, once.
             PluginEvent::Rejected { .. } => None,
@@ -267,14 +291,31 @@ impl Plugins {
             }
             PluginEvent::Deregistered(instance) => {
                 info!(name = instance.name, plugin_type, "a plugin is no longer registered");
+                self.followed.remove(&instance.id);
                 Some(deregistered_event(plugin_type, &instance.name, &instance.socket))
+            }
+            PluginEvent::Disconnected(instance) => {
+                let (name, endpoint) = (&instance.name, instance.endpoint.display());
+                warn!(name, plugin_type, %endpoint, "nothing answers at the socket of a registered plugin");
+                None
+            }
+            PluginEvent::Connected(instance) => {
+                let (name, endpoint) = (&instance.name, instance.endpoint.display());
+                info!(name, plugin_type, %endpoint, "a registered plugin answers again");
+                None
             }
         };
         if let Some(event) = event_of_node {
             (self.settings.events)(event);
         }
         if let Some(handler) = self.settings.handlers.get(plugin_type) {
-            handler.changed(event);
+            let follows = handler.follows_connections();
+            handler.changed(event.clone());
+            if let PluginEvent::Registered(instance) = event
+                && follows
+            {
+                self.follow(plugin_type, instance);
+            }
         }
     }
 

@@ -108,7 +108,11 @@ impl Host {
     }
 
     fn start_with(dir: TempDir) -> Self {
-        let (scripted, recorder) = (Arc::new(Scripted::default()), Arc::new(Recorder::default()));
+        Self::start_for(Recorder::default(), dir)
+    }
+
+    fn start_for(recorder: Recorder, dir: TempDir) -> Self {
+        let (scripted, recorder) = (Arc::new(Scripted::default()), Arc::new(recorder));
         let (events, rescan) = (Arc::new(Mutex::new(Vec::new())), RescanRequester::default());
         let recorded = events.clone();
         let handler: Arc<dyn PluginHandler> = recorder.clone();
@@ -326,4 +330,21 @@ async fn rejected_and_unsupported_plugins_are_notified_and_listed() {
     assert!(events.iter().all(|(kind, _)| *kind == EventKind::Warning));
     let rejected = host.recorder.events();
     assert_eq!(rejected, vec!["!bad"; of("bad.sock").len()], "each attempt");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_connection_of_an_instance_is_followed_until_it_is_deregistered() {
+    let mut host = Host::start_for(Recorder::following(), tempfile::tempdir().unwrap());
+    let elsewhere = tempfile::tempdir().unwrap();
+    let endpoint = elsewhere.path().join("plugin.sock");
+    // Nobody listens: as after a crash of the plugin.
+    host.create("a", Some(Behavior::Says(dra_driver("gpu.example.com", &endpoint))));
+    host.wait_for_events(&["+gpu.example.com 1", "?gpu.example.com 1"]).await;
+    let _listener = UnixListener::bind(&endpoint).unwrap();
+    host.wait_for_events(&["+gpu.example.com 1", "?gpu.example.com 1", "=gpu.example.com 1"]).await;
+    fs::remove_file(host.path("a")).unwrap();
+    let all = ["+gpu.example.com 1", "?gpu.example.com 1", "=gpu.example.com 1", "-gpu.example.com 1"];
+    host.wait_for_events(&all).await;
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(host.recorder.events(), all, "nothing of it is followed anymore");
 }

@@ -10,15 +10,24 @@ use super::handler::{PluginEvent, PluginHandler, PluginRejected};
 /// Handles `DRAPlugin`, whose plugins may listen later. Rejects plugins whose name begins with `bad`.
 #[derive(Default)]
 pub(super) struct Recorder {
+    /// Whether it follows connections.
+    follows: bool,
     events: Mutex<Vec<PluginEvent>>,
 }
 
 impl Recorder {
-    /// The events so far, as `+name id`, `-name id` and `!name`.
+    /// One that follows connections.
+    pub(super) fn following() -> Self {
+        Self { follows: true, ..Self::default() }
+    }
+
+    /// The events so far, as `+name id`, `-name id`, `?name id` and `=name id` of its connection, and `!name`.
     pub(super) fn events(&self) -> Vec<String> {
         let text = |event: &PluginEvent| match event {
             PluginEvent::Registered(plugin) => format!("+{} {}", plugin.name, plugin.id),
             PluginEvent::Deregistered(plugin) => format!("-{} {}", plugin.name, plugin.id),
+            PluginEvent::Disconnected(plugin) => format!("?{} {}", plugin.name, plugin.id),
+            PluginEvent::Connected(plugin) => format!("={} {}", plugin.name, plugin.id),
             PluginEvent::Rejected { name } => format!("!{name}"),
         };
         self.events.lock().iter().map(text).collect()
@@ -39,6 +48,10 @@ impl PluginHandler for Recorder {
             return Err(PluginRejected(format!("{name} with {} is not accepted", versions.join(" "))));
         }
         Ok(())
+    }
+
+    fn follows_connections(&self) -> bool {
+        self.follows
     }
 
     fn changed(&self, event: PluginEvent) {

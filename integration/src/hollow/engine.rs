@@ -165,6 +165,7 @@ impl Logind for NoLogind {
 pub(super) fn devices(node: &HollowNode) -> Devices {
     let settings = DevicesSettings {
         dir: node.root.join("device-plugins"),
+        copy: node.root.join("devices"),
         numa_nodes: [0].into(),
         uptime: Duration::MAX,
     };

@@ -187,6 +187,22 @@ async fn a_driver_that_fails_or_is_missing_is_named_and_waited_for() {
 }
 
 #[tokio::test]
+async fn a_driver_that_was_killed_offers_no_devices_until_it_is_back() {
+    let mut bed = Bed::new("dra-killed", false).await.unwrap();
+    let uid = bed.claim("shared").await.unwrap();
+    // Its registration socket stays, so that it is not deregistered.
+    bed.driver.kill().unwrap();
+    bed.wait_until_published(false).await.unwrap();
+    bed.driver.start().unwrap();
+    bed.wait_until_published(true).await.unwrap();
+    run(&bed.tenant, shared("user")).await.unwrap();
+    delete(&bed.tenant, "user", None).await.unwrap();
+    wait_until_gone(&bed.tenant.api::<Pod>(), "user").await.unwrap();
+    bed.wait_for_calls("unprepare", &uid, 1).await.unwrap();
+    bed.end().await.unwrap();
+}
+
+#[tokio::test]
 async fn the_health_of_claimed_devices_is_in_the_status_of_their_container() {
     let bed = Bed::new("dra-health", false).await.unwrap();
     bed.claim("shared").await.unwrap();

@@ -13,10 +13,11 @@ use hostlet_proto::pod_resources::pod_resources_lister_client::PodResourcesListe
 use hostlet_proto::pods_api::ListPodsRequest;
 use hostlet_proto::pods_api::pods_client::PodsClient;
 use hostlet_serve::server::{DevicesView, NodeReport};
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 use tonic::Code;
 
-use crate::support::SOON;
+use crate::support::{SOON, is_ready, manifest_with};
 
 const GPU: &str = "example.com/gpu";
 
@@ -103,4 +104,52 @@ async fn agents_find_their_sockets() {
             Err(status) => Err(status.into()),
         });
     assert_eq!(listed.await.unwrap(), Vec::<Vec<u8>>::new());
+}
+
+/// The container that has each device of the node.
+fn holders(view: &DevicesView) -> Vec<(String, Option<String>)> {
+    let devices = view.resources.iter().flat_map(|resource| &resource.devices);
+    devices.map(|device| (device.id.clone(), device.holders.first().and_then(|it| it.pod.clone()))).collect()
+}
+
+#[tokio::test]
+async fn a_pod_waits_in_the_list_for_its_device_and_keeps_it_whatever_becomes_of_the_checkpoint() {
+    let host = FakeHost::start().unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    let mut plugin = plugin(&host).unwrap();
+    plugin.start().unwrap();
+    wait_for_devices(&daemon, PluginPhase::Registered, [2, 2]).await.unwrap();
+    plugin.kill().unwrap();
+    wait_for_devices(&daemon, PluginPhase::Away, [2, 0]).await.unwrap();
+    let resources = json!({"limits": {GPU: "1"}, "requests": {GPU: "1"}});
+    let spec = json!({"containers": [{"name": "main", "image": "busybox:1", "resources": resources}]});
+    host.write_manifest("train.json", &manifest_with("train", spec)).unwrap();
+    let waits = |pod: &Pod| {
+        let status = pod.status.clone().unwrap_or_default();
+        status.reason.as_deref() == Some("AdmissionDelayed")
+            && status.message.is_some_and(|message| message.contains("its device plugin is not registered"))
+    };
+    daemon.wait_for_pod("train", SOON, waits).await.unwrap();
+    plugin.start().unwrap();
+    daemon.wait_for_pod("train", SOON, is_ready).await.unwrap();
+    let view = wait_for_devices(&daemon, PluginPhase::Registered, [2, 2]).await.unwrap();
+    let held = holders(&view);
+    assert_eq!(held.iter().filter(|(_, pod)| pod.is_some()).count(), 1, "{held:?}");
+
+    let checkpoint = root(&host).join("device-plugins/kubelet_internal_checkpoint");
+    let mut daemon = daemon;
+    for is_removed in [false, true] {
+        daemon.kill().unwrap();
+        match is_removed {
+            true => std::fs::remove_file(&checkpoint).unwrap(),
+            false => std::fs::write(&checkpoint, "{").unwrap(),
+        }
+        daemon = host.start_hostlet("").await.unwrap();
+        daemon.wait_for_pod("train", SOON, is_ready).await.unwrap();
+        let view = wait_for_devices(&daemon, PluginPhase::Registered, [2, 2]).await.unwrap();
+        assert_eq!(holders(&view), held, "{view:?}");
+        assert!(view.problems[0].contains("known from hostlet's copy"), "{view:?}");
+        let events = daemon.cli(&["events"]).unwrap();
+        assert!(events.contains("DeviceCheckpointDamaged"), "{events}");
+    }
 }

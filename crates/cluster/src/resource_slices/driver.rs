@@ -12,19 +12,27 @@ use super::device::Inventory;
 use super::pace::Pace;
 use super::reporting::reports_devices;
 
-/// How long the slices of a driver without an instance remain: the time of a restart. The stock kubelet's delay. Also the
+/// How long the slices of a driver without an instance that can be reached remain: the time of a restart. The stock kubelet's delay. Also the
 /// minimum time between deletions of what a rejected driver publishes again and again.
 pub(super) const GRACE: Duration = Duration::from_secs(30);
 
 /// Whether a driver is on this node.
 #[derive(Clone, Debug)]
 enum Presence {
-    /// Its registered instances; never empty. The newest serves.
-    Registered(BTreeMap<InstanceId, Arc<PluginInstance>>),
+    /// Its registered instances; never empty. The newest that can be reached serves, or without one the newest.
+    Registered { instances: BTreeMap<InstanceId, Instance>, unreachable: Option<Instant> },
     /// It has none since this time, or since hostlet first saw its slices.
     Gone(Instant),
     /// hostlet rejected it. What it publishes is deleted, not before this time.
     Rejected(Instant),
+}
+
+/// A registered instance.
+#[derive(Clone, Debug)]
+struct Instance {
+    plugin: Arc<PluginInstance>,
+    /// Whether its service can be reached.
+    is_connected: bool,
 }
 
 /// What a driver said last in this run of hostlet.
@@ -106,25 +114,35 @@ impl Driver {
     pub(super) fn changed(&mut self, event: PluginEvent, now: Instant) {
         let serving = self.serving().map(|instance| instance.id);
         match event {
-            PluginEvent::Registered(instance) => match &mut self.presence {
-                Presence::Registered(instances) => drop(instances.insert(instance.id, instance)),
-                Presence::Gone(_) | Presence::Rejected(_) => {
-                    self.presence = Presence::Registered(BTreeMap::from([(instance.id, instance)]));
-                }
-            },
-            PluginEvent::Deregistered(instance) => {
-                if let Presence::Registered(instances) = &mut self.presence {
-                    instances.remove(&instance.id);
-                    if instances.is_empty() {
-                        self.presence = Presence::Gone(now);
+            PluginEvent::Registered(plugin) => {
+                let (id, instance) = (plugin.id, Instance { plugin, is_connected: true });
+                match &mut self.presence {
+                    Presence::Registered { instances, .. } => drop(instances.insert(id, instance)),
+                    Presence::Gone(_) | Presence::Rejected(_) => {
+                        let instances = BTreeMap::from([(id, instance)]);
+                        self.presence = Presence::Registered { instances, unreachable: None };
                     }
                 }
             }
+            PluginEvent::Deregistered(plugin) => {
+                if let Presence::Registered { instances, unreachable } = &mut self.presence {
+                    instances.remove(&plugin.id);
+                    if instances.is_empty() {
+                        self.presence = Presence::Gone(unreachable.unwrap_or(now));
+                    }
+                }
+            }
+            PluginEvent::Disconnected(plugin) => self.reached(plugin.id, false),
+            PluginEvent::Connected(plugin) => self.reached(plugin.id, true),
             PluginEvent::Rejected { .. } => match &self.presence {
                 // Another instance serves, or it was rejected before.
-                Presence::Registered(_) | Presence::Rejected(_) => {}
+                Presence::Registered { .. } | Presence::Rejected(_) => {}
                 Presence::Gone(_) => self.presence = Presence::Rejected(now),
             },
+        }
+        if let Presence::Registered { instances, unreachable } = &mut self.presence {
+            let is_reachable = instances.values().any(|instance| instance.is_connected);
+            *unreachable = if is_reachable { None } else { unreachable.or(Some(now)) };
         }
         if self.serving().map(|instance| instance.id) != serving {
             (self.link, self.stream_error) = (Link::Closed, None);
@@ -132,11 +150,31 @@ impl Driver {
         self.pace.changed(now);
     }
 
-    /// The instance that serves: the newest.
+    /// Notes whether the service of an instance can be reached.
+    fn reached(&mut self, id: InstanceId, is_connected: bool) {
+        if let Presence::Registered { instances, .. } = &mut self.presence
+            && let Some(instance) = instances.get_mut(&id)
+        {
+            instance.is_connected = is_connected;
+        }
+    }
+
+    /// The instance that serves.
     pub(super) fn serving(&self) -> Option<&Arc<PluginInstance>> {
         match &self.presence {
-            Presence::Registered(instances) => instances.last_key_value().map(|(_, instance)| instance),
+            Presence::Registered { instances, .. } => {
+                let connected = instances.values().rev().find(|instance| instance.is_connected);
+                connected.or_else(|| instances.values().next_back()).map(|instance| &instance.plugin)
+            }
             Presence::Gone(_) | Presence::Rejected(_) => None,
+        }
+    }
+
+    /// Whether an instance of it can be reached.
+    pub(super) fn is_reachable(&self) -> bool {
+        match &self.presence {
+            Presence::Registered { unreachable, .. } => unreachable.is_none(),
+            Presence::Gone(_) | Presence::Rejected(_) => false,
         }
     }
 
@@ -176,23 +214,26 @@ impl Driver {
 
     /// What the slices that hostlet published of it must be.
     pub(super) fn goal(&self, now: Instant) -> Goal {
+        if self.is_expired(now) {
+            return Goal::Nothing;
+        }
         match (&self.presence, &self.word) {
-            (Presence::Gone(since), _) if now.saturating_duration_since(*since) >= GRACE => Goal::Nothing,
             (Presence::Rejected(_), _) => Goal::Nothing,
             // It publishes its devices by itself, whatever an earlier version of it reported.
-            (Presence::Registered(_), _) if !self.is_reporting() => Goal::Nothing,
-            (Presence::Registered(_) | Presence::Gone(_), Word::Nothing) => Goal::Leave,
-            (Presence::Registered(_) | Presence::Gone(_), Word::Unsupported) => Goal::Nothing,
-            (Presence::Registered(_) | Presence::Gone(_), Word::Said(inventory)) => {
+            (Presence::Registered { .. }, _) if !self.is_reporting() => Goal::Nothing,
+            (Presence::Registered { .. } | Presence::Gone(_), Word::Nothing) => Goal::Leave,
+            (Presence::Registered { .. } | Presence::Gone(_), Word::Unsupported) => Goal::Nothing,
+            (Presence::Registered { .. } | Presence::Gone(_), Word::Said(inventory)) => {
                 Goal::Devices(inventory.clone())
             }
         }
     }
 
-    /// When the slices that it published by itself must be deleted, because no instance of it serves pods here; `None` if one does.
+    /// When its slices must be deleted, also those that it published by itself, because no instance of it serves pods here; `None` if
+    /// one does.
     fn expires(&self) -> Option<Instant> {
         match &self.presence {
-            Presence::Registered(_) => None,
+            Presence::Registered { unreachable, .. } => unreachable.map(|since| since + GRACE),
             Presence::Gone(since) => Some(*since + GRACE),
             Presence::Rejected(not_before) => Some(*not_before),
         }
@@ -213,7 +254,7 @@ impl Driver {
     /// Whether nothing of it must be remembered once its slices are deleted.
     pub(super) fn is_forgotten(&self, now: Instant) -> bool {
         match &self.presence {
-            Presence::Registered(_) | Presence::Rejected(_) => false,
+            Presence::Registered { .. } | Presence::Rejected(_) => false,
             Presence::Gone(_) => self.slices == 0 && self.own_slices == 0 && self.is_expired(now),
         }
     }
@@ -222,7 +263,8 @@ impl Driver {
     pub(super) fn due(&self) -> Option<Instant> {
         let expires = match &self.presence {
             Presence::Rejected(_) if self.own_slices == 0 => None,
-            Presence::Registered(_) | Presence::Gone(_) | Presence::Rejected(_) => self.expires(),
+            Presence::Registered { .. } if self.slices == 0 && self.own_slices == 0 => None,
+            Presence::Registered { .. } | Presence::Gone(_) | Presence::Rejected(_) => self.expires(),
         };
         let expires = expires.map(|expires| self.pace.earliest().map_or(expires, |at| at.max(expires)));
         [self.pace.due(), expires].into_iter().flatten().min()
@@ -281,6 +323,38 @@ mod tests {
         assert!(matches!(driver.goal(now + GRACE * 2), Goal::Devices(_)), "it came back in time");
         driver.said(Word::Unsupported, Timestamp::UNIX_EPOCH, now);
         assert!(matches!(driver.goal(now), Goal::Nothing), "it does not report devices any more");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_driver_that_cannot_be_reached_is_gone_for_its_slices() {
+        let now = Instant::now();
+        let mut driver = Driver::deregistered(now);
+        for id in [1, 2] {
+            driver.changed(PluginEvent::Registered(instance(id)), now);
+        }
+        driver.said(Word::Said(Arc::new(Inventory::default())), Timestamp::UNIX_EPOCH, now);
+        (driver.slices, driver.link) = (1, Link::Open);
+        driver.changed(PluginEvent::Disconnected(instance(2)), now);
+        assert_eq!(
+            (serving(&driver), &driver.link),
+            (Some(1), &Link::Closed),
+            "the other one can be reached"
+        );
+        assert!(driver.is_reachable() && !driver.is_expired(now + GRACE));
+        driver.changed(PluginEvent::Disconnected(instance(1)), now);
+        driver.changed(PluginEvent::Deregistered(instance(1)), now + GRACE / 2);
+        driver.pace.started(now + GRACE / 2);
+        assert_eq!((serving(&driver), driver.is_reachable()), (Some(2), false));
+        assert!(matches!(driver.goal(now + GRACE / 2), Goal::Devices(_)));
+        assert_eq!(driver.due(), Some(now + GRACE), "counted from when the last one was lost");
+        assert!(matches!(driver.goal(now + GRACE), Goal::Nothing) && !driver.is_forgotten(now + GRACE));
+        driver.slices = 0;
+        assert_eq!(driver.due(), None, "nothing is left to do");
+        driver.changed(PluginEvent::Connected(instance(2)), now + GRACE);
+        assert!(driver.is_reachable() && matches!(driver.goal(now + GRACE * 9), Goal::Devices(_)));
+        driver.changed(PluginEvent::Disconnected(instance(2)), now + GRACE);
+        driver.changed(PluginEvent::Registered(instance(3)), now + GRACE * 2);
+        assert_eq!((serving(&driver), driver.is_expired(now + GRACE * 9)), (Some(3), false));
     }
 
     #[tokio::test(start_paused = true)]

@@ -136,7 +136,10 @@ impl PluginHandler for Dra {
     fn changed(&self, event: PluginEvent) {
         let now = Instant::now();
         let name = match &event {
-            PluginEvent::Registered(instance) | PluginEvent::Deregistered(instance) => instance.name.clone(),
+            PluginEvent::Registered(instance)
+            | PluginEvent::Deregistered(instance)
+            | PluginEvent::Disconnected(instance)
+            | PluginEvent::Connected(instance) => instance.name.clone(),
             PluginEvent::Rejected { name } => name.clone(),
         };
         if !is_domain(&name) {

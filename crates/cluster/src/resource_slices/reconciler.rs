@@ -110,7 +110,7 @@ impl Reconciler {
     }
 
     /// Runs forever without publishing: removes the slices of hostlet's pool, which an earlier run published, and slices of drivers
-    /// that are deregistered or rejected. Sends nothing while there is none of these.
+    /// that are deregistered or rejected, or cannot be reached. Sends nothing while there is none of these.
     pub(super) async fn run_without_publishing(self) {
         loop {
             self.remove_unserved().await;
@@ -142,12 +142,12 @@ impl Reconciler {
         }
     }
 
-    /// Whether there is no slice of hostlet's pool, and no driver that is deregistered or rejected, whose slices must be watched.
+    /// Whether there is no slice of hostlet's pool, and no driver that is deregistered, rejected or cannot be reached, whose slices
+    /// must be watched.
     fn is_done(&self) -> bool {
         let observed = self.observed.lock();
         let is_empty = observed.listed().is_some() && observed.drivers().is_empty();
-        is_empty
-            && self.dra.shared.with(|state| state.drivers.values().all(|driver| driver.serving().is_some()))
+        is_empty && self.dra.shared.with(|state| state.drivers.values().all(Driver::is_reachable))
     }
 
     /// The newest version that the server and hostlet know.
@@ -367,7 +367,7 @@ impl Reconciler {
             tracing::info!(
                 driver = name,
                 slices = slices.len(),
-                "deleted the ResourceSlices of a DRA driver that is not registered"
+                "deleted the ResourceSlices of a DRA driver that is not registered or cannot be reached"
             );
             self.dra.shared.driver(name, |driver| driver.wiped(Instant::now()));
         }

@@ -175,6 +175,24 @@ async fn slices_of_drivers_that_are_gone_are_deleted() {
         sleep(seconds(20)).await;
         assert!(!daemon.has(&of_registered) && daemon.has(&of_other_node));
         assert_eq!(daemon.writes().len(), 2, "publishes: {publishes}");
+        // Another instance registers, publishes, and dies; its registration socket stays.
+        let socket = daemon.register(DRIVER);
+        for _ in 0..2 {
+            daemon.connected(&socket, true);
+            let own = daemon.put_own(DRIVER, NODE);
+            sleep(MINUTE).await;
+            daemon.connected(&socket, false);
+            sleep(seconds(20)).await;
+            assert!(daemon.has(&own), "it may come back");
+            daemon.connected(&socket, true);
+            sleep(MINUTE).await;
+            assert!(daemon.has(&own), "it came back");
+            daemon.connected(&socket, false);
+            sleep(seconds(40)).await;
+            assert!(!daemon.has(&own), "publishes: {publishes}");
+        }
+        daemon.connected(&socket, true);
+        sleep(MINUTE).await;
         if !publishes {
             let requests = daemon.api.requests().len();
             sleep(MINUTE * 60).await;

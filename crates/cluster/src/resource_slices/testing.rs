@@ -253,6 +253,16 @@ impl Daemon {
         }
     }
 
+    /// The instance with this socket can be reached, or not.
+    pub(super) fn connected(&self, socket: &Path, is_connected: bool) {
+        for instance in self.instances.iter().filter(|it| it.endpoint == socket).cloned() {
+            self.dra.changed(match is_connected {
+                true => PluginEvent::Connected(instance),
+                false => PluginEvent::Disconnected(instance),
+            });
+        }
+    }
+
     /// The sockets of a driver's instances, the oldest first.
     pub(super) fn sockets(&self, driver: &str) -> Vec<PathBuf> {
         self.instances.iter().filter(|it| it.name == driver).map(|it| it.endpoint.clone()).collect()

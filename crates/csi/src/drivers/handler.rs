@@ -120,7 +120,8 @@ impl PluginHandler for CsiHandler {
             PluginEvent::Deregistered(instance) => {
                 self.shared.change(|state| state.deregistered(&instance.name, instance.id));
             }
-            PluginEvent::Rejected { .. } => return,
+            // Each call says whether it can be reached.
+            PluginEvent::Disconnected(_) | PluginEvent::Connected(_) | PluginEvent::Rejected { .. } => return,
         }
         self.shared.due.notify_one();
     }

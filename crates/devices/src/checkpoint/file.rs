@@ -9,7 +9,7 @@ use hostlet_base::error_chain;
 use hostlet_host::replace_file;
 use jiff::Timestamp;
 
-use super::format;
+use super::format::{self, Decoded};
 use crate::allocation::Allocations;
 use crate::device::DeviceIds;
 
@@ -48,75 +48,101 @@ pub(crate) struct Damage {
     aside: PathBuf,
 }
 
-/// The file.
+/// The file, and hostlet's own copy of it, which counts when the file cannot be read: who has a device must not be forgotten while pods
+/// run.
 #[derive(Clone, Debug)]
-pub(crate) struct CheckpointFile(PathBuf);
+pub(crate) struct CheckpointFile {
+    path: PathBuf,
+    copy: PathBuf,
+}
 
 impl CheckpointFile {
-    /// The file in the directory of device plugins.
-    pub(crate) fn in_dir(dir: &Path) -> Self {
-        Self(dir.join(NAME))
+    /// The file in the directory of device plugins, with this copy.
+    pub(crate) fn in_dir(dir: &Path, copy: &Path) -> Self {
+        Self { path: dir.join(NAME), copy: copy.to_owned() }
     }
 
-    /// Reads the file. Of one that is damaged counts what can be read. Changes nothing.
+    /// Reads the file. Of one that is damaged counts what can be read, and what the copy says. Changes nothing.
     pub(crate) fn load(&self, now: Timestamp) -> Loaded {
-        let aside = self.0.with_added_extension(format!("aside-{}", now.as_second()));
-        let none = |existed, damage| Loaded {
-            existed,
-            registered: BTreeMap::new(),
-            allocations: Allocations::default(),
-            damage,
-        };
-        let bytes = match fs::read(&self.0) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return none(false, None),
-            Err(error) => {
-                let problem = format!(
-                    "{} cannot be read: {error}; which devices pods have is not known",
-                    self.0.display()
-                );
-                return none(true, Some(Damage { problem, aside }));
+        let path = self.path.display();
+        let (decoded, existed, problem) = match fs::read(&self.path) {
+            Ok(bytes) => {
+                let mut decoded = format::read(&bytes);
+                let problem = decoded.problem.take().map(|error| {
+                    let readable = decoded.allocations.iter().count();
+                    let error = error_chain(&error);
+                    format!("{path} is damaged: {error}; {readable} allocations could be read")
+                });
+                (decoded, true, problem)
             }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let problem = self.copy.exists().then(|| format!("{path} is gone"));
+                (Decoded::default(), problem.is_some(), problem)
+            }
+            Err(error) => (Decoded::default(), true, Some(format!("{path} cannot be read: {error}"))),
         };
-        let decoded = format::read(&bytes);
-        let damage = decoded.problem.map(|error| {
-            let problem = format!(
-                "{} is damaged: {}; {} allocations could be read; the file is set aside as {}",
-                self.0.display(),
-                error_chain(&error),
-                decoded.allocations.iter().count(),
-                aside.display()
-            );
-            Damage { problem, aside }
+        let Decoded { mut registered, mut allocations, .. } = decoded;
+        let damage = problem.map(|problem| {
+            let copied = format::read(&fs::read(&self.copy).unwrap_or_default());
+            let known = match copied.problem {
+                None => format!("{} are known from hostlet's copy", copied.allocations.iter().count()),
+                Some(_) => "hostlet has no copy, so which devices pods have may not be known".to_owned(),
+            };
+            registered.extend(copied.registered);
+            allocations.extend(copied.allocations);
+            let aside = self.path.with_added_extension(format!("aside-{}", now.as_second()));
+            let set_aside = match self.path.exists() {
+                true => format!("; the file is set aside as {}", aside.display()),
+                false => String::new(),
+            };
+            Damage { problem: format!("{problem}; {known}{set_aside}"), aside }
         });
-        let (registered, allocations) = (decoded.registered, decoded.allocations);
-        Loaded { existed: true, registered, allocations, damage }
+        Loaded { existed, registered, allocations, damage }
     }
 
     /// Renames the damaged file, for a person to look at.
     pub(crate) fn set_aside(&self, damage: &Damage) -> Result<(), WriteError> {
-        fs::rename(&self.0, &damage.aside).map_err(|source| WriteError { path: damage.aside.clone(), source })
+        match fs::rename(&self.path, &damage.aside) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(WriteError { path: damage.aside.clone(), source: error })
+            }
+            Ok(()) | Err(_) => Ok(()),
+        }
     }
 
-    /// Replaces the file.
+    /// Replaces the file, and then the copy. The latter need not survive a power cut: no pod runs then.
     pub(crate) fn write(&self, content: &[u8]) -> Result<(), WriteError> {
         // Upstream's mode.
-        replace_file(&self.0, content, 0o600).map_err(|source| WriteError { path: self.0.clone(), source })
+        let written = replace_file(&self.path, content, 0o600);
+        written.map_err(|source| WriteError { path: self.path.clone(), source })?;
+        if let Err(error) = self.write_copy(content) {
+            tracing::warn!(path = %self.copy.display(), %error, "cannot copy the checkpoint of devices");
+        }
+        Ok(())
+    }
+
+    fn write_copy(&self, content: &[u8]) -> io::Result<()> {
+        let new = self.copy.with_added_extension("new");
+        fs::write(&new, content)?;
+        fs::rename(&new, &self.copy)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use hostlet_proto::device_plugin::ContainerAllocateResponse;
+
     use super::*;
+    use crate::allocation::Allocation;
 
     #[test]
     fn a_damaged_file_is_set_aside_and_what_can_be_read_of_it_counts() {
         let dir = tempfile::tempdir().unwrap();
-        let file = CheckpointFile::in_dir(dir.path());
+        let file = CheckpointFile::in_dir(dir.path(), &dir.path().join("copy"));
         assert!(!file.load(Timestamp::UNIX_EPOCH).existed);
         let data = r#"{"Data":{"PodDeviceEntries":[{"PodUID":"u","ContainerName":"c","ResourceName":"v.com/gpu",
             "DeviceIDs":{"-1":["a"]},"AllocResp":""}],"RegisteredDevices":{"v.com/gpu":["a","b"]}},"Checksum":1}"#;
-        fs::write(&file.0, data).unwrap();
+        fs::write(&file.path, data).unwrap();
         let loaded = file.load(Timestamp::UNIX_EPOCH);
         assert!(loaded.existed);
         assert_eq!(loaded.allocations.in_use("v.com/gpu").len(), 1);
@@ -124,20 +150,54 @@ mod tests {
         let damage = loaded.damage.unwrap();
         let problem = &damage.problem;
         assert!(
-            problem.contains("its checksum is 1, and ") && problem.contains("1 allocations"),
+            problem.contains("its checksum is 1, and ")
+                && problem.contains("1 allocations could be read; hostlet has no"),
             "{problem}"
         );
         file.set_aside(&damage).unwrap();
-        assert!(!file.0.exists());
+        assert!(!file.path.exists());
         assert_eq!(fs::read_to_string(dir.path().join(format!("{NAME}.aside-0"))).unwrap(), data);
 
         file.write(&format::encode(&loaded.registered, &loaded.allocations)).unwrap();
         let again = file.load(Timestamp::UNIX_EPOCH);
         assert_eq!(again.allocations, loaded.allocations);
         assert!(again.damage.is_none());
-        fs::write(&file.0, "{").unwrap();
+        fs::write(&file.path, "{").unwrap();
         let loaded = file.load(Timestamp::UNIX_EPOCH);
         assert!(loaded.damage.unwrap().problem.contains("it is not a checkpoint of devices"));
-        assert!(loaded.registered.is_empty());
+        assert_eq!(loaded.registered.len(), 1, "the copy is used");
+    }
+
+    #[test]
+    fn who_has_a_device_is_known_from_the_copy_whatever_happens_to_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = CheckpointFile::in_dir(dir.path(), &dir.path().join("copy"));
+        let mut allocations = Allocations::default();
+        let devices = [(0, vec!["gpu-0".to_owned()])].into();
+        let allocation = Allocation { devices, response: ContainerAllocateResponse::default() };
+        allocations.insert(&"u".into(), "c", "v.com/gpu", allocation);
+        let content =
+            format::encode(&[("v.com/gpu".to_owned(), ["gpu-0".to_owned()].into())].into(), &allocations);
+        file.write(&content).unwrap();
+        for damage in ["", "{", "truncated", "gone"] {
+            match damage {
+                // It was set aside.
+                "gone" => assert!(!file.path.exists()),
+                "truncated" => fs::write(&file.path, &content[..content.len() / 2]).unwrap(),
+                _ => fs::write(&file.path, damage).unwrap(),
+            }
+            let loaded = file.load(Timestamp::UNIX_EPOCH);
+            assert!(loaded.existed);
+            assert_eq!(loaded.allocations, allocations, "{damage}");
+            let damage = loaded.damage.unwrap();
+            assert!(damage.problem.contains("1 are known from hostlet's copy"), "{}", damage.problem);
+            file.set_aside(&damage).unwrap();
+        }
+        // A sound file counts alone: another kubelet may have written it.
+        file.write(&content).unwrap();
+        let empty = format::encode(&BTreeMap::new(), &Allocations::default());
+        fs::write(&file.path, empty).unwrap();
+        let loaded = file.load(Timestamp::UNIX_EPOCH);
+        assert!(loaded.damage.is_none() && loaded.allocations == Allocations::default());
     }
 }

@@ -48,6 +48,7 @@ pub(crate) enum FormatError {
 }
 
 /// The registered devices and the allocations of a checkpoint, as far as they can be read, and what is wrong with it.
+#[derive(Default)]
 pub(crate) struct Decoded {
     pub(crate) registered: BTreeMap<String, DeviceIds>,
     pub(crate) allocations: Allocations,
@@ -62,8 +63,7 @@ pub fn recode(bytes: &[u8]) -> (Vec<u8>, bool) {
 
 /// Reads a checkpoint.
 pub(crate) fn read(bytes: &[u8]) -> Decoded {
-    let mut decoded =
-        Decoded { registered: BTreeMap::new(), allocations: Allocations::default(), problem: None };
+    let mut decoded = Decoded::default();
     let Checkpoint { data, checksum: found } = match serde_json::from_slice(bytes) {
         Ok(checkpoint) => checkpoint,
         Err(error) => {

@@ -40,7 +40,8 @@ impl Instances {
                     changes.insert(instance.id, RegistryChange::Deregistered(instance.id));
                 }
             }
-            PluginEvent::Rejected { .. } => return,
+            // Its list of devices ends with the connection.
+            PluginEvent::Disconnected(_) | PluginEvent::Connected(_) | PluginEvent::Rejected { .. } => return,
         }
         drop(changes);
         self.changed.notify_one();

@@ -70,6 +70,10 @@ impl PluginHandler for DraHandler {
         }
     }
 
+    fn follows_connections(&self) -> bool {
+        true
+    }
+
     fn changed(&self, event: PluginEvent) {
         match &event {
             PluginEvent::Registered(plugin) => {
@@ -83,10 +87,13 @@ impl PluginHandler for DraHandler {
                         });
                     let service = GrpcDriver::new(name, version, endpoint, channel, self.metrics.clone());
                     let plugin = plugin.clone();
-                    self.shared.registered(Instance { plugin, service: Arc::new(service), health });
+                    let service = Arc::new(service);
+                    self.shared.registered(Instance { plugin, service, health, is_connected: true });
                 }
             }
             PluginEvent::Deregistered(plugin) => self.shared.deregistered(plugin),
+            PluginEvent::Disconnected(plugin) => self.shared.reached(plugin, false),
+            PluginEvent::Connected(plugin) => self.shared.reached(plugin, true),
             PluginEvent::Rejected { .. } => {}
         }
         self.others.changed(event);
@@ -95,6 +102,12 @@ impl PluginHandler for DraHandler {
     fn describe(&self, name: &str) -> Option<Value> {
         let mut report = self.others.describe(name).unwrap_or_else(|| json!({}));
         report["preparesClaims"] = json!(self.shared.is_serving(name));
+        if let Some(socket) = self.shared.unreachable(name) {
+            report["lastError"] = json!(format!(
+                "nothing answers at {}; the driver ended, and its registration socket remains",
+                socket.display()
+            ));
+        }
         Some(report)
     }
 }
@@ -168,6 +181,22 @@ mod tests {
             handler.describe("gpu.example.com").unwrap(),
             json!({"devices": 3, "preparesClaims": true})
         );
+        // The new one dies, and its registration socket remains: the old one serves meanwhile.
+        handler.changed(PluginEvent::Disconnected(new.clone()));
+        assert!(!Arc::ptr_eq(&serving, &handler.services().borrow()["gpu.example.com"]));
+        assert!(handler.shared.health.borrow().is_empty());
+        handler.changed(PluginEvent::Disconnected(old.clone()));
+        assert!(Arc::ptr_eq(&serving, &handler.services().borrow()["gpu.example.com"]), "none is better");
+        let report = handler.describe("gpu.example.com").unwrap();
+        assert!(
+            report["lastError"].as_str().unwrap().starts_with("nothing answers at /dra.sock"),
+            "{report}"
+        );
+        for instance in [&old, &new] {
+            handler.changed(PluginEvent::Connected(instance.clone()));
+        }
+        assert!(Arc::ptr_eq(&serving, &handler.services().borrow()["gpu.example.com"]));
+        assert_eq!(handler.describe("gpu.example.com").unwrap().get("lastError"), None);
         handler.changed(PluginEvent::Deregistered(new));
         assert!(handler.shared.health.borrow().is_empty() && handler.services().borrow().len() == 1);
         handler.changed(PluginEvent::Deregistered(old));

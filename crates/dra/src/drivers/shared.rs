@@ -1,6 +1,8 @@
-//! The registered instances, which the handler changes and others follow. The newest instance of a driver serves. Decides nothing else.
+//! The registered instances, which the handler changes and others follow. The newest instance of a driver that can be reached serves, or
+//! without one the newest. Decides nothing else.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use hostlet_plugins::{InstanceId, PluginInstance};
@@ -21,6 +23,8 @@ pub(super) struct Instance {
     pub(super) plugin: Arc<PluginInstance>,
     pub(super) service: Arc<dyn DriverService>,
     pub(super) health: Option<Arc<dyn HealthService>>,
+    /// Whether its service can be reached.
+    pub(super) is_connected: bool,
 }
 
 /// The instances of all drivers.
@@ -50,6 +54,23 @@ impl Shared {
         self.publish(&drivers);
     }
 
+    /// Notes whether the service of an instance can be reached.
+    pub(super) fn reached(&self, plugin: &PluginInstance, is_connected: bool) {
+        let mut drivers = self.drivers.lock();
+        let known = drivers.get_mut(&plugin.name).and_then(|known| known.get_mut(&plugin.id));
+        if let Some(instance) = known {
+            instance.is_connected = is_connected;
+            self.publish(&drivers);
+        }
+    }
+
+    /// The socket of the serving instance of a driver, if nothing answers at it.
+    pub(super) fn unreachable(&self, driver: &str) -> Option<PathBuf> {
+        let drivers = self.drivers.lock();
+        let (_, instance) = serving(drivers.get(driver)?)?;
+        (!instance.is_connected).then(|| instance.plugin.endpoint.clone())
+    }
+
     /// The version of the serving instance of a driver, if that prepares claims.
     pub(super) fn is_serving(&self, driver: &str) -> bool {
         self.services.borrow().contains_key(driver)
@@ -57,14 +78,19 @@ impl Shared {
 
     /// With the instances locked, so that nobody publishes older ones later.
     fn publish(&self, drivers: &BTreeMap<String, BTreeMap<InstanceId, Instance>>) {
-        let serving = || drivers.iter().filter_map(|(name, known)| Some((name, known.last_key_value()?)));
+        let all = || drivers.iter().filter_map(|(name, known)| Some((name, serving(known)?)));
         self.services.send_replace(
-            serving().map(|(name, (_, instance))| (name.clone(), instance.service.clone())).collect(),
+            all().map(|(name, (_, instance))| (name.clone(), instance.service.clone())).collect(),
         );
         self.health.send_replace(
-            serving()
+            all()
                 .filter_map(|(name, (id, instance))| Some((name.clone(), (*id, instance.health.clone()?))))
                 .collect(),
         );
     }
+}
+
+/// The instance of a driver that serves.
+fn serving(known: &BTreeMap<InstanceId, Instance>) -> Option<(&InstanceId, &Instance)> {
+    known.iter().rev().find(|(_, instance)| instance.is_connected).or_else(|| known.last_key_value())
 }

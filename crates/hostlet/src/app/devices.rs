@@ -10,12 +10,13 @@ use hostlet_config::Config;
 use hostlet_devices::{DevicePluginHandler, Devices, DevicesSettings, DevicesTask};
 use hostlet_telemetry::Metrics;
 
-use super::paths::{DEVICE_PLUGINS, PROC, SYS};
+use super::paths::{DEVICE_PLUGINS, DEVICES_COPY, PROC, SYS};
 
 /// The devices of this node, as the checkpoint has them.
 pub(super) fn devices(config: &Config, metrics: &Metrics) -> (Devices, DevicePluginHandler, DevicesTask) {
     let settings = DevicesSettings {
         dir: config.root_dir.join(DEVICE_PLUGINS),
+        copy: config.root_dir.join(DEVICES_COPY),
         numa_nodes: numa_nodes(SYS.as_ref()),
         uptime: uptime(PROC.as_ref()),
     };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hostlet_base::node::{NodeAddresses, NodeEvents, NodeReader};
+use hostlet_base::node::{NodeAddresses, NodeEvent, NodeEvents, NodeReader};
 use hostlet_base::{PodEvent, PodRef, WallClock};
 use hostlet_cluster::api::{CertificateReport, Connections, register_certificate};
 use hostlet_cluster::api_objects::OfflineObjects;
@@ -182,6 +182,9 @@ impl Parts {
         let claims_side = ClaimsSide::new(&config.root_dir, &boot, cluster.as_ref(), &dra, &metrics);
         let claims = claims_side.claims.clone();
         let (devices, device_handler, device_task) = devices(config, &metrics);
+        if let Some(damage) = devices.damage() {
+            node_events(NodeEvent::warning("DeviceCheckpointDamaged", damage));
+        }
         tasks.spawn(Stage::Publish, "device plugins", |cancel| device_task.run(cancel));
         let handlers: [Arc<dyn PluginHandler>; 3] = [
             Arc::new(claims_side.drivers.clone()),

@@ -13,6 +13,8 @@ pub(super) const CONTAINER_LOGS: &str = "/var/log/containers";
 pub(super) const PLUGIN_REGISTRY: &str = "plugins_registry";
 /// The directory, below the root directory, of device plugins' sockets and of the checkpoint of devices.
 pub(super) const DEVICE_PLUGINS: &str = "device-plugins";
+/// hostlet's copy of that checkpoint, beside its store.
+pub(super) const DEVICES_COPY: &str = "hostlet/devices";
 /// The directory, below the root directory, of the socket of the pod resources API.
 pub(super) const POD_RESOURCES: &str = "pod-resources";
 /// The same of the Pods API.

@@ -241,6 +241,7 @@ fn deps(
 fn devices(node: &Node) -> Devices {
     let settings = DevicesSettings {
         dir: node.root().join("device-plugins"),
+        copy: node.root().join("devices"),
         numa_nodes: [0].into(),
         uptime: Duration::MAX,
     };
