@@ -9,6 +9,7 @@ mod devices;
 mod dra;
 mod kernel;
 mod manifest;
+mod numa;
 mod pages;
 mod plugin;
 mod probe;
@@ -24,6 +25,7 @@ pub use devices::device_checkpoint;
 pub use dra::dra_message;
 pub use kernel::kernel_file;
 pub use manifest::{manifest, pod_answer};
+pub use numa::numa_state;
 pub use pages::{accept, log_query};
 pub use plugin::plugin_info;
 pub use probe::probe_location;
@@ -35,7 +37,7 @@ pub use text::{env_file, image_reference, kernel_log, log_line, quantity, resolv
 pub type Check = fn(&[u8]);
 
 /// All checks, by the name of their target and of the directory of their corpus.
-pub const CHECKS: [(&str, Check); 24] = [
+pub const CHECKS: [(&str, Check); 25] = [
     ("manifest", manifest),
     ("pod_answer", pod_answer),
     ("config", config),
@@ -49,6 +51,7 @@ pub const CHECKS: [(&str, Check); 24] = [
     ("dra_message", dra_message),
     ("claims_state", claims_state),
     ("device_checkpoint", device_checkpoint),
+    ("numa_state", numa_state),
     ("docker_config", docker_config),
     ("env_file", env_file),
     ("provider_response", provider_response),

@@ -34,6 +34,7 @@ mod targets {
     pub(crate) mod log_line;
     pub(crate) mod log_query;
     pub(crate) mod manifest;
+    pub(crate) mod numa_state;
     pub(crate) mod plugin_info;
     pub(crate) mod pod_answer;
     pub(crate) mod probe_location;

@@ -104,7 +104,10 @@ fn grant(managers: &mut Managers, pod: &Pod) -> Result<(), Rejection> {
         GrantScope::Anywhere | GrantScope::Container => None,
     };
     match of_pod.filter(|_| next.is_whole(pod)) {
-        Some(hint) => next.grant_pod(pod, hint)?,
+        Some(hint) => {
+            next.grant_pod_cpus(pod, hint)?;
+            next.grant_pod_memory(pod, hint)?;
+        }
         None => {
             let spec = PodView::from(pod).spec;
             for container in spec.init_containers.iter().flatten().chain(&spec.containers) {

@@ -109,5 +109,7 @@ pub const FAILED: &str = "Failed";
 pub const PULLING: &str = "Pulling";
 /// An image is here.
 pub const PULLED: &str = "Pulled";
+/// A pod waits until it can be given devices, CPUs or memory. hostlet's own.
+pub const ADMISSION_DELAYED: &str = "AdmissionDelayed";
 /// An image cannot be inspected.
 pub const INSPECT_FAILED: &str = "InspectFailed";

@@ -204,6 +204,17 @@ impl FakeClaims {
             self.0.lock().insert(name.to_owned(), claim);
         }
     }
+
+    /// All devices of a claim skip these operations.
+    pub fn skip(&self, name: &str, operations: &[&str]) {
+        let mut claims = self.0.lock();
+        let status = claims.get_mut(name).and_then(|claim| claim.status.as_mut());
+        let devices = status.and_then(|status| status.allocation.as_mut()?.devices.as_mut());
+        for result in devices.into_iter().flat_map(|devices| devices.results.iter_mut().flatten()) {
+            let operations = operations.iter().map(|operation| (*operation).to_owned());
+            result.skip_node_operations = Some(operations.collect());
+        }
+    }
 }
 
 #[async_trait]

@@ -29,6 +29,46 @@ pub(crate) enum RecordError {
     Panicked(#[source] JoinError),
 }
 
+/// A claim that a daemon recorded as prepared, or as being prepared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordedClaim {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The drivers that its devices are of.
+    pub drivers: Vec<String>,
+}
+
+/// Why it is not known what a daemon recorded.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read {}", path.display())]
+pub struct UnreadableClaims {
+    path: PathBuf,
+    source: Box<dyn std::error::Error + Send + Sync>,
+}
+
+/// The claims that a daemon with this directory recorded, for who comes after it. Changes nothing. Blocks its thread.
+///
+/// # Errors
+/// There is a file that cannot be read.
+pub fn recorded_claims(root: &Path) -> Result<Vec<RecordedClaim>, UnreadableClaims> {
+    let path = root.join(FILE);
+    let content = match fs::read(&path) {
+        Ok(content) => content,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(UnreadableClaims { path, source: error.into() }),
+    };
+    // In which boot they were prepared does not matter.
+    let ledger = decode(&content, "").map_err(|error| UnreadableClaims { path, source: error.into() })?;
+    let claims = ledger.claims().iter().map(|((namespace, name), claim)| RecordedClaim {
+        namespace: namespace.clone(),
+        name: name.clone(),
+        drivers: claim.parts.keys().cloned().collect(),
+    });
+    Ok(claims.collect())
+}
+
 /// The file.
 #[derive(Clone, Debug)]
 pub(crate) struct ClaimsFile {
@@ -89,8 +129,13 @@ mod tests {
         fs::write(dir.path().join(FILE), "{").unwrap();
         assert_eq!(file.read(), Ledger::default());
         assert_eq!(fs::read(dir.path().join(DAMAGED)).unwrap(), b"{");
+        assert!(recorded_claims(dir.path()).unwrap().is_empty());
         file.write(&Ledger::default()).await.unwrap();
         assert_eq!(file.read(), Ledger::default());
+        fs::write(dir.path().join(FILE), "{").unwrap();
+        let error = recorded_claims(dir.path()).unwrap_err();
+        assert!(error_chain(&error).contains("dra_manager_state: it is not the JSON"), "{error}");
+        assert!(dir.path().join(FILE).exists(), "nothing is changed");
         let error = ClaimsFile::new(&dir.path().join("none"), "boot").write(&Ledger::default()).await;
         assert!(error_chain(&error.unwrap_err()).contains("none/dra_manager_state: No such file"));
     }

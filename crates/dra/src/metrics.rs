@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hostlet_telemetry::{Metrics, Reading};
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 
@@ -25,16 +26,24 @@ pub(crate) fn buckets() -> impl Iterator<Item = f64> {
 
 type OperationLabels = [(&'static str, &'static str); 2];
 
+type DriverLabel = [(&'static str, String); 1];
+
 /// The metrics. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct ClaimMetrics {
     operations: Family<OperationLabels, Histogram>,
+    prepare_skips: Family<DriverLabel, Counter>,
+    unprepare_skips: Family<DriverLabel, Counter>,
 }
 
 impl Default for ClaimMetrics {
     fn default() -> Self {
         let histogram: fn() -> Histogram = || Histogram::new(buckets());
-        Self { operations: Family::new_with_constructor(histogram) }
+        Self {
+            operations: Family::new_with_constructor(histogram),
+            prepare_skips: Family::default(),
+            unprepare_skips: Family::default(),
+        }
     }
 }
 
@@ -50,11 +59,30 @@ impl ClaimMetrics {
             "Latency histogram in seconds for the duration of handling all ResourceClaims referenced by a pod when the pod starts or stops. Identified by the name of the operation (PrepareResources or UnprepareResources) and separated by the success of the operation. The number of failed operations is provided through the histogram's overall count.",
             self.operations.clone(),
         );
+        metrics.register(
+            "dra_node_prepare_skips",
+            "Cumulative number of times NodePrepareResources gRPC calls were skipped due to SkipNodeOperations",
+            self.prepare_skips.clone(),
+        );
+        metrics.register(
+            "dra_node_unprepare_skips",
+            "Cumulative number of times NodeUnprepareResources gRPC calls were skipped due to SkipNodeOperations",
+            self.unprepare_skips.clone(),
+        );
         metrics.register_gauge(
             "dra_resource_claims_in_use",
             "The number of ResourceClaims that are currently in use on the node, by driver name (driver_name label value) and across all drivers (special value <any> for driver_name). Note that the sum of all by-driver counts is not the total number of in-use ResourceClaims because the same ResourceClaim might use devices from different drivers. Instead, use the count for the <any> driver_name.",
             ledger,
         );
+    }
+
+    /// A driver was not called about a claim, because its devices skip that.
+    pub(crate) fn skipped(&self, operation: Operation, driver: &str) {
+        let counters = match operation {
+            Operation::Prepare => &self.prepare_skips,
+            Operation::Unprepare => &self.unprepare_skips,
+        };
+        counters.get_or_create(&[("driver_name", driver.to_owned())]).inc();
     }
 
     /// Records an operation on all claims of a pod.

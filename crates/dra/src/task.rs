@@ -16,7 +16,7 @@ use crate::call::Answers;
 use crate::drivers::{DraHandler, HealthTask, Services};
 use crate::file::{ClaimsFile, RecordError};
 use crate::health::HealthStore;
-use crate::ledger::{Batches, ClaimKey, Operation};
+use crate::ledger::{Batches, Claim, ClaimKey, Operation};
 use crate::metrics::{ClaimMetrics, in_use};
 use crate::shared::{Request, Shared, State};
 use crate::{CallError, ClaimRef, ClaimSource, Claims, Device, DriverService, PrepareError, ReleaseError};
@@ -152,6 +152,10 @@ impl ClaimsTask {
                 match state.ledger.attach(&pod, &claims) {
                     Ok(added) => {
                         state.is_recorded &= added.is_empty();
+                        let first = added.iter().filter_map(|key| state.ledger.claims().get(key));
+                        for claim in first.filter(|claim| claim.pods.len() == 1) {
+                            self.count_skips(claim, Operation::Prepare);
+                        }
                         (pod, Waiter::Prepare { added, reply })
                     }
                     Err(error) => {
@@ -211,12 +215,24 @@ impl ClaimsTask {
         for pending in &self.pending {
             match &pending.waiter {
                 Waiter::Release { .. } => {
+                    for (_, claim) in state.ledger.of_pod(&pending.pod) {
+                        if claim.is_ended_by_last_pod() {
+                            self.count_skips(claim, Operation::Unprepare);
+                        }
+                    }
                     if state.ledger.detach(&pending.pod) {
                         state.is_recorded = false;
                     }
                 }
                 Waiter::Prepare { .. } => {}
             }
+        }
+    }
+
+    /// Counts the drivers that are not called about a claim.
+    fn count_skips(&self, claim: &Claim, operation: Operation) {
+        for driver in claim.skipping(operation) {
+            self.shared.metrics.skipped(operation, driver);
         }
     }
 

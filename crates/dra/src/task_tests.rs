@@ -4,6 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use hostlet_base::PodUid;
+use hostlet_telemetry::Metrics;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::fake::Outcome;
@@ -231,4 +232,34 @@ async fn nothing_is_prepared_that_cannot_be_recorded() {
     fs::remove_dir(host.path()).unwrap();
     host.release(&pod).await.unwrap();
     assert!(host.drivers[GPU].prepared().is_empty() && host.claims.views().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_devices_skip_is_not_called_and_counted_once_for_each_claim() {
+    let host = Host::new();
+    host.api.set("a", "ua", &[GPU, NIC], &["p1", "p2"]);
+    host.api.skip("a", &["NodePrepareResources"]);
+    host.api.set("b", "ub", &[GPU], &["p3"]);
+    host.api.skip("b", &["*"]);
+    let metrics = Metrics::default();
+    host.claims.shared.metrics.register(&metrics, Vec::new);
+    let pods = [pod("p1", &["a"]), pod("p2", &["a"]), pod("p3", &["b"])];
+    for pod in &pods {
+        host.prepare(pod).await.unwrap();
+        host.prepare(pod).await.unwrap();
+    }
+    for pod in &pods {
+        host.release(pod).await.unwrap();
+    }
+    let calls = host.drivers[GPU].calls();
+    assert_eq!(calls, [(Operation::Unprepare, "ua".to_owned())]);
+    let text = metrics.encode();
+    for (line, count) in [
+        ("dra_node_prepare_skips_total{driver_name=\"gpu.example.com\"}", 2),
+        ("dra_node_prepare_skips_total{driver_name=\"nic.example.com\"}", 1),
+        ("dra_node_unprepare_skips_total{driver_name=\"gpu.example.com\"}", 1),
+    ] {
+        assert!(text.contains(&format!("{line} {count}\n")), "{line}: {text}");
+    }
+    assert!(!text.contains("unprepare_skips_total{driver_name=\"nic"), "{text}");
 }

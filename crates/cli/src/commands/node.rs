@@ -5,7 +5,8 @@ use std::io::{self, Write};
 
 use clap::Args;
 use comfy_table::{ContentArrangement, Table};
-use hostlet_base::human_duration;
+use hostlet_base::{Quantity as BaseQuantity, human_duration};
+use hostlet_engine::grants::NumaView;
 use hostlet_serve::server::NodeReport;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -15,6 +16,8 @@ use super::error::CommandError;
 use super::exit::Exit;
 use super::explain::lanes;
 use super::objects::{ObjectFormat, write_object};
+
+const NONE: &str = "<none>";
 
 /// Arguments of `hostlet node`.
 #[derive(Clone, Debug, Args)]
@@ -125,10 +128,51 @@ fn text(report: &NodeReport, now: Timestamp) -> String {
         });
         text.push_str(&table(["SIGNAL", "AVAILABLE", "CAPACITY", "HARD", "SOFT", "SEEN"], rows));
     }
+    if let Some(numa) = &report.numa {
+        text.push_str(&numa_text(numa));
+    }
     if let Some(contact) = &report.api_server {
         text.push_str(&format!("\nConnections to the API server:\n{}", lanes(&contact.connections)));
     }
     text
+}
+
+/// What containers have for themselves, and what is left.
+fn numa_text(numa: &NumaView) -> String {
+    let mut text = "\nExclusive CPUs and memory:\n".to_owned();
+    let rows = numa.holders.iter().map(|holder| {
+        let blocks = holder.memory.iter().map(|block| {
+            let nodes: Vec<String> = block.numa_affinity.iter().map(u32::to_string).collect();
+            format!("{} {} of NUMA node {}", block.resource, amount(block.size), nodes.join(","))
+        });
+        let memory = blocks.collect::<Vec<_>>().join(", ");
+        [
+            holder.pod.clone().unwrap_or_else(|| holder.uid.clone()),
+            holder.container.clone().unwrap_or_else(|| "<pod>".to_owned()),
+            holder.cpus.clone().unwrap_or_else(|| NONE.to_owned()),
+            if memory.is_empty() { NONE.to_owned() } else { memory },
+        ]
+    });
+    match numa.holders.is_empty() {
+        true => text.push_str("  No container has any.\n"),
+        false => text.push_str(&table(["POD", "CONTAINER", "CPUS", "MEMORY"], rows)),
+    }
+    if let Some(cpus) = &numa.shared_cpus {
+        text.push_str(&format!("  All other containers share the CPUs {cpus}.\n"));
+    }
+    if !numa.memory.is_empty() {
+        let rows = numa.memory.iter().map(|of| {
+            [of.numa_node.to_string(), of.resource.clone(), amount(of.allocatable), amount(of.free)]
+        });
+        text.push('\n');
+        text.push_str(&table(["NUMA NODE", "RESOURCE", "ALLOCATABLE", "FREE"], rows));
+    }
+    text
+}
+
+/// Bytes with an exact suffix.
+fn amount(bytes: u64) -> String {
+    BaseQuantity::bytes(bytes).to_string()
 }
 
 /// Aligned columns, indented.
@@ -190,6 +234,34 @@ mod tests {
         assert_eq!(row("memory"), ["memory", "8Gi", "100Mi", "7Gi"]);
         assert_eq!(row("pid "), ["pid", "100"]);
         assert_eq!(row("pid.available"), ["pid.available", "30k", "32k", "1k", "5s", "ago"]);
-        assert!(!is_ready(&report));
+        assert!(!is_ready(&report) && !text.contains("Exclusive"));
+    }
+
+    #[test]
+    fn exclusive_cpus_and_memory_are_shown_with_who_has_them() {
+        let numa = |holders: serde_json::Value| -> NumaView {
+            let memory = serde_json::json!([{"numaNode": 1, "resource": "memory", "allocatable": 3 << 30, "free": 2 << 30}]);
+            serde_json::from_value(
+                serde_json::json!({"sharedCpus": "0-1,5", "memory": memory, "holders": holders}),
+            )
+            .unwrap()
+        };
+        let block = serde_json::json!({"numaAffinity": [0, 1], "type": "memory", "size": 1 << 30});
+        let shown = numa_text(&numa(serde_json::json!([
+            {"uid": "u1", "pod": "ml/train", "container": "main", "cpus": "2-3", "memory": [block]},
+            {"uid": "u2", "cpus": "4"},
+        ])));
+        assert_eq!(
+            shown,
+            "\nExclusive CPUs and memory:\n\
+             \x20 POD       CONTAINER  CPUS  MEMORY\n\
+             \x20 ml/train  main       2-3   memory 1Gi of NUMA node 0,1\n\
+             \x20 u2        <pod>      4     <none>\n\
+             \x20 All other containers share the CPUs 0-1,5.\n\
+             \n\
+             \x20 NUMA NODE  RESOURCE  ALLOCATABLE  FREE\n\
+             \x20 1          memory    3Gi          2Gi\n"
+        );
+        assert!(numa_text(&numa(serde_json::json!([]))).contains("No container has any."));
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use hostlet_base::error_chain;
 use hostlet_config::{Config, load};
+use hostlet_dra::RecordedClaim;
 use hostlet_host::cgroup::{CgroupSettings, Cgroups};
 use hostlet_host::{HostDirs, KernelMounts, file_work, root_check};
 use hostlet_observe::log::LogLayout;
@@ -83,6 +84,10 @@ pub async fn purge(args: PurgeArgs, hostname: String) -> Result<Exit, CommandErr
     Ok(if failed.is_empty() { Exit::Ok } else { Exit::Failed })
 }
 
+/// What to do about claims that stay prepared.
+const CLAIMS_REMEDY: &str = "       Drivers unprepare claims only for a kubelet: the next one that runs from this root directory has it done. \
+     If there is none, reset the devices as their driver documents it.\n";
+
 /// The directory for log collectors, which is not configurable upstream either.
 const CONTAINER_LOGS: &str = "/var/log/containers";
 
@@ -123,6 +128,18 @@ fn text(plan: &PurgePlan, is_performed: bool) -> String {
     if plan.has_chains {
         text.push_str(&format!("{word} the iptables chains KUBE-IPTABLES-HINT and KUBE-FIREWALL\n"));
     }
+    for RecordedClaim { namespace, name, drivers } in &plan.claims {
+        let drivers = drivers.join(", ");
+        text.push_str(&format!(
+            "left   claim {namespace}/{name}, which stays prepared by DRA driver {drivers}\n"
+        ));
+    }
+    if let Some(why) = &plan.unknown_claims {
+        text.push_str(&format!("left   any claims that are prepared, which are unknown: {why}\n"));
+    }
+    if !plan.claims.is_empty() || plan.unknown_claims.is_some() {
+        text.push_str(CLAIMS_REMEDY);
+    }
     for kubelet in &plan.other_kubelets {
         text.push_str(&format!(
             "left   all pods: another kubelet runs here ({kubelet}), and they are its pods\n"
@@ -150,11 +167,27 @@ mod tests {
             uids: vec!["u".into()],
             files: vec!["/var/lib/kubelet/hostlet".into()],
             has_chains: true,
+            claims: vec![RecordedClaim {
+                namespace: "ml".to_owned(),
+                name: "gpu".to_owned(),
+                drivers: vec!["gpu.example.com".to_owned()],
+            }],
+            unknown_claims: None,
             foreign: vec![PodRef::new("kube-system", "theirs", "v")],
             other_kubelets: vec![OtherKubelet::Process(7)],
         };
         let text = super::text(&plan, false);
-        assert_eq!(text.lines().count(), 6, "{text}");
+        assert_eq!(text.lines().count(), 8, "{text}");
+        assert!(
+            text.contains("left   claim ml/gpu, which stays prepared by DRA driver gpu.example.com\n"),
+            "{text}"
+        );
+        let unknown = PurgePlan { unknown_claims: Some("it is damaged".to_owned()), ..PurgePlan::default() };
+        let unknown = super::text(&unknown, true);
+        assert!(
+            unknown.contains("unknown: it is damaged\n") && unknown.contains("reset the devices"),
+            "{unknown}"
+        );
         assert!(text.starts_with("would remove pod default/web"), "{text}");
         assert!(text.contains("left   pod kube-system/theirs"), "{text}");
         assert!(super::text(&PurgePlan::default(), true).starts_with("nothing of hostlet"));

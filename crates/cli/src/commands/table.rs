@@ -114,7 +114,8 @@ impl Tone {
     pub(super) fn of(status: &str) -> Self {
         match status {
             "Running" | reasons::COMPLETED | "Succeeded" => Self::Fine,
-            "Pending" | reasons::CONTAINER_CREATING | "Terminating" | reasons::POD_INITIALIZING => {
+            "Pending" | "Terminating" => Self::Passing,
+            reasons::ADMISSION_DELAYED | reasons::CONTAINER_CREATING | reasons::POD_INITIALIZING => {
                 Self::Passing
             }
             _ => Self::Bad,

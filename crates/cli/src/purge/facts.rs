@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use hostlet_base::{PodRef, PodUid, error_chain};
 use hostlet_config::Config;
+use hostlet_dra::{RecordedClaim, recorded_claims};
 use hostlet_engine::housekeeping::{Family, IPTABLES, has_iptables_chains};
 use hostlet_engine::ownership::{
     KnownClaim, OtherKubelet, RemainsError, kubelet_listener, other_kubelets, recorded_pods,
@@ -45,6 +46,8 @@ pub(crate) struct PurgeFacts {
     pub in_runtime: Result<BTreeSet<PodRef>, Unknown>,
     /// The pods with a directory or logs on this host; or why they are unknown.
     pub with_files: Result<BTreeSet<PodUid>, Unknown>,
+    /// The claims that are recorded as prepared; or why they are unknown.
+    pub claims: Result<Vec<RecordedClaim>, Unknown>,
     /// hostlet's own files that exist.
     pub own_files: Vec<PathBuf>,
     /// What every kubelet makes by these names (checkpoints of containers, records of shutdowns), if nothing in the root directory
@@ -93,6 +96,7 @@ pub(crate) async fn purge_facts(
         socket,
         other_kubelets: others.map(|found| found.into_iter().chain(kubelet_listener(&dirs.root)).collect()),
         in_runtime,
+        claims: recorded_claims(&dirs.root).map_err(|error| unknown(&error)),
         with_files: pods_with_files(dirs).map_err(|error| unknown(&error)),
         own_files,
     }

@@ -48,6 +48,8 @@ async fn own_pods_and_files_are_removed_and_nothing_of_others() {
         uids: vec![ours.uid.clone(), "long-gone".into()],
         files: vec![at("kubelet/hostlet"), at("kubelet/hostlet-claim.json")],
         has_chains: false,
+        claims: Vec::new(),
+        unknown_claims: None,
         foreign: vec![theirs.clone()],
         other_kubelets: Vec::new(),
     };
@@ -102,6 +104,8 @@ async fn what_a_pod_that_cannot_be_ended_uses_stays_and_so_does_the_store() {
         uids: vec![stuck.uid.clone(), fine.uid.clone()],
         files: vec![at("kubelet/hostlet")],
         has_chains: false,
+        claims: Vec::new(),
+        unknown_claims: None,
         foreign: Vec::new(),
         other_kubelets: Vec::new(),
     };

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use hostlet_base::{PodRef, PodUid};
+use hostlet_dra::RecordedClaim;
 use hostlet_engine::ownership::OtherKubelet;
 use hostlet_host::DaemonUnit;
 
@@ -60,6 +61,10 @@ pub(crate) struct PurgePlan {
     pub files: Vec<PathBuf>,
     /// Whether the iptables chains are removed. A kubelet that has pods here needs them.
     pub has_chains: bool,
+    /// Claims that stay prepared: drivers only unprepare them for a kubelet.
+    pub claims: Vec<RecordedClaim>,
+    /// Why it is unknown which claims stay prepared, if it is.
+    pub unknown_claims: Option<String>,
     /// Pods of the runtime that are not hostlet's. They are left alone.
     pub foreign: Vec<PodRef>,
     /// Other kubelets that run here: every pod is theirs, also one that hostlet started once.
@@ -117,7 +122,13 @@ pub(crate) fn purge_plan(facts: PurgeFacts) -> Result<PurgePlan, Obstacle> {
         files.extend(facts.common_files);
     }
     let uids = recorded.into_keys().collect();
-    Ok(PurgePlan { pods, uids, files, has_chains, foreign, other_kubelets })
+    // Another kubelet goes on with the claims.
+    let claims = if other_kubelets.is_empty() { facts.claims } else { Ok(Vec::new()) };
+    let (claims, unknown_claims) = match claims {
+        Ok(claims) => (claims, None),
+        Err(why) => (Vec::new(), Some(why.to_string())),
+    };
+    Ok(PurgePlan { pods, uids, files, has_chains, claims, unknown_claims, foreign, other_kubelets })
 }
 
 #[cfg(test)]

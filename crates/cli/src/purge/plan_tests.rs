@@ -19,6 +19,7 @@ fn facts(recorded: &[&str], in_runtime: &[&str]) -> PurgeFacts {
         elsewhere: Vec::new(),
         other_kubelets: Ok(Vec::new()),
         common_files: Vec::new(),
+        claims: Ok(Vec::new()),
         has_chains: true,
     }
 }
@@ -64,6 +65,22 @@ fn pods_that_another_kubelet_took_over_are_left() {
     };
     assert_eq!(purge_plan(unknown(&["a"])), Err(Obstacle::KubeletsUnknown("no /proc".to_owned())));
     assert!(purge_plan(unknown(&[])).is_ok());
+}
+
+#[test]
+fn claims_that_stay_prepared_are_named_unless_another_kubelet_has_them() {
+    let claim = RecordedClaim {
+        namespace: "ml".to_owned(),
+        name: "gpu".to_owned(),
+        drivers: vec!["gpu.example.com".to_owned()],
+    };
+    let with =
+        |facts: PurgeFacts| purge_plan(PurgeFacts { claims: Ok(vec![claim.clone()]), ..facts }).unwrap();
+    assert_eq!(with(facts(&["a"], &["a"])).claims, std::slice::from_ref(&claim));
+    let taken = PurgeFacts { other_kubelets: Ok(vec![OtherKubelet::Process(7)]), ..facts(&["a"], &["a"]) };
+    assert!(with(taken).claims.is_empty());
+    let damaged = PurgeFacts { claims: Err(Unknown("damaged".to_owned())), ..facts(&["a"], &["a"]) };
+    assert_eq!(purge_plan(damaged).unwrap().unknown_claims.as_deref(), Some("damaged"));
 }
 
 #[test]

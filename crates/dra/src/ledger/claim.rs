@@ -135,9 +135,20 @@ impl Claim {
         self.parts.values().any(|part| part.state == PartState::UnderWay)
     }
 
+    /// The drivers that are not called to do this, because all of their devices skip it.
+    pub(crate) fn skipping(&self, operation: Operation) -> impl Iterator<Item = &str> {
+        let is_skipping = move |(_, part): &(&String, &Part)| operation.is_skipped(&part.skipped);
+        self.parts.iter().filter(is_skipping).map(|(driver, _)| driver.as_str())
+    }
+
     /// Why it is not what it shall be; `None` without a failure.
     pub(crate) fn error(&self) -> Option<&str> {
         self.parts.values().find_map(|part| part.error.as_deref())
+    }
+
+    /// Whether the end of a pod that uses it ends it now.
+    pub(crate) fn is_ended_by_last_pod(&self) -> bool {
+        self.goal == Goal::Prepared && self.pods.len() <= 1 && !self.is_under_way()
     }
 
     /// From now on it is unprepared. No call may be under way.

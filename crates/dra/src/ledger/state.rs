@@ -115,17 +115,12 @@ impl Ledger {
     pub(crate) fn detach(&mut self, pod: &PodUid) -> bool {
         let mut is_changed = false;
         for claim in self.claims.values_mut().filter(|claim| claim.pods.contains(pod)) {
-            match claim.goal {
-                Goal::Unprepared => {}
-                Goal::Prepared if claim.pods.len() > 1 => {
-                    claim.pods.remove(pod);
-                    is_changed = true;
-                }
-                Goal::Prepared if claim.is_under_way() => {}
-                Goal::Prepared => {
-                    claim.end();
-                    is_changed = true;
-                }
+            if claim.is_ended_by_last_pod() {
+                claim.end();
+                is_changed = true;
+            } else if claim.goal == Goal::Prepared && claim.pods.len() > 1 {
+                claim.pods.remove(pod);
+                is_changed = true;
             }
         }
         let before = self.claims.len();

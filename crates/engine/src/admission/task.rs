@@ -104,9 +104,6 @@ pub(crate) struct Admission {
     rejections: RejectionCounts,
 }
 
-/// The reason of the event of a pod that waits until it can be given devices, CPUs or memory.
-const ADMISSION_DELAYED: &str = "AdmissionDelayed";
-
 /// The state that decisions are made from, apart from which pods have terminated.
 struct Snapshot {
     manifests: SourceState,
@@ -339,7 +336,7 @@ impl Admission {
             let pod = pod_ref(pod);
             if let Some(reason) = awaited.get(&pod.uid).filter(|reason| before.get(&pod.uid) != Some(reason))
             {
-                let event = PodEvent::normal(ADMISSION_DELAYED, format!("The pod {reason}"));
+                let event = PodEvent::normal(reasons::ADMISSION_DELAYED, format!("The pod {reason}"));
                 (self.outputs.events)(&pod, None, &event);
             }
         }

@@ -68,8 +68,7 @@ impl Cpusets {
     fn desired(&self, status: &PodStatus) -> impl Iterator<Item = (ContainerId, String)> {
         let running = status.containers.iter().filter(|container| container.state == ContainerState::Running);
         let desired = running.filter_map(|container| {
-            let cpus = self.numa.cpus(&status.pod.uid, &container.name)?;
-            Some((container.id.clone(), cpus.list))
+            Some((container.id.clone(), self.numa.cpu_list(&status.pod.uid, &container.name)?))
         });
         desired.collect::<Vec<_>>().into_iter()
     }

@@ -48,7 +48,7 @@ impl Grants {
         self.devices.pre_start(uid, container, stage).await?;
         let devices = self.devices.grant(uid, container).unwrap_or_default();
         Ok(ContainerGrant {
-            cpus: self.numa.cpus(uid, container),
+            cpus: self.numa.cpus(pod, container),
             memory_nodes: self.numa.memory_nodes(uid, container),
             ..devices
         })
@@ -64,8 +64,8 @@ impl Grants {
         self.devices.health_changes().next().await.0
     }
 
-    /// Whether a container of the pod has CPUs for itself, which need no quota.
-    pub(crate) fn has_exclusive_cpus(&self, uid: &PodUid) -> bool {
-        self.numa.has_exclusive_cpus(uid)
+    /// Whether the pod as a whole needs no CPU quota: it would throttle containers that have their CPUs for themselves.
+    pub(crate) fn is_cpu_unlimited(&self, pod: &Pod) -> bool {
+        self.numa.is_cpu_unlimited(pod)
     }
 }

@@ -17,6 +17,10 @@ const CONTAINER: &str = "container";
 const POD: &str = "pod";
 const NUMA_NODE: &str = "numa_node";
 const PHYSICAL_CPU: &str = "physical_cpu";
+const UNCORE_CACHE: &str = "uncore_cache";
+
+/// Two labels of a counter of the resource managers.
+type Managed = [(&'static str, &'static str); 2];
 
 /// For what NUMA nodes or cores are aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +31,8 @@ pub(super) enum Aligned {
     Pod,
     /// The CPUs of a container, with cores.
     Cores,
+    /// The CPUs of a container, or of a pod with CPUs of its own, with a last-level cache. That they are not is no failure.
+    Cache,
 }
 
 impl Aligned {
@@ -35,10 +41,32 @@ impl Aligned {
             Self::Container => (CONTAINER, NUMA_NODE),
             Self::Pod => (POD, NUMA_NODE),
             Self::Cores => (CONTAINER, PHYSICAL_CPU),
+            Self::Cache => (CONTAINER, UNCORE_CACHE),
         };
         [("boundary", boundary), ("scope", scope)]
     }
 }
+
+/// A resource that a manager grants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ManagedResource {
+    Cpu,
+    Memory,
+}
+
+impl ManagedResource {
+    fn label(self) -> (&'static str, &'static str) {
+        let name = match self {
+            Self::Cpu => "cpu",
+            Self::Memory => "memory",
+        };
+        ("resource_name", name)
+    }
+}
+
+/// Of what something is granted: of what the node has, or of what a pod has and divides among its containers.
+const NODE: (&str, &str) = ("source", "node");
+const OF_POD: (&str, &str) = ("source", "pod");
 
 /// What was requested, granted and rejected. Clones share it.
 #[derive(Clone, Debug)]
@@ -52,6 +80,9 @@ pub(crate) struct GrantMetrics {
     cpu_errors: Counter,
     memory_requests: Counter,
     memory_errors: Counter,
+    allocations: Family<Managed, Counter>,
+    allocation_errors: Family<Managed, Counter>,
+    assignments: Family<Managed, Counter>,
 }
 
 impl Default for GrantMetrics {
@@ -72,6 +103,9 @@ impl Default for GrantMetrics {
             cpu_errors: Counter::default(),
             memory_requests: Counter::default(),
             memory_errors: Counter::default(),
+            allocations: Family::default(),
+            allocation_errors: Family::default(),
+            assignments: Family::default(),
         }
     }
 }
@@ -120,7 +154,38 @@ impl GrantMetrics {
         let help = "Cumulative number of failures to allocate aligned compute resources to containers by alignment type";
         let name = "kubelet_container_aligned_compute_resources_failure_count";
         metrics.register(name, help, self.unaligned.clone());
+        if numa.settings().cpus.is_some() {
+            // As upstream, which counts no failure.
+            drop(self.aligned.get_or_create(&Aligned::Cache.labels()));
+        }
+        if numa.settings().managers.pod_level {
+            self.register_managers(metrics);
+        }
         register_cpus(metrics, numa);
+    }
+
+    /// What upstream has with the feature gate `PodLevelResourceManagers` only.
+    fn register_managers(&self, metrics: &Metrics) {
+        let counters = [
+            (
+                "kubelet_resource_manager_allocations",
+                "Number of exclusive resource allocations performed by a resource manager",
+                &self.allocations,
+            ),
+            (
+                "kubelet_resource_manager_allocation_errors",
+                "Number of errors encountered during exclusive resource allocation",
+                &self.allocation_errors,
+            ),
+            (
+                "kubelet_resource_manager_container_assignments",
+                "Number of containers with a specific type of resource assignment",
+                &self.assignments,
+            ),
+        ];
+        for (name, help, family) in counters {
+            metrics.register(name, help, family.clone());
+        }
     }
 
     /// A pod is about to be admitted.
@@ -140,6 +205,38 @@ impl GrantMetrics {
     pub(super) fn aligned(&self, what: Aligned, is_aligned: bool) {
         let counters = if is_aligned { &self.aligned } else { &self.unaligned };
         counters.get_or_create(&what.labels()).inc();
+    }
+
+    /// A container was granted so many amounts of what the node has of a resource, or nothing.
+    pub(super) fn granted(&self, resource: ManagedResource, amounts: Option<u64>) {
+        let labels = [resource.label(), NODE];
+        match amounts {
+            Some(amounts) => {
+                self.allocations.get_or_create(&labels).inc_by(amounts);
+                self.assigned(resource, "node_exclusive");
+            }
+            None => {
+                self.allocation_errors.get_or_create(&labels).inc();
+            }
+        }
+    }
+
+    /// A container was granted some of what its pod has of a resource, for itself or not; or the pod was granted nothing.
+    pub(super) fn granted_whole(&self, resource: ManagedResource, is_exclusive: Option<bool>) {
+        let labels = [resource.label(), OF_POD];
+        match is_exclusive {
+            Some(is_exclusive) => {
+                self.allocations.get_or_create(&labels).inc();
+                self.assigned(resource, if is_exclusive { "pod_exclusive" } else { "pod_shared" });
+            }
+            None => {
+                self.allocation_errors.get_or_create(&labels).inc();
+            }
+        }
+    }
+
+    fn assigned(&self, resource: ManagedResource, kind: &'static str) {
+        self.assignments.get_or_create(&[("assignment_type", kind), resource.label()]).inc();
     }
 
     /// A container needed CPUs of its own.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hostlet_base::{PodUid, error_chain, watching};
+use hostlet_pod::view::PodView;
 use hostlet_resources::{
     Block, CpuCheckpoint, CpuSet, Cpus, GrantedCpus, Managers, MemoryCheckpoint, MemoryNodes, NumaMask,
     RunningCpus, RunningMemory, StaticCpus, StaticManagers, StaticMemory, Topology,
@@ -16,6 +17,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::numa_files::{NumaFiles, NumaRecordError};
+use super::numa_view::NumaView;
 
 /// How CPUs and memory of NUMA nodes are granted.
 #[derive(Clone, Debug)]
@@ -90,6 +92,12 @@ impl NumaGrants {
                 starting: watch::Sender::default(),
             }),
         }
+    }
+
+    /// Of a node on which nothing is granted.
+    #[cfg(any(test, feature = "fakes"))]
+    pub fn none() -> Self {
+        Self::new(NumaSettings::none(), PathBuf::new())
     }
 
     /// The settings.
@@ -184,12 +192,18 @@ impl NumaGrants {
         written.await
     }
 
-    /// The CPUs on which a container runs; `None` if on any.
-    pub(crate) fn cpus(&self, uid: &PodUid, container: &str) -> Option<GrantedCpus> {
+    /// The CPUs on which a container runs, in the kernel's list format; `None` if on any.
+    pub(crate) fn cpu_list(&self, uid: &PodUid, container: &str) -> Option<String> {
+        let managers = self.shared.managers.lock();
+        Some(managers.cpus.as_ref()?.assignment(uid.as_str(), container).to_string())
+    }
+
+    /// The same, and whether no other container uses them.
+    pub(crate) fn cpus(&self, pod: &Pod, container: &str) -> Option<GrantedCpus> {
         let managers = self.shared.managers.lock();
         let cpus = managers.cpus.as_ref()?;
-        let are_exclusive = cpus.state().container(uid.as_str(), container).is_some();
-        Some(GrantedCpus { list: cpus.assignment(uid.as_str(), container).to_string(), are_exclusive })
+        let list = cpus.assignment(PodView::from(pod).uid, container).to_string();
+        Some(GrantedCpus { list, are_exclusive: cpus.is_exclusive(pod, container) })
     }
 
     /// The NUMA nodes whose memory a container uses; `None` if of any.
@@ -224,14 +238,19 @@ impl NumaGrants {
         self.shared.managers.lock().memory.as_ref().map(MemoryNodes::allocatable).unwrap_or_default()
     }
 
+    /// What containers have, as people see it; `None` if nothing is granted on this node.
+    pub fn view(&self) -> Option<NumaView> {
+        NumaView::of(&self.shared.managers.lock())
+    }
+
     /// The CPUs of all containers that have none for themselves, in the kernel's list format; `None` with the policy `none`.
     pub fn shared_cpus(&self) -> Option<String> {
         Some(self.shared.managers.lock().cpus.as_ref()?.shared().to_string())
     }
 
-    /// Whether a container of the pod has CPUs for itself.
-    pub(crate) fn has_exclusive_cpus(&self, uid: &PodUid) -> bool {
+    /// Whether the CPU time of the pod as a whole is not limited.
+    pub(crate) fn is_cpu_unlimited(&self, pod: &Pod) -> bool {
         let managers = self.shared.managers.lock();
-        managers.cpus.as_ref().is_some_and(|cpus| cpus.state().containers.contains_key(uid.as_str()))
+        managers.cpus.as_ref().is_some_and(|cpus| cpus.is_unlimited(pod))
     }
 }

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::ended::ended;
 use super::handle::Grants;
-use super::metrics::{Aligned, GrantMetrics};
+use super::metrics::{Aligned, GrantMetrics, ManagedResource};
 use super::recovery::Recovery;
 use super::states::{GrantRequests, GrantState, GrantStates};
 
@@ -213,7 +213,7 @@ impl GrantsTask {
                 let hint = hint?;
                 if managers.is_whole(pod) {
                     // Upstream's device manager grants such pods nothing.
-                    return Ok(managers.grant_pod(pod, hint)?);
+                    return self.allocate_whole(managers, pod, hint);
                 }
                 for container in containers(pod) {
                     self.allocate_container(managers, pod, container, hint).await?;
@@ -235,16 +235,56 @@ impl GrantsTask {
         let (metrics, cpus) = (&self.deps.metrics, managers.grant_cpus(pod, container, hint));
         if cpus != Ok(false) {
             metrics.pinned_cpus(cpus.is_ok());
+            metrics.granted(ManagedResource::Cpu, cpus.is_ok().then_some(1));
             if self.deps.grants.numa.settings().cpus.as_ref().is_some_and(|policy| policy.aligns_cores()) {
                 metrics.aligned(Aligned::Cores, cpus.is_ok());
             }
         }
         cpus?;
+        let uid = PodView::from(pod).uid;
+        if let Some(cpus) = &managers.cpus
+            && cpus.state().container(uid, &container.name).is_some_and(|own| cpus.share_cache(own))
+        {
+            metrics.aligned(Aligned::Cache, true);
+        }
         let memory = managers.grant_memory(pod, container, hint);
         if memory != Ok(false) {
             metrics.pinned_memory(memory.is_ok());
+            let blocks = managers.memory.as_ref().and_then(|all| all.state().container(uid, &container.name));
+            let blocks = blocks.map_or(0, |blocks| blocks.len() as u64);
+            metrics.granted(ManagedResource::Memory, memory.is_ok().then_some(blocks));
         }
         memory?;
+        Ok(())
+    }
+
+    /// Allocates CPUs and memory to a pod with resources of its own.
+    fn allocate_whole(&self, managers: &mut Managers, pod: &Pod, hint: Hint) -> Result<(), Ungranted> {
+        let metrics = &self.deps.metrics;
+        let cpus = managers.grant_pod_cpus(pod, hint);
+        if cpus.is_err() {
+            metrics.granted_whole(ManagedResource::Cpu, None);
+        }
+        if cpus? && let Some(cpus) = &managers.cpus {
+            let own = cpus.state().pods.get(PodView::from(pod).uid);
+            if own.is_some_and(|own| cpus.share_cache(own)) {
+                metrics.aligned(Aligned::Cache, true);
+            }
+            for container in containers(pod) {
+                let is_exclusive = cpus.is_exclusive(pod, &container.name);
+                metrics.granted_whole(ManagedResource::Cpu, Some(is_exclusive));
+            }
+        }
+        let memory = managers.grant_pod_memory(pod, hint);
+        if memory.is_err() {
+            metrics.granted_whole(ManagedResource::Memory, None);
+        }
+        if memory? && let Some(memory) = &managers.memory {
+            for container in containers(pod) {
+                let is_exclusive = memory.is_exclusive(pod, container);
+                metrics.granted_whole(ManagedResource::Memory, Some(is_exclusive));
+            }
+        }
         Ok(())
     }
 

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use hostlet_observe::pleg::Cache;
 use hostlet_observe::status::PodStatusEntry;
 use hostlet_pod::AdmittedPod;
+use hostlet_telemetry::Metrics;
 use k8s_openapi::api::core::v1::PodStatus;
 use tokio_util::sync::DropGuard;
 
 use super::*;
-use crate::grants::NumaGrants;
-use crate::grants::testing::{guaranteed, no_devices, static_cpus};
+use crate::grants::testing::{guaranteed, no_devices, static_cpus, static_cpus_of_pods};
+use crate::grants::{NumaGrants, NumaSettings};
 
 /// A running task on a machine of four CPUs of which three can be granted.
 struct Harness {
@@ -20,12 +21,19 @@ struct Harness {
     desired: watch::Sender<DesiredPods>,
     status_cache: StatusCache,
     states: watch::Receiver<GrantStates>,
+    metrics: Metrics,
     _running: DropGuard,
 }
 
 impl Harness {
     fn start(root: &Path) -> Self {
-        let grants = Grants::new(no_devices(root), NumaGrants::new(static_cpus(), root.to_owned()));
+        Self::start_with(root, static_cpus())
+    }
+
+    fn start_with(root: &Path, settings: NumaSettings) -> Self {
+        let grants = Grants::new(no_devices(root), NumaGrants::new(settings, root.to_owned()));
+        let (metrics, counts) = (Metrics::default(), GrantMetrics::default());
+        counts.register(&metrics, grants.numa());
         let (requests, requests_out) = watch::channel(GrantRequests::default());
         let desired = watch::Sender::new(DesiredPods::default());
         let (states, states_out) = watch::channel(GrantStates::default());
@@ -39,13 +47,13 @@ impl Harness {
             status_cache: status_cache.clone(),
             states,
             recovery,
-            metrics: GrantMetrics::default(),
+            metrics: counts,
         });
         let cancel = CancellationToken::new();
         #[expect(clippy::disallowed_methods, reason = "a task of a test")]
         tokio::spawn(task.run(Heartbeat::default(), cancel.clone()));
         let _running = cancel.drop_guard();
-        Self { grants, requests, desired, status_cache, states: states_out, _running }
+        Self { grants, requests, desired, status_cache, states: states_out, metrics, _running }
     }
 
     /// All sources have reported these admitted pods.
@@ -68,7 +76,7 @@ impl Harness {
     }
 
     fn cpus(&self, uid: &str) -> (String, bool) {
-        let cpus = self.grants.numa().cpus(&uid.into(), "c").unwrap();
+        let cpus = self.grants.numa().cpus(&guaranteed(uid, "2"), "c").unwrap();
         (cpus.list, cpus.are_exclusive)
     }
 }
@@ -94,7 +102,7 @@ async fn a_pod_has_its_cpus_from_its_request_to_its_end() {
     let message = "Allocate failed due to not enough cpus available to satisfy request: requested=3, available=1, which is unexpected";
     assert_eq!(rejection.message, message);
     assert_eq!((harness.cpus("two"), harness.cpus("other")), (own("2-3"), shared("0-1")));
-    assert!(harness.grants.has_exclusive_cpus(&"two".into()));
+    assert!(harness.grants.is_cpu_unlimited(&two) && !harness.grants.is_cpu_unlimited(&many));
     harness.admit(&[&two]).await;
     harness.request(&[]).await;
     assert_eq!(harness.cpus("two"), own("2-3"), "it is admitted");
@@ -178,11 +186,44 @@ async fn a_broken_file_and_another_policy_are_no_reason_not_to_start() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn grants_of_the_node_and_of_pods_are_counted() {
+    let root = tempfile::tempdir().unwrap();
+    let harness = Harness::start_with(root.path(), static_cpus_of_pods());
+    harness.admit(&[]).await;
+    let mut own = Pod::clone(&guaranteed("own", "1"));
+    let spec = own.spec.as_mut().unwrap();
+    let amounts = serde_json::json!({"cpu": "2", "memory": "1Mi"});
+    let resources = serde_json::json!({"requests": amounts, "limits": amounts});
+    spec.resources = Some(serde_json::from_value(resources).unwrap());
+    spec.containers.push(serde_json::from_value(serde_json::json!({"name": "shares"})).unwrap());
+    let (own, one, many) = (Arc::new(own), guaranteed("one", "1"), guaranteed("many", "3"));
+    let states = harness.request(&[&own, &one, &many]).await;
+    assert_eq!(states[..2], [Some(GrantState::Granted), Some(GrantState::Granted)]);
+    let text = harness.metrics.encode();
+    for line in [
+        r#"allocations_total{resource_name="cpu",source="pod"} 2"#,
+        r#"allocations_total{resource_name="cpu",source="node"} 1"#,
+        r#"allocation_errors_total{resource_name="cpu",source="node"} 1"#,
+        r#"container_assignments_total{assignment_type="pod_exclusive",resource_name="cpu"} 1"#,
+        r#"container_assignments_total{assignment_type="pod_shared",resource_name="cpu"} 1"#,
+        r#"container_assignments_total{assignment_type="node_exclusive",resource_name="cpu"} 1"#,
+    ] {
+        assert!(text.contains(&format!("kubelet_resource_manager_{line}\n")), "{line}: {text}");
+    }
+    let cache = r#"aligned_compute_resources_count{boundary="uncore_cache",scope="container"} 2"#;
+    assert!(text.contains(cache), "{text}");
+    assert!(!text.contains(r#"failure_count{boundary="uncore_cache""#), "{text}");
+    // Upstream has these with its feature gate only.
+    let harness = Harness::start(root.path());
+    assert!(!harness.metrics.encode().contains("resource_manager"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_granted_without_policies_is_nothing() {
     let root = tempfile::tempdir().unwrap();
     let numa = NumaGrants::new(crate::grants::NumaSettings::none(), root.path().to_owned());
     numa.recover(Vec::new()).await;
-    assert_eq!(numa.cpus(&"uid".into(), "c"), None);
+    assert_eq!(numa.cpu_list(&"uid".into(), "c"), None);
     let files = ["cpu_manager_state", "memory_manager_state"].map(|name| root.path().join(name));
     let written = files.map(|file| std::fs::read_to_string(file).unwrap());
     assert!(written[0].starts_with(r#"{"policyName":"none","defaultCpuSet":"""#), "{}", written[0]);

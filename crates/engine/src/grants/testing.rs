@@ -8,7 +8,7 @@ use hostlet_base::WallClock;
 use hostlet_devices::{Devices, DevicesSettings};
 use hostlet_resources::{
     CpuOptions, CpuPlace, CpuReservation, Machine, NumaNode, StaticCpus, StaticManagers, Topology,
-    TopologyPolicy,
+    TopologyOptions, TopologyPolicy, TopologyScope,
 };
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
@@ -17,6 +17,15 @@ use super::NumaSettings;
 
 /// The static policy for CPUs.
 pub(super) fn static_cpus() -> NumaSettings {
+    settings(false)
+}
+
+/// The same, with CPUs for pods that have resources of their own.
+pub(super) fn static_cpus_of_pods() -> NumaSettings {
+    settings(true)
+}
+
+fn settings(pod_level: bool) -> NumaSettings {
     let place = |cpu: u32| CpuPlace { node: cpu / 2, socket: cpu / 2, core: cpu, cache: cpu / 2 };
     let node = |_| NumaNode { memory: 1 << 30, huge_pages: [].into(), distances: vec![10, 20] };
     let machine = Machine {
@@ -25,8 +34,15 @@ pub(super) fn static_cpus() -> NumaSettings {
     };
     let reservation = CpuReservation { milli: 500, ..CpuReservation::default() };
     let (options, policy) = (CpuOptions::default(), TopologyPolicy::None);
-    let cpus = StaticCpus::new(Arc::new(machine), options, &reservation, policy, false).unwrap();
-    let managers = StaticManagers { topology: Topology::none(), pod_level: false };
+    let topology = match pod_level {
+        true => {
+            let (policy, options) = (TopologyPolicy::BestEffort, TopologyOptions::default());
+            Topology::new(policy, TopologyScope::Pod, options, &machine).unwrap()
+        }
+        false => Topology::none(),
+    };
+    let cpus = StaticCpus::new(Arc::new(machine), options, &reservation, policy, pod_level).unwrap();
+    let managers = StaticManagers { topology, pod_level };
     NumaSettings {
         cpus: Some(Arc::new(cpus)),
         memory: None,
@@ -39,6 +55,7 @@ pub(super) fn static_cpus() -> NumaSettings {
 pub(super) fn no_devices(root: &Path) -> Devices {
     let settings = DevicesSettings {
         dir: root.join("device-plugins"),
+        copy: root.join("devices"),
         numa_nodes: [0, 1].into(),
         uptime: Duration::MAX,
     };

@@ -20,7 +20,7 @@ use hostlet_pod::resources::{pod_cpu_request, pod_memory_request};
 use hostlet_volume::Volumes;
 use tokio::sync::watch;
 use tokio::task::JoinError;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::pods_limit::PodsLimit;
 use super::protected_memory::ProtectedMemory;
@@ -32,6 +32,9 @@ use crate::ownership::{OwnPods, about_remains, remains_of_others};
 
 /// How long listing the host may be deferred until a quiet period: every pod that starts or terminates requests it.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long a sweep waits for drivers that unprepare claims. Their calls have a longer deadline, and go on.
+const UNPREPARE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Removes what pods of this node left on the host.
 pub(crate) struct HostJanitor {
@@ -99,7 +102,8 @@ impl Janitor for HostJanitor {
         let KnownPods { pods: known, running } = known;
         let present: HashSet<PodUid> = known.union(&unknown).cloned().collect();
         self.own.retain(&present, Instant::now()).await;
-        let claims = self.release_claims(unknown.clone());
+        let unprepared = unknown.clone();
+        let claims = release_claims(&self.claims, &unprepared);
         let (removed, foreign): (HashSet<PodUid>, HashSet<PodUid>) =
             unknown.into_iter().partition(|uid| self.own.has(uid));
         let (root, of) = (self.root_dir.clone(), removed.clone());
@@ -187,16 +191,6 @@ impl HostJanitor {
         }
     }
 
-    /// Has the devices of removed pods unprepared. Whose claims these are is said by the record of claims, which is the kubelet's own. A
-    /// driver that is not there delays nothing: the next sweep tries again.
-    async fn release_claims(&self, removed: HashSet<PodUid>) {
-        let users = self.claims.pods();
-        let releases = removed.iter().filter(|uid| users.contains(*uid)).map(|uid| async move {
-            log_removal(uid, "claimed devices", self.claims.release(uid).await);
-        });
-        join_all(releases).await;
-    }
-
     /// Removes the volumes and the directory of a removed pod. A volume on a server that does not respond delays the sweep as long
     /// as a pod waits for one, and keeps only this directory.
     async fn remove_directory(&self, uid: &PodUid) {
@@ -212,6 +206,19 @@ impl HostJanitor {
             Err(error) => tracing::error!(%uid, %error, "cleaning up the host panicked"),
         }
     }
+}
+
+/// Has the devices of removed pods unprepared. Whose claims these are is said by the record of claims, which is the kubelet's own. A
+/// driver that is not there delays nothing: the next sweep tries again. One that hangs is waited for elsewhere.
+async fn release_claims(claims: &Claims, removed: &HashSet<PodUid>) {
+    let users = claims.pods();
+    let releases = removed.iter().filter(|uid| users.contains(*uid)).map(|uid| async move {
+        match timeout(UNPREPARE_PATIENCE, claims.release(uid)).await {
+            Ok(released) => log_removal(uid, "claimed devices", released),
+            Err(_) => tracing::info!(%uid, "the claimed devices of a removed pod are still being unprepared"),
+        }
+    });
+    join_all(releases).await;
 }
 
 /// What the cgroups of the classes get. The protected memory of all pods includes the protected memory of burstable ones, which would otherwise
@@ -259,7 +266,46 @@ fn log_removal<E: std::error::Error>(uid: &PodUid, what: &str, result: Result<()
 mod tests {
     use super::super::testing::pod;
     use super::*;
+    use hostlet_dra::Operation;
+    use hostlet_dra::fake::{FakeDevices, Outcome};
     use hostlet_telemetry::Metrics;
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::json;
+    use tokio_util::sync::CancellationToken;
+
+    /// A pod that uses the claim of its name.
+    fn claiming(uid: &str) -> Pod {
+        let spec = json!({
+            "containers": [{"name": "c", "resources": {"claims": [{"name": "device"}]}}],
+            "resourceClaims": [{"name": "device", "resourceClaimName": uid}],
+        });
+        let metadata = json!({"name": uid, "namespace": "ns", "uid": uid});
+        serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_driver_that_hangs_does_not_hold_up_the_sweep_and_goes_on() {
+        let root = tempfile::tempdir().unwrap();
+        let (devices, claims, task) = FakeDevices::new(root.path(), "gpu.example.com");
+        #[expect(clippy::disallowed_methods, reason = "a task of a test")]
+        tokio::spawn(task.run(CancellationToken::new()));
+        devices.register();
+        for uid in ["hung", "fine"] {
+            devices.api.set(uid, uid, &["gpu.example.com"], &[uid]);
+            claims.prepare(&claiming(uid)).await.unwrap();
+        }
+        devices.driver.next(Outcome::Late);
+        let sweep = |uids: &[&str]| uids.iter().map(|uid| PodUid::from(*uid)).collect::<HashSet<_>>();
+        let began = Instant::now();
+        release_claims(&claims, &sweep(&["hung"])).await;
+        release_claims(&claims, &sweep(&["hung", "fine"])).await;
+        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+        assert_eq!(devices.driver.prepared(), ["hung".to_owned()].into(), "the other one is done");
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(devices.driver.prepared().is_empty() && claims.pods().is_empty());
+        let unprepared = devices.driver.calls().into_iter().filter(|(made, _)| *made == Operation::Unprepare);
+        assert_eq!(unprepared.count(), 2, "each once");
+    }
 
     #[test]
     fn classes_have_the_memory_of_their_pods() {

@@ -41,8 +41,7 @@ pub(super) enum ResizeError {
 pub(super) fn cgroup_settings(context: &WorkerContext, pod: &AdmittedPod, whole: &Enforced) -> PodResources {
     let settings = &context.host.settings;
     let resources = pod_resources(pod, whole, settings.cpu_cfs_quota_period, settings.memory_qos.as_ref());
-    // A quota would throttle containers that have their CPUs for themselves.
-    let quota = resources.cpu_quota.filter(|_| !context.grants.has_exclusive_cpus(&pod.reference.uid));
+    let quota = resources.cpu_quota.filter(|_| !context.grants.is_cpu_unlimited(pod.object()));
     PodResources { cpu_quota: quota, ..resources }
 }
 
@@ -75,7 +74,7 @@ impl PodResize<'_> {
                 }
                 ResizeStep::Container { id, container, to } => {
                     let Some(spec) = self.pod.container(container) else { continue };
-                    let cpus = self.context.grants.numa().cpus(&self.pod.reference.uid, &container.name);
+                    let cpus = self.context.grants.numa().cpus(self.pod.object(), &container.name);
                     let settings = &self.context.host.settings;
                     let resources = resized_resources(self.pod, spec.spec, to, cpus, settings);
                     self.context.runtime.service.update_container(id, resources).await?;

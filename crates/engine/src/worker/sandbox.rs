@@ -134,7 +134,7 @@ impl Sandboxes<'_> {
             None => String::new(),
         };
         let mut config = cri_config::sandbox_config(pod, attempt, &parent, dns, &host.settings)?;
-        if self.context.grants.has_exclusive_cpus(&pod.reference.uid) {
+        if self.context.grants.is_cpu_unlimited(pod.object()) {
             remove_quota(&mut config);
         }
         if pod.spec().host_users == Some(false) {

@@ -16,6 +16,11 @@ pub(super) fn container_cpus(pod: &Pod, container: &Container, pod_level: bool) 
     if shares || !is_guaranteed(pod) { 0 } else { whole_cpus(container.resources.as_ref()) }
 }
 
+/// Whether a container of a pod with CPUs of its own has some of them for itself (upstream `resourcesQualifyForExclusiveCPUs`).
+pub(super) fn qualifies_alone(container: &Container) -> bool {
+    is_guaranteed_alone(container) && whole_cpus(container.resources.as_ref()) > 0
+}
+
 /// How many CPUs a pod needs at once.
 pub(super) fn pod_cpus(pod: &Pod, pod_level: bool) -> usize {
     if pod_level && has_own_resources(pod) {

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use hostlet_pod::view::PodView;
 use k8s_openapi::api::core::v1::{Container, Pod};
 
-use super::demand::container_cpus;
+use super::demand::qualifies_alone;
 use super::policy::StaticCpus;
 use super::state::CpuState;
-use crate::machine::{CpuSet, Machine};
+use crate::containers::{containers, has_own_resources};
+use crate::machine::{CpuSet, Level, Machine};
 
 /// The CPUs of all containers. A plain value: try on a copy, and keep the copy if everything else agrees.
 #[derive(Clone, Debug)]
@@ -45,11 +46,32 @@ impl Cpus {
         self.state.container(uid, container).cloned().unwrap_or_else(|| self.shared())
     }
 
-    /// Whether a container has CPUs that no other one uses. Its time on them is not limited then (CFS quota).
-    pub fn is_exclusive(&self, pod: &Pod, container: &Container) -> bool {
-        let has_cpus = self.state.container(PodView::from(pod).uid, &container.name).is_some();
+    /// Whether a container has CPUs that no other one uses. Its time on them is not limited then (CFS quota, upstream
+    /// `ContainerHasExclusiveCPUs`).
+    pub fn is_exclusive(&self, pod: &Pod, container: &str) -> bool {
+        let has_cpus = self.state.container(PodView::from(pod).uid, container).is_some();
         // Of a pod with CPUs of its own, containers may share these.
-        has_cpus && container_cpus(pod, container, self.policy.pod_level) > 0
+        let mut named = containers(pod).filter(|known| known.name == container);
+        has_cpus && (!self.has_own(pod) || named.any(qualifies_alone))
+    }
+
+    /// Whether the time of a pod as a whole is not limited: one of its containers has CPUs for itself, or if the pod has CPUs of its own,
+    /// all of them (upstream `PodHasExclusiveCPUs`).
+    pub fn is_unlimited(&self, pod: &Pod) -> bool {
+        let mut containers = containers(pod);
+        let is_exclusive = |container: &Container| self.is_exclusive(pod, &container.name);
+        if self.has_own(pod) { containers.all(is_exclusive) } else { containers.any(is_exclusive) }
+    }
+
+    /// Whether a pod has CPUs of its own, which containers may share.
+    fn has_own(&self, pod: &Pod) -> bool {
+        self.policy.pod_level && has_own_resources(pod)
+    }
+
+    /// Whether CPUs share a last-level cache (upstream `isAlignedAtUncoreCache`).
+    pub fn share_cache(&self, cpus: &CpuSet) -> bool {
+        let caches = self.policy.machine.count(cpus, Level::Cache);
+        cpus.len() <= 1 || (caches.len() == 1 && caches.values().sum::<usize>() == cpus.len())
     }
 
     /// The CPUs on which containers without own CPUs run: all of the machine's, if nothing else is left.

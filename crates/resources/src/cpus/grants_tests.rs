@@ -40,7 +40,7 @@ fn only_whole_cpus_of_guaranteed_pods_are_exclusive() {
     for (pod, is_exclusive) in
         [(guaranteed("own", "2", 1), true), (guaranteed("fraction", "1500m", 1), false)]
     {
-        assert_eq!(cpus.is_exclusive(&pod, main(&pod, 0)), is_exclusive);
+        assert_eq!((cpus.is_exclusive(&pod, "c"), cpus.is_unlimited(&pod)), (is_exclusive, is_exclusive));
     }
     let full = allocate(&mut cpus.clone(), &guaranteed("large", "6", 1)).unwrap_err();
     assert_eq!(full, GrantError::NotEnoughCpus { requested: 6, available: 5 });
@@ -109,6 +109,11 @@ fn a_pod_with_cpus_of_its_own_has_them_once() {
     let (before, hints) = (cpus.state().clone(), cpus.pod_hints(&pod));
     assert_eq!(cpus.assignment("p", "a").union(&cpus.assignment("p", "shares")), before.pods["p"]);
     assert!(cpus.assignment("p", "a").is_disjoint(&cpus.assignment("p", "shares")));
+    // Only the time on CPUs that a container has alone is not limited, and that of the pod if it has only such containers.
+    assert!(cpus.is_exclusive(&pod, "a") && !cpus.is_exclusive(&pod, "shares") && !cpus.is_unlimited(&pod));
+    let mut alone = pod.clone();
+    alone.spec.as_mut().unwrap().containers.pop();
+    assert!(cpus.is_unlimited(&alone));
     cpus.allocate_pod(&pod, Hint::default()).unwrap();
     assert_eq!(*cpus.state(), before);
     assert_eq!(hints["cpu"].len(), 1, "its hints are those of the CPUs that it has");

@@ -27,10 +27,13 @@ pub struct OptionGates {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CpuOptionError {
     /// There is no such option.
-    #[error("unknown CPU Manager Policy option: {}", go_quoted(.0))]
+    #[error("new static policy error: unknown CPU Manager Policy option: {}", go_quoted(.0))]
     Unknown(String),
     /// The feature gate of the option is off.
-    #[error("CPU Manager Policy {stage}-level Options not enabled, but option {} provided", go_quoted(.option))]
+    #[error(
+        "new static policy error: CPU Manager Policy {stage}-level Options not enabled, but option {} provided",
+        go_quoted(.option)
+    )]
     GateOff {
         /// The stage of the option.
         stage: &'static str,
@@ -38,13 +41,13 @@ pub enum CpuOptionError {
         option: String,
     },
     /// A value is neither true nor false.
-    #[error(transparent)]
-    NotABool(#[from] BoolOptionError),
+    #[error("new static policy error: {0}")]
+    NotABool(BoolOptionError),
     /// The policy `none` has no options.
     #[error("new none policy error: None policy: received unsupported options={0}")]
     WithoutPolicy(String),
     /// Two options contradict each other.
-    #[error("static policy options {0} and {1} can not be used at the same time")]
+    #[error("new static policy error: static policy options {0} and {1} can not be used at the same time")]
     Contradictory(&'static str, &'static str),
 }
 
@@ -82,7 +85,7 @@ impl CpuOptions {
             if !is_enabled {
                 return Err(CpuOptionError::GateOff { stage, option: name.clone() });
             }
-            *option = bool_option(name, value)?;
+            *option = bool_option(name, value).map_err(CpuOptionError::NotABool)?;
         }
         parsed.check()
     }
@@ -160,7 +163,7 @@ mod tests {
                 "static policy options prefer-align-cpus-by-uncorecache and distribute-cpus-across-numa can not be used at the same time",
             ),
         ] {
-            assert_eq!(parsed(options, gates), Err(error.to_owned()));
+            assert_eq!(parsed(options, gates), Err(format!("new static policy error: {error}")));
         }
         let options =
             BTreeMap::from([("b", "2"), ("a", "1")].map(|(name, value)| (name.to_owned(), value.to_owned())));
@@ -169,7 +172,7 @@ mod tests {
         assert_eq!(CpuOptions::check_none(&BTreeMap::new()), Ok(()));
         for others in [FULL_PCPUS_ONLY, DISTRIBUTE_ACROSS_NUMA, PREFER_ALIGN_BY_CACHE] {
             let error = parsed(&[(others, "true"), (DISTRIBUTE_ACROSS_CORES, "true")], ALL).unwrap_err();
-            assert!(error.starts_with(&format!("static policy options {others} and ")), "{error}");
+            assert!(error.contains(&format!(": static policy options {others} and ")), "{error}");
         }
     }
 }

@@ -38,7 +38,7 @@ impl Managers {
         self.policy.topology.policy() == TopologyPolicy::SingleNumaNode
     }
 
-    /// Whether a pod is granted what it needs as a whole ([`Managers::grant_pod`]) where the scope is the pod.
+    /// Whether a pod is granted what it needs as a whole ([`Managers::grant_pod_cpus`], [`Managers::grant_pod_memory`]) where the scope is the pod.
     pub fn is_whole(&self, pod: &Pod) -> bool {
         self.policy.pod_level && has_own_resources(pod)
     }
@@ -78,15 +78,18 @@ impl Managers {
         Ok(memory.state().container(PodView::from(pod).uid, &container.name).is_some())
     }
 
-    /// Grants a pod with resources of its own, and all its containers, CPUs and memory.
-    pub fn grant_pod(&mut self, pod: &Pod, hint: Hint) -> Result<(), Rejection> {
-        if let Some(cpus) = &mut self.cpus {
-            cpus.allocate_pod(pod, hint).map_err(|error| error.rejection())?;
-        }
-        match &mut self.memory {
-            Some(memory) => memory.allocate_pod(pod, hint).map_err(|error| error.rejection()),
-            None => Ok(()),
-        }
+    /// Grants a pod with resources of its own, and all its containers, CPUs. Returns whether it has some for itself.
+    pub fn grant_pod_cpus(&mut self, pod: &Pod, hint: Hint) -> Result<bool, Rejection> {
+        let Some(cpus) = &mut self.cpus else { return Ok(false) };
+        cpus.allocate_pod(pod, hint).map_err(|error| error.rejection())?;
+        Ok(cpus.state().pods.contains_key(PodView::from(pod).uid))
+    }
+
+    /// Grants a pod with resources of its own, and all its containers, memory. Returns whether it has some for itself.
+    pub fn grant_pod_memory(&mut self, pod: &Pod, hint: Hint) -> Result<bool, Rejection> {
+        let Some(memory) = &mut self.memory else { return Ok(false) };
+        memory.allocate_pod(pod, hint).map_err(|error| error.rejection())?;
+        Ok(memory.state().pods.contains_key(PodView::from(pod).uid))
     }
 
     /// Releases what all pods but these have. Returns whether that was anything.

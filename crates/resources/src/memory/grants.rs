@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hostlet_pod::view::PodView;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Container, Pod};
 
+use super::demand::container_memory;
 use super::policy::StaticMemory;
 use super::state::{Block, MemoryState};
 use crate::containers::{has_own_resources, init_containers, is_sidecar};
@@ -40,6 +41,13 @@ impl MemoryNodes {
         let blocks = self.state.container(uid, container)?;
         let nodes = NumaMask::of(blocks.iter().flat_map(|block| block.numa_affinity.iter().copied()));
         (!nodes.is_empty()).then_some(nodes)
+    }
+
+    /// Whether a container has memory that no other one uses.
+    pub fn is_exclusive(&self, pod: &Pod, container: &Container) -> bool {
+        let has_memory = self.state.container(PodView::from(pod).uid, &container.name).is_some();
+        // Of a pod with memory of its own, containers may share that.
+        has_memory && container_memory(pod, container, self.policy.pod_level).is_ok_and(|own| !own.is_empty())
     }
 
     /// What containers can have, on each node.

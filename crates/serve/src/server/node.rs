@@ -6,8 +6,11 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::routing::get;
 use axum::{Json, Router};
+use hostlet_base::PodUid;
 use hostlet_cluster::api::{CertificateReport, Connections, LaneCounts};
 use hostlet_cluster::node::{NodeDescriber, NodeDescription};
+use hostlet_engine::grants::{NumaGrants, NumaView};
+use hostlet_observe::status::{DirectoryEntry, PodDirectory};
 use hostlet_plugins::{PluginList, PluginView};
 use hostlet_pod::ApiState;
 use hostlet_runtime::cri::RuntimeService;
@@ -28,6 +31,9 @@ pub struct NodeReport {
     /// Its contact with the API server; `None` on a standalone host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_server: Option<ApiContact>,
+    /// Who has which CPUs and memory of NUMA nodes; `None` if nobody is granted any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub numa: Option<NumaView>,
 }
 
 /// The contact with the API server.
@@ -61,6 +67,10 @@ pub struct NodeEndpoints {
     pub certificate: watch::Receiver<Option<CertificateReport>>,
     /// The plugins of this host.
     pub plugins: PluginList,
+    /// CPUs and memory that containers have for themselves.
+    pub numa: NumaGrants,
+    /// The pods, for their names.
+    pub pods: PodDirectory,
 }
 
 impl NodeEndpoints {
@@ -85,7 +95,18 @@ async fn node(State(endpoints): State<Arc<NodeEndpoints>>) -> Json<NodeReport> {
         certificate: certificate_view(&endpoints.certificate),
         connections,
     });
-    Json(NodeReport { description, api_server })
+    let numa = endpoints.numa.view().map(|numa| named(numa, &endpoints.pods));
+    Json(NodeReport { description, api_server, numa })
+}
+
+/// The view with the names of the pods.
+fn named(mut numa: NumaView, pods: &PodDirectory) -> NumaView {
+    let pods = pods.all();
+    for holder in &mut numa.holders {
+        let known = pods.get(&PodUid::from(holder.uid.as_str())).map(DirectoryEntry::reference);
+        holder.pod = known.map(|pod| format!("{}/{}", pod.namespace, pod.name));
+    }
+    numa
 }
 
 /// The counts by purpose; empty on a standalone host.

@@ -1,5 +1,6 @@
 //! `GET /v1/pods`: the pods and the problems of this node, once or at each change.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +13,16 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use futures::{StreamExt, stream};
+use hostlet_base::{PodUid, reasons};
 use hostlet_cluster::api::CertificateReport;
 use hostlet_engine::shutdown::ShutdownView;
 use hostlet_engine::source::SourceState;
 use hostlet_observe::status::{DirectoryChanges, DirectoryEntry};
 use hostlet_plugins::PluginList;
-use hostlet_pod::ApiState;
+use hostlet_pod::resources::qos_class;
+use hostlet_pod::{ApiState, PodPhase, pod_uid};
 use hostlet_runtime::cri::Call;
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use serde::Deserialize;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -41,6 +45,8 @@ pub struct PodsEndpoint {
     pub manifests: watch::Receiver<SourceState>,
     /// State of the API server's pods.
     pub api: watch::Receiver<ApiState>,
+    /// What new pods wait for.
+    pub awaited_grants: watch::Receiver<BTreeMap<PodUid, String>>,
     /// State of the container runtime.
     pub runtime: RuntimeHealth,
     /// What is wrong with the host, shown above the pods.
@@ -72,7 +78,7 @@ impl PodsEndpoint {
         let PodFinder { node, pods } = &self.finder;
         PodsView {
             node: node.clone(),
-            pods: pods.sorted().iter().map(DirectoryEntry::with_status).collect(),
+            pods: in_order(pods.sorted().iter().map(DirectoryEntry::with_status).chain(self.waiting())),
             problems: problems.collect(),
             pressure: pressure_sentences(&self.host.pressure.borrow()),
             trouble: self.runtime.problem().map(|problem| problem.to_string()),
@@ -90,6 +96,21 @@ impl PodsEndpoint {
             archives: self.archives.as_ref().map(ImageArchives::view).unwrap_or_default(),
             plugins: self.plugins.problems(),
         }
+    }
+
+    /// The pods that wait to be admitted until they can be given something, with what that is.
+    fn waiting(&self) -> Vec<Pod> {
+        let awaited = self.awaited_grants.borrow().clone();
+        if awaited.is_empty() {
+            return Vec::new();
+        }
+        let defined = self.manifests.borrow().pods.iter().map(|pod| pod.pod.clone()).collect::<Vec<_>>();
+        let of_api = self.api.borrow().pods.values().map(|pod| pod.pod.clone()).collect::<Vec<_>>();
+        let waiting = defined.into_iter().chain(of_api).filter_map(|pod| {
+            let reason = awaited.get(&pod_uid(&pod))?;
+            Some(Pod { status: Some(waiting_status(&pod, reason)), ..Pod::clone(&pod) })
+        });
+        waiting.collect()
     }
 
     fn hung(&self) -> Vec<HungCallView> {
@@ -112,6 +133,7 @@ impl PodsEndpoint {
             changed = self.manifests.changed() => changed.is_ok(),
             // Never changes on a standalone host.
             Ok(()) = self.api.changed() => true,
+            Ok(()) = self.awaited_grants.changed() => true,
             changed = self.runtime.status.changed() => changed.is_ok(),
             changed = self.host.store.changed() => changed.is_ok(),
             // Never changes with a runtime other than containerd.
@@ -131,6 +153,27 @@ impl PodsEndpoint {
         };
         tokio::time::sleep(WATCH_PAUSE).await;
         changed
+    }
+}
+
+/// The pods by namespace and name.
+fn in_order(pods: impl Iterator<Item = Pod>) -> Vec<Pod> {
+    let mut pods: Vec<Pod> = pods.collect();
+    pods.sort_by(|a, b| {
+        let name = |pod: &Pod| (pod.metadata.namespace.clone(), pod.metadata.name.clone());
+        name(a).cmp(&name(b))
+    });
+    pods
+}
+
+/// The status of a pod that waits to be admitted.
+fn waiting_status(pod: &Pod, reason: &str) -> PodStatus {
+    PodStatus {
+        phase: Some(PodPhase::Pending.to_string()),
+        reason: Some(reasons::ADMISSION_DELAYED.to_owned()),
+        message: Some(format!("The pod {reason}")),
+        qos_class: Some(qos_class(pod).to_string()),
+        ..pod.status.clone().unwrap_or_default()
     }
 }
 

@@ -14,7 +14,7 @@ use hostlet_base::node::{CgroupLimit, NodeAddresses, NodePressure, PluginResourc
 use hostlet_base::settings::{ImageGcPolicy, ImageVerification};
 use hostlet_base::{
     CONTAINER_NAME_LABEL, ContainerId, POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL, PodEvent, PodRef,
-    WallClock,
+    PodUid, WallClock,
 };
 use hostlet_cluster::api::Connections;
 use hostlet_cluster::api_objects::OfflineObjects;
@@ -23,6 +23,7 @@ use hostlet_csi::CsiVolumes;
 use hostlet_devices::{Devices, DevicesSettings};
 use hostlet_dra::Claims;
 use hostlet_engine::container_logs::ContainerLogs;
+use hostlet_engine::grants::NumaGrants;
 use hostlet_engine::shutdown::ShutdownView;
 use hostlet_engine::source::{SourceState, StaticPod};
 use hostlet_engine::worker::RestartRequests;
@@ -94,6 +95,7 @@ struct Bench {
     restarts: RestartRequests,
     source: watch::Sender<SourceState>,
     desired_pods: watch::Sender<DesiredPods>,
+    awaited_grants: watch::Sender<BTreeMap<PodUid, String>>,
     /// The reported download progress.
     arrived: Arc<Mutex<Option<u64>>>,
     cancel: CancellationToken,
@@ -214,15 +216,18 @@ impl Bench {
         );
         let settings = DevicesSettings {
             dir: dir.path().join("device-plugins"),
+            copy: dir.path().join("devices"),
             numa_nodes: [0].into(),
             uptime: Duration::ZERO,
         };
         let (devices, _, _) = Devices::new(settings, WallClock::system());
+        let awaited_grants = watch::Sender::default();
         let server = ControlServer {
             pods: PodsEndpoint {
                 finder: finder.clone(),
                 manifests: source.subscribe(),
                 api: api.clone(),
+                awaited_grants: awaited_grants.subscribe(),
                 runtime: health.clone(),
                 host: host.clone(),
                 archives: None,
@@ -235,7 +240,7 @@ impl Bench {
                 manifests: source.subscribe(),
                 api: api.clone(),
                 desired_pods: desired_pods.subscribe(),
-                awaited_grants: watch::channel(BTreeMap::new()).1,
+                awaited_grants: awaited_grants.subscribe(),
                 runtime: health,
                 host,
                 pulls: pulls.clone(),
@@ -264,6 +269,8 @@ impl Bench {
                 api,
                 certificate,
                 plugins: PluginList::none(),
+                numa: NumaGrants::none(),
+                pods: PodDirectory::of(StatusCache::default()),
             },
             usage: UsageEndpoint { stats: watch::channel(None).1, describer },
             metrics: MetricsEndpoints { metrics: Metrics::default(), probes: Metrics::default() },
@@ -287,6 +294,7 @@ impl Bench {
             restarts,
             source,
             desired_pods,
+            awaited_grants,
             arrived,
             cancel,
             _tasks: tasks,
@@ -577,6 +585,29 @@ async fn a_pod_is_not_called_admitted_before_it_is() {
     bench.desired_pods.send_replace(DesiredPods { ready: true, pods, ..DesiredPods::default() });
     let (_, text) = bench.get("/v1/explain?pod=new").await;
     assert!(text.contains("Before that: The pod was admitted"), "{text}");
+}
+
+#[tokio::test]
+async fn a_pod_that_waits_for_a_grant_is_listed_with_what_it_waits_for() {
+    let bench = Bench::new().await;
+    let metadata = json!({"name": "gpu-node1", "namespace": "default", "uid": "uid-2"});
+    let pod: Pod = serde_json::from_value(json!({"metadata": metadata, "spec": {"containers": []}})).unwrap();
+    let origin = ManifestOrigin::File("/m/gpu.yaml".into());
+    let defined = Arc::new(StaticPod { pod: Arc::new(pod), origin, unsupported: Vec::new() });
+    bench.source.send_replace(SourceState { ready: true, pods: vec![defined], problems: Vec::new() });
+    let (_, text) = bench.get("/v1/pods").await;
+    assert!(!text.contains("gpu-node1"), "nothing is decided yet: {text}");
+    let mut watch = bench.start("/v1/pods?watch=true").await;
+    watch.until("web-node1").await;
+    let reason = "waits for example.com/gpu: its device plugin is not registered".to_owned();
+    bench.awaited_grants.send_replace([("uid-2".into(), reason)].into());
+    watch.until("The pod waits for example.com/gpu: its device plugin is not registered").await;
+    let (_, text) = bench.get("/v1/pods").await;
+    for part in [r#""name":"gpu-node1""#, r#""phase":"Pending""#, r#""reason":"AdmissionDelayed""#] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(text.find("gpu-node1") < text.find("web-node1"), "by name: {text}");
+    bench.cancel.cancel();
 }
 
 #[tokio::test]
