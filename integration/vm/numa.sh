@@ -97,6 +97,6 @@ scenario_numa() {
   done
   vm "rm $MANIFESTS/{first,second,third}.yaml"
   vm_until 120 "all CPUs are shared again" "hostlet exec rest -- grep -x Cpus_allowed_list:.0-3 /proc/1/status"
-  vm_until 60 "all devices are free" "hostlet devices -o json | jq -e '[.[].devices[].holders[]] == []' ||
+  vm_until 60 "all devices are free" "hostlet devices -o json | jq -e '[.resources[].devices[].holders[]] == []' ||
     { hostlet devices; false; }"
 }
