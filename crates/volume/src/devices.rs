@@ -10,9 +10,8 @@ use hostlet_host::{MountCall, MountTable, Mounts, detach_loop_devices, real_path
 
 use super::actual::{entries, failed, found_at};
 use super::error::{HostError, VolumeError, VolumeProblem, VolumeStep};
-use super::growth::{Growable, GrowableForm};
 use super::layout::{POD_MODE, PodLayout, device_maps};
-use super::model::{BlockDevice, KindDirectory};
+use super::model::{BlockDevice, Growable, GrowableForm, KindDirectory};
 use super::path_type::Found;
 
 /// Mode of the file on which a device is mounted.

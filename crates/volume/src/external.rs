@@ -14,9 +14,8 @@ use hostlet_host::{
 use super::actual::{entries, failed, found_at};
 use super::error::{HostError, VolumeProblem, VolumeStep};
 use super::execute::{mark, unmark};
-use super::growth::{Growable, GrowableForm};
 use super::layout::{POD_MODE, PodLayout, device_mounts};
-use super::model::{External, KindDirectory};
+use super::model::{External, Growable, GrowableForm, KindDirectory};
 use super::path_type::Found;
 use super::threads::DeviceLocks;
 

@@ -2,62 +2,19 @@
 //! `NodeExpand` of the plugin). Of a device that is its filesystem; a directory has no size of its own, and only its claim changes. What
 //! claims say, and learn, is behind [`Expansions`](hostlet_csi::Expansions).
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use hostlet_base::{Backoff, PodUid, error_chain, sleep_until};
-use hostlet_csi::{
-    ClaimOfPod, ClaimUpdateError, GrowError, LOOK_PERIOD, LOOK_TIMEOUT, Look, Moment, NodeSize,
-};
+use hostlet_csi::{ClaimUpdateError, GrowError, LOOK_PERIOD, LOOK_TIMEOUT, Look, Moment, NodeSize};
 use hostlet_host::file_work;
-use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
 use super::error::{HostError, VolumeProblem, VolumeStep};
 use super::execute::unmark;
 use super::external::{Means, is_block_device};
-use super::reconciler::{RETRY, Shared, spread};
-
-/// A volume that grows with its claim.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Growable {
-    /// The claim.
-    pub(super) claim: ClaimOfPod,
-    /// The path of this host that it is.
-    pub(super) path: PathBuf,
-    /// How the pod has it.
-    pub(super) form: GrowableForm,
-}
-
-/// How a pod has a volume that grows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum GrowableForm {
-    /// Mounted. `ready` is the directory of the marker that it can be used.
-    Mounted { at: PathBuf, ready: PathBuf },
-    /// As a device, which has its size already.
-    Device,
-}
-
-/// What this node knows of the sizes of volumes, by PersistentVolume. Clones share it.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Sizes(Arc<Mutex<BTreeMap<String, NodeSize>>>);
-
-impl Sizes {
-    fn get(&self, volume: &str) -> NodeSize {
-        self.0.lock().get(volume).copied().unwrap_or_default()
-    }
-
-    fn set(&self, volume: &str, size: NodeSize) {
-        self.0.lock().insert(volume.to_owned(), size);
-    }
-
-    /// A pod that has the volume as well finds it out again.
-    fn forget(&self, volume: &str) {
-        self.0.lock().remove(volume);
-    }
-}
+use super::model::{Growable, GrowableForm};
+use super::shared::{RETRY, Shared, spread};
 
 /// Why a volume did not grow.
 enum NotGrown {

@@ -1,5 +1,6 @@
 //! Volumes of this host that grow with their claims, with claims that are only recorded, in paused time.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,11 +8,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hostlet_base::{PodRef, WallClock};
-use hostlet_csi::{DriverObjects, Expansions, Growth, KnownDrivers, Protocol, StandIn};
+use hostlet_csi::{ClaimOfPod, DriverObjects, Expansions, Growth, KnownDrivers, Protocol, StandIn};
 use hostlet_host::testing::{in_mount_namespace, skipped};
 use hostlet_host::{HostDisks, Mounts};
 use hostlet_pod::AdmittedPod;
 use hostlet_pod::objects::{ClaimState, FakeObjects};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::watch;

@@ -36,6 +36,7 @@ mod ready;
 mod reconciler;
 mod remembered;
 mod remote;
+mod shared;
 mod sources;
 mod sub_path;
 mod task;

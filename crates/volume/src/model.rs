@@ -316,6 +316,26 @@ pub(super) struct BlockDevice {
     pub(super) claim: Option<ClaimOfPod>,
 }
 
+/// A volume that grows with its claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Growable {
+    /// The claim.
+    pub(super) claim: ClaimOfPod,
+    /// The path of this host that it is.
+    pub(super) path: PathBuf,
+    /// How the pod has it.
+    pub(super) form: GrowableForm,
+}
+
+/// How a pod has a volume that grows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum GrowableForm {
+    /// Mounted. `ready` is the directory of the marker that it can be used.
+    Mounted { at: PathBuf, ready: PathBuf },
+    /// As a device, which has its size already.
+    Device,
+}
+
 /// A volume of a CSI driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DriverVolume {

@@ -3,19 +3,14 @@
 //! this pod.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use hostlet_base::{
-    Backoff, BackoffPolicy, Conflated, PodRef, PodUid, WallClock, error_chain, sleep_until, watching,
-};
-use hostlet_csi::{CsiVolumes, DriverObjects, Expansions, PodStates};
-use hostlet_host::{HostDisks, MountTable, Mounts, PathError, file_work, path_unit};
-use hostlet_pod::objects::{ObjectSource, VolumeNeeds};
-use hostlet_pod::{AdmittedPod, ExternalVolume, ExternalVolumes};
+use hostlet_base::{Backoff, PodRef, PodUid, error_chain, sleep_until, watching};
+use hostlet_csi::PodStates;
+use hostlet_host::file_work;
+use hostlet_pod::{AdmittedPod, ExternalVolume};
 use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
@@ -23,36 +18,20 @@ use tokio::time::Instant;
 use super::apply::{self, Applied, Outcome, PathResults, PathTask};
 use super::desired::desired;
 use super::error::{VolumeError, VolumeProblem, VolumeStep};
-use super::external::Means;
-use super::growth::{self, Growing, Sizes};
+use super::growth::{self, Growing};
 use super::kinds::claim;
 use super::layout::PodLayout;
-use super::metrics::{PodShare, VolumeMetrics};
-use super::model::{Context, NodeAmounts, NodeLabels};
+use super::metrics::PodShare;
+use super::model::Context;
 use super::published::Mapped;
 use super::ready::PodVolumes;
 use super::remembered::remember;
+use super::shared::{RETRY, Shared, spread};
 use super::sources::Sources;
 use super::teardown::take_down;
-use super::threads::VolumeThreads;
-
-/// Delay until a failure is retried without a request. Changes of objects are handled at once.
-pub(super) const RETRY: BackoffPolicy = BackoffPolicy {
-    initial: Duration::from_secs(1),
-    max: Duration::from_secs(60),
-    reset_after: Duration::from_secs(120),
-};
 
 /// How long the worker waits for drivers: less than its request takes at most.
 const DRIVER_DEADLINE: Duration = Duration::from_secs(2 * 60);
-
-/// A pod's part of its pauses, from 0 to 1. It is the same for ever, so that a history can be repeated, and differs between pods: after
-/// an outage not all pods of all nodes request their tokens at once.
-pub(super) fn spread(uid: &PodUid) -> f64 {
-    let mut hasher = DefaultHasher::new();
-    uid.hash(&mut hasher);
-    f64::from(u16::try_from(hasher.finish() >> 48).unwrap_or_default()) / f64::from(u16::MAX)
-}
 
 /// The pod whose volumes are requested.
 #[derive(Clone, Debug)]
@@ -61,55 +40,6 @@ pub struct VolumeOwner {
     pub pod: Arc<AdmittedPod>,
     /// Memory limit of the pod in bytes, which includes volumes in memory.
     pub memory_limit: Option<u64>,
-}
-
-/// What all reconcilers share.
-pub(super) struct Shared {
-    pub(super) root: std::path::PathBuf,
-    pub(super) node: NodeAmounts,
-    pub(super) labels: NodeLabels,
-    pub(super) mounts: Arc<dyn Mounts>,
-    pub(super) threads: VolumeThreads,
-    pub(super) objects: Arc<dyn ObjectSource>,
-    pub(super) csi: CsiVolumes,
-    pub(super) drivers: DriverObjects,
-    /// What claims say of the sizes of volumes; `None` without an API server.
-    pub(super) expansions: Option<Arc<dyn Expansions>>,
-    pub(super) sizes: Sizes,
-    /// The label of containers' files by the host's SELinux policy; `None` without SELinux.
-    pub(super) file_label: Option<String>,
-    pub(super) clock: WallClock,
-    pub(super) changed: Conflated<()>,
-    pub(super) metrics: VolumeMetrics,
-    pub(super) external: watch::Sender<ExternalVolumes>,
-    pub(super) volume_needs: watch::Sender<VolumeNeeds>,
-}
-
-impl Shared {
-    /// Performs work on a path that a pod named.
-    pub(super) async fn on_path<T: Send + 'static>(
-        &self,
-        uid: &PodUid,
-        path: &Path,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, PathError> {
-        let (mounts, named) = (self.mounts.clone(), path.to_owned());
-        // Without the mounts, each path counts as a separate filesystem.
-        let unit = file_work(move || path_unit(&named, &mounts.table().unwrap_or_default())).await;
-        let unit = unit.unwrap_or_else(|_| path.to_owned());
-        self.threads.paths.run(uid.as_str(), &unit, path, work).await
-    }
-
-    /// With what volumes are mounted.
-    pub(super) fn means(&self) -> Means<'_> {
-        Means { mounts: &*self.mounts, disks: &HostDisks, devices: &self.threads.devices }
-    }
-
-    /// The mounts of the host; none if they cannot be read.
-    async fn mount_table(&self) -> MountTable {
-        let mounts = self.mounts.clone();
-        file_work(move || mounts.table()).await.ok().and_then(Result::ok).unwrap_or_default()
-    }
 }
 
 /// A request to a reconciler.

@@ -17,14 +17,14 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::error::VolumeError;
-use super::growth::Sizes;
 use super::layout::PodLayout;
 use super::metrics::VolumeMetrics;
 use super::model::{NodeAmounts, NodeLabels};
 use super::read::{self, ReadError};
 use super::ready::PodVolumes;
-use super::reconciler::{Job, Shared, VolumeOwner, VolumeReconciler};
+use super::reconciler::{Job, VolumeOwner, VolumeReconciler};
 use super::remembered::recall_needs;
+use super::shared::{Shared, Sizes};
 use super::sub_path::{self, SubPath, SubPathError};
 use super::threads::VolumeThreads;
 

@@ -6,8 +6,7 @@ use hostlet_base::WallClock;
 use hostlet_base::node::NodeEvents;
 use hostlet_base::watching::{changed, publish};
 use hostlet_cluster::csi::{
-    ApiAttachments, ApiExpansions, AttachmentDeps, CsiNodeDeps, CsiNodeTask, ExpansionDeps, NodeInfoUpdates,
-    RefreshNodeInfo,
+    ApiAttachments, AttachmentDeps, CsiNodeDeps, CsiNodeTask, NodeInfoUpdates, RefreshNodeInfo,
 };
 use hostlet_cluster::node::{LatestNode, NodeSettings, VolumesInUse};
 use hostlet_config::Config;
@@ -23,7 +22,6 @@ use kube::Client;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::cluster::Cluster;
 use super::tasks::{Stage, Tasks};
 
 /// The drivers and volumes of this node.
@@ -152,17 +150,6 @@ impl CsiPublication {
         tasks.spawn(Stage::Node, "CSINode", |cancel| csi_node.run(cancel));
         tasks.spawn(Stage::Publish, "CSI driver limits", |cancel| updates.run(cancel));
     }
-}
-
-/// What the claims of a cluster say of the sizes of volumes.
-pub(super) fn expansions(cluster: &Cluster, node_name: &str) -> Arc<dyn Expansions> {
-    Arc::new(ApiExpansions::new(ExpansionDeps {
-        client: cluster.normal_client(),
-        node_name: node_name.to_owned(),
-        pod_events: cluster.pod_events(),
-        recorder: cluster.recorder(),
-        clock: WallClock::system(),
-    }))
 }
 
 /// The CSIDriver objects of manifests, on a host without an API server.

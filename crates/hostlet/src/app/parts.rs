@@ -6,6 +6,7 @@ use hostlet_base::node::{NodeAddresses, NodeEvent, NodeEvents, NodeReader};
 use hostlet_base::{PodEvent, PodRef, WallClock};
 use hostlet_cluster::api::{CertificateReport, Connections, register_certificate};
 use hostlet_cluster::api_objects::OfflineObjects;
+use hostlet_cluster::csi::{ApiExpansions, ExpansionDeps};
 use hostlet_cluster::node::{
     AddressObserver, HostObserver, KernelConditions, KernelObserver, KernelObserverDeps, LatestNode,
     NodeDescriber, NodeInputs, PodCidrTask, RuntimeFacts, VolumesInUse, register_identity, register_process,
@@ -13,7 +14,7 @@ use hostlet_cluster::node::{
 };
 use hostlet_cluster::resource_slices::Dra;
 use hostlet_config::Config;
-use hostlet_csi::{CsiVolumes, VolumesOnDisk};
+use hostlet_csi::{CsiVolumes, Expansions, VolumesOnDisk};
 use hostlet_devices::Devices;
 use hostlet_dra::Claims;
 use hostlet_engine::admission::AdoptedPod;
@@ -46,9 +47,7 @@ use tokio::sync::watch;
 use super::agents::{AgentInputs, serve_agents};
 use super::claims::ClaimsSide;
 use super::cluster::{Cluster, ClusterInputs, ClusterOutputs, projections};
-use super::csi::{
-    CsiPublication, CsiPublicationDeps, CsiSide, RegisteredDrivers, drivers_of_manifests, expansions,
-};
+use super::csi::{CsiPublication, CsiPublicationDeps, CsiSide, RegisteredDrivers, drivers_of_manifests};
 use super::devices::devices;
 use super::engine::{engine_settings, image_preload};
 use super::images::start_images;
@@ -214,7 +213,15 @@ impl Parts {
                 (Some(standalone), None, objects, drivers)
             }
         };
-        let expansions = cluster.as_ref().map(|cluster| expansions(cluster, &node.settings.name));
+        let expansions = cluster.as_ref().map(|cluster| -> Arc<dyn Expansions> {
+            Arc::new(ApiExpansions::new(ExpansionDeps {
+                client: cluster.normal_client(),
+                node_name: node.settings.name.clone(),
+                pod_events: cluster.pod_events(),
+                recorder: cluster.recorder(),
+                clock: WallClock::system(),
+            }))
+        });
         let deps = EngineDeps {
             runtime: RuntimeDeps {
                 service: runtime.runtime.clone(),
