@@ -137,6 +137,11 @@ fn answers_of_a_url() {
 }
 
 #[test]
+fn state_files_of_cpus_and_memory() {
+    run("numa_state", targets::numa_state::target);
+}
+
+#[test]
 fn configurations() {
     run("config", targets::config::target);
 }
