@@ -240,13 +240,13 @@ mod tests {
     #[test]
     fn exclusive_cpus_and_memory_are_shown_with_who_has_them() {
         let numa = |holders: serde_json::Value| -> NumaView {
-            let memory = serde_json::json!([{"numaNode": 1, "resource": "memory", "allocatable": 3 << 30, "free": 2 << 30}]);
+            let memory = serde_json::json!([{"numaNode": 1, "resource": "memory", "allocatable": 3_u64 << 30, "free": 2_u64 << 30}]);
             serde_json::from_value(
                 serde_json::json!({"sharedCpus": "0-1,5", "memory": memory, "holders": holders}),
             )
             .unwrap()
         };
-        let block = serde_json::json!({"numaAffinity": [0, 1], "type": "memory", "size": 1 << 30});
+        let block = serde_json::json!({"numaAffinity": [0, 1], "type": "memory", "size": 1_u64 << 30});
         let shown = numa_text(&numa(serde_json::json!([
             {"uid": "u1", "pod": "ml/train", "container": "main", "cpus": "2-3", "memory": [block]},
             {"uid": "u2", "cpus": "4"},
