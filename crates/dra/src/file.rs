@@ -11,7 +11,8 @@ use tokio::task::JoinError;
 use crate::ledger::{CheckpointError, Ledger, decode, encode};
 
 /// Upstream's name.
-const FILE: &str = "dra_manager_state";
+/// The name of the file of claims, below the root directory.
+pub const CLAIMS_FILE: &str = "dra_manager_state";
 
 /// What a damaged file is renamed to.
 const DAMAGED: &str = "dra_manager_state.damaged";
@@ -53,7 +54,7 @@ pub struct UnreadableClaims {
 /// # Errors
 /// There is a file that cannot be read.
 pub fn recorded_claims(root: &Path) -> Result<Vec<RecordedClaim>, UnreadableClaims> {
-    let path = root.join(FILE);
+    let path = root.join(CLAIMS_FILE);
     let content = match fs::read(&path) {
         Ok(content) => content,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -85,7 +86,7 @@ impl ClaimsFile {
     /// The claims of earlier daemons. A damaged file is set aside: the claims of pods that run are prepared again, and so are known again.
     /// Blocks its thread.
     pub(crate) fn read(&self) -> Ledger {
-        let path = self.root.join(FILE);
+        let path = self.root.join(CLAIMS_FILE);
         let content = match fs::read(&path) {
             Ok(content) => content,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ledger::default(),
@@ -95,7 +96,7 @@ impl ClaimsFile {
     }
 
     fn set_aside(&self, error: &dyn std::error::Error) -> Ledger {
-        let (path, aside) = (self.root.join(FILE), self.root.join(DAMAGED));
+        let (path, aside) = (self.root.join(CLAIMS_FILE), self.root.join(DAMAGED));
         let moved = fs::rename(&path, &aside);
         tracing::error!(
             file = %path.display(),
@@ -110,7 +111,7 @@ impl ClaimsFile {
     /// Replaces the file. Survives a power cut once it returns.
     pub(crate) async fn write(&self, ledger: &Ledger) -> Result<(), RecordError> {
         let content = encode(ledger, &self.boot).map_err(RecordError::Encode)?;
-        let path = self.root.join(FILE);
+        let path = self.root.join(CLAIMS_FILE);
         let named = path.clone();
         let written = file_work(move || replace_file(&path, content.as_bytes(), MODE)).await;
         written.map_err(RecordError::Panicked)?.map_err(|source| RecordError::Write { path: named, source })
@@ -126,16 +127,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = ClaimsFile::new(dir.path(), "boot");
         assert_eq!(file.read(), Ledger::default());
-        fs::write(dir.path().join(FILE), "{").unwrap();
+        fs::write(dir.path().join(CLAIMS_FILE), "{").unwrap();
         assert_eq!(file.read(), Ledger::default());
         assert_eq!(fs::read(dir.path().join(DAMAGED)).unwrap(), b"{");
         assert!(recorded_claims(dir.path()).unwrap().is_empty());
         file.write(&Ledger::default()).await.unwrap();
         assert_eq!(file.read(), Ledger::default());
-        fs::write(dir.path().join(FILE), "{").unwrap();
+        fs::write(dir.path().join(CLAIMS_FILE), "{").unwrap();
         let error = recorded_claims(dir.path()).unwrap_err();
         assert!(error_chain(&error).contains("dra_manager_state: it is not the JSON"), "{error}");
-        assert!(dir.path().join(FILE).exists(), "nothing is changed");
+        assert!(dir.path().join(CLAIMS_FILE).exists(), "nothing is changed");
         let error = ClaimsFile::new(&dir.path().join("none"), "boot").write(&Ledger::default()).await;
         assert!(error_chain(&error.unwrap_err()).contains("none/dra_manager_state: No such file"));
     }

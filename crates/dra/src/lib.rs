@@ -36,7 +36,7 @@ pub use claims::Claims;
 pub use device::Device;
 pub use drivers::{DraHandler, HealthTask};
 pub use error::{PrepareError, ReleaseError};
-pub use file::{RecordedClaim, UnreadableClaims, recorded_claims};
+pub use file::{CLAIMS_FILE, RecordedClaim, UnreadableClaims, recorded_claims};
 pub use ledger::{ForgetError, Operation};
 pub use pod_claims::has_claims;
 pub use source::{ClaimSource, NoClaims};

@@ -94,7 +94,7 @@ async fn containers_have_their_devices_whatever_restarts() {
     })
     .await
     .unwrap();
-    assert!(pod(&daemon, "second").unwrap().is_none_or(|pod| reason(&pod).is_none()));
+    wait_for_pod(&daemon, "second", SOON, |pod| reason(pod) == Some("AdmissionDelayed")).await.unwrap();
     plugin.start().unwrap();
     let second = wait_until_ready(&daemon, "second").await.unwrap();
     wait_for_log(&host, &second, "c", "devices=gpu-1").await.unwrap();

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use hostlet_base::{PodRef, PodUid, error_chain};
 use hostlet_config::Config;
-use hostlet_dra::{RecordedClaim, recorded_claims};
+use hostlet_dra::{CLAIMS_FILE, RecordedClaim, recorded_claims};
 use hostlet_engine::housekeeping::{Family, IPTABLES, has_iptables_chains};
 use hostlet_engine::ownership::{
     KnownClaim, OtherKubelet, RemainsError, kubelet_listener, other_kubelets, recorded_pods,
@@ -56,6 +56,19 @@ pub(crate) struct PurgeFacts {
     /// Whether the host has the iptables chains that hostlet makes.
     pub has_chains: bool,
 }
+
+/// What a kubelet records of devices, claims, CPUs and memory of containers, and the sockets at which it is told and asked about them: the
+/// same names for every kubelet.
+const GRANTED: [&str; 8] = [
+    "cpu_manager_state",
+    "memory_manager_state",
+    CLAIMS_FILE,
+    "dra_health_state",
+    "device-plugins/kubelet_internal_checkpoint",
+    "device-plugins/kubelet.sock",
+    "pod-resources/kubelet.sock",
+    "pods-api",
+];
 
 /// Why something is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -107,21 +120,32 @@ fn pods_with_files(dirs: &HostDirs) -> Result<BTreeSet<PodUid>, RemainsError> {
     Ok(remains_of_others(&dirs.root, &logs, None, |_| false)?.into_keys().collect())
 }
 
-/// Checkpoints and the records of shutdowns, if the root directory has only these and the given files, beside what every kubelet
-/// creates.
+/// Checkpoints, the records of shutdowns and of what containers have, and sockets, if the root directory has only these and the given
+/// files, beside what every kubelet creates.
 fn common_files(root: &Path, etc: &Path, own_files: &[PathBuf]) -> Vec<PathBuf> {
     let all = remains(root);
     let checkpoints = Some(checkpoints_dir(root)).filter(|path| all.contains(path));
-    let common: Vec<PathBuf> = checkpoints.into_iter().chain(shutdown_files(root, etc)).collect();
+    let granted = GRANTED.map(|name| root.join(name)).into_iter();
+    let granted = granted.filter(|path| path.symlink_metadata().is_ok());
+    let common: Vec<PathBuf> =
+        checkpoints.into_iter().chain(shutdown_files(root, etc)).chain(granted).collect();
     let is_ours = |path: &PathBuf| {
-        common.contains(path) || *path == pods_dir(root) || own_files.contains(path) || is_unused(root, path)
+        common.contains(path)
+            || *path == pods_dir(root)
+            || own_files.contains(path)
+            || has_only(root, path, &common)
     };
     if all.iter().all(is_ours) { common } else { Vec::new() }
 }
 
 /// Whether a path is an empty directory that every kubelet creates in its root directory.
 pub(super) fn is_unused(root: &Path, path: &Path) -> bool {
-    common_dirs(root).any(|dir| dir == path) && remains(path).is_empty()
+    has_only(root, path, &[])
+}
+
+/// Whether a path is a directory that every kubelet creates in its root directory, with nothing else in it.
+fn has_only(root: &Path, path: &Path, files: &[PathBuf]) -> bool {
+    common_dirs(root).any(|dir| dir == path) && remains(path).iter().all(|path| files.contains(path))
 }
 
 /// What remains in a directory. In the root directory it is a stock kubelet's, or what could not be removed.
@@ -158,7 +182,13 @@ mod tests {
         fs::create_dir(at("checkpoints")).unwrap();
         fs::write(at("graceful_node_shutdown_state"), "{}").unwrap();
         assert_eq!(found(), [at("checkpoints"), at("graceful_node_shutdown_state")]);
-        for path in ["plugins/driver", "pki", "config.yaml"] {
+        fs::create_dir_all(at("pods-api")).unwrap();
+        let granted = ["cpu_manager_state", "device-plugins/kubelet_internal_checkpoint"].map(at);
+        for path in &granted {
+            fs::write(path, "{}").unwrap();
+        }
+        assert!(granted.iter().chain([&at("pods-api")]).all(|path| found().contains(path)), "{:?}", found());
+        for path in ["plugins/driver", "device-plugins/other", "pki", "config.yaml"] {
             fs::create_dir(at(path)).unwrap();
             assert!(found().is_empty(), "{path}");
             fs::remove_dir(at(path)).unwrap();

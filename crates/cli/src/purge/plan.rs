@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use hostlet_base::{PodRef, PodUid};
-use hostlet_dra::RecordedClaim;
+use hostlet_dra::{CLAIMS_FILE, RecordedClaim};
 use hostlet_engine::ownership::OtherKubelet;
 use hostlet_host::DaemonUnit;
 
@@ -118,8 +118,11 @@ pub(crate) fn purge_plan(facts: PurgeFacts) -> Result<PurgePlan, Obstacle> {
     // Another kubelet may have made all of these, if it has a pod here, or hostlet has no files.
     let may_be_ours = has_only_ours && !files.is_empty();
     let has_chains = facts.has_chains && may_be_ours;
+    let has_claims = facts.claims.as_ref().map_or(true, |claims| !claims.is_empty());
     if may_be_ours {
-        files.extend(facts.common_files);
+        // The next kubelet reads there which claims to unprepare.
+        let is_needed = |file: &PathBuf| has_claims && file.ends_with(CLAIMS_FILE);
+        files.extend(facts.common_files.into_iter().filter(|file| !is_needed(file)));
     }
     let uids = recorded.into_keys().collect();
     // Another kubelet goes on with the claims.

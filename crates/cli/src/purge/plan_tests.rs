@@ -76,7 +76,13 @@ fn claims_that_stay_prepared_are_named_unless_another_kubelet_has_them() {
     };
     let with =
         |facts: PurgeFacts| purge_plan(PurgeFacts { claims: Ok(vec![claim.clone()]), ..facts }).unwrap();
-    assert_eq!(with(facts(&["a"], &["a"])).claims, std::slice::from_ref(&claim));
+    let common: Vec<PathBuf> = vec!["/cpu_manager_state".into(), "/dra_manager_state".into()];
+    let plan = with(PurgeFacts { common_files: common.clone(), ..facts(&["a"], &["a"]) });
+    assert_eq!(plan.claims, std::slice::from_ref(&claim));
+    // Their record is for the next kubelet.
+    assert!(plan.files.contains(&common[0]) && !plan.files.contains(&common[1]), "{:?}", plan.files);
+    let plan = purge_plan(PurgeFacts { common_files: common.clone(), ..facts(&["a"], &["a"]) }).unwrap();
+    assert!(common.iter().all(|file| plan.files.contains(file)), "{:?}", plan.files);
     let taken = PurgeFacts { other_kubelets: Ok(vec![OtherKubelet::Process(7)]), ..facts(&["a"], &["a"]) };
     assert!(with(taken).claims.is_empty());
     let damaged = PurgeFacts { claims: Err(Unknown("damaged".to_owned())), ..facts(&["a"], &["a"]) };
