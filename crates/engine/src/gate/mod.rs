@@ -6,5 +6,5 @@ mod start;
 mod stop;
 mod wait_times;
 
-pub(crate) use start::{Permit, StartGate, StartPriority};
+pub(crate) use start::{PendingStart, Permit, StartGate, StartPriority};
 pub(crate) use stop::{PendingStop, StopGate, Urgency};

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
 use super::testing::{Node, STARTS, pod, pod_with, seen_at};
+use crate::gate::PendingStart;
 use crate::source::{SourceState, StaticPod};
 use crate::worker::{Content, Outcome, PodSyncer, RuntimeAccess, Work, WorkerContext, WorkerState};
 
@@ -298,6 +299,49 @@ async fn a_dead_sandbox_is_replaced_with_its_containers() {
     sleep(5 * MINUTE).await;
     let ready: Vec<_> = node.sandboxes().into_iter().filter(|(.., ready)| *ready).collect();
     assert_eq!(ready, [("u1".to_owned(), 1, true)]);
+}
+
+/// A scheduler of tasks that runs the worker of one pod late.
+struct LateWorker {
+    context: WorkerContext,
+    uid: &'static str,
+}
+
+#[async_trait]
+impl PodSyncer for LateWorker {
+    fn state(&self, pod: &PodRef) -> WorkerState {
+        self.context.state(pod)
+    }
+
+    fn expect(&self, work: &Work) -> Option<PendingStart> {
+        self.context.expect(work)
+    }
+
+    async fn perform(&self, work: &Work, state: &mut WorkerState) -> Outcome {
+        if work.pod().uid.as_str() == self.uid {
+            sleep(SECOND / 10).await;
+        }
+        self.context.perform(work, state).await
+    }
+
+    async fn news(&self) -> PodUid {
+        self.context.news().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_most_important_pod_starts_first_however_late_its_worker_runs() {
+    let mut node = Node::with(1, |context| Arc::new(LateWorker { context, uid: "high" }));
+    let of_priority = |uid: &str, priority: i32| {
+        pod(uid, uid, &["c"]).edited(|pod| pod.spec.get_or_insert_default().priority = Some(priority))
+    };
+    node.want([of_priority("high", 9), of_priority("low", 1)]);
+    let all_run = |n: &Node| ["high", "low"].iter().all(|uid| n.running(uid).len() == 1);
+    node.until("both run", 5 * SECOND, all_run).await;
+    let calls = node.runtime.calls().into_iter();
+    let started: Vec<_> =
+        calls.filter(|call| call.operation == Operation::RunSandbox).filter_map(|call| call.pod).collect();
+    assert_eq!(started, ["high", "low"].map(PodUid::from));
 }
 
 /// Terminates pods immediately, before any housekeeping, and records what happens to their content.

@@ -155,18 +155,19 @@ impl Workers {
         };
         // An earlier death must not count as the failure of this work.
         self.dead.retain(|dead| dead != uid);
-        let (inbox, task) = self.start(pod);
+        let (inbox, task) = self.start(pod, &job.work);
         // A new inbox has room for one job.
         if inbox.try_send(job).is_ok() {
             self.workers.insert(uid.clone(), Worker { inbox, cancel, task });
         }
     }
 
-    fn start(&mut self, pod: PodRef) -> (mpsc::Sender<Job>, Id) {
+    fn start(&mut self, pod: PodRef, first: &Work) -> (mpsc::Sender<Job>, Id) {
         // One slot: a worker has one piece of work at a time.
         let (inbox, jobs) = mpsc::channel(1);
         let died = self.died.remove(&pod.uid);
-        let worker = worker::run(pod, self.syncer.clone(), jobs, self.reports_in.clone(), died);
+        let expected = if died.is_none() { self.syncer.expect(first) } else { None };
+        let worker = worker::run(pod, self.syncer.clone(), jobs, self.reports_in.clone(), died, expected);
         (inbox, self.tasks.spawn(worker).id())
     }
 }

@@ -17,6 +17,7 @@ use super::pod_pulls::PodPulls;
 use super::pull_secrets::PodPullSecrets;
 use super::reporter::Reporter;
 use super::start_record::StartRecord;
+use crate::gate::PendingStart;
 
 /// A worker's state.
 pub(crate) struct WorkerState {
@@ -40,6 +41,8 @@ pub(crate) struct WorkerState {
     pub(super) is_prepared: bool,
     /// Why the pod cannot run on this node, found by the present work.
     pub(super) rejection: Option<Rejection>,
+    /// Announces its first start until an observation has shown whether it needs one.
+    pub(super) expected: Option<PendingStart>,
     /// When the last work completed, was cancelled or panicked: the next one needs a newer observation.
     pub(super) last_work: Option<Instant>,
     /// When the present work made its last change, set by work that has observed the result: the next one needs no newer
@@ -61,6 +64,7 @@ impl WorkerState {
             pulls: PodPulls::default(),
             is_prepared: false,
             rejection: None,
+            expected: None,
             last_work: None,
             settled: None,
         }

@@ -33,7 +33,6 @@ use super::sandbox::{PodSandbox, Sandboxes};
 use super::stopping::{ContainerStop, Stopping};
 use super::{Outcome, Retry, WorkerState};
 use crate::cri_config::{container_hash, make_pod_dir};
-use crate::gate::StartPriority;
 
 /// One step of a pod that should run.
 pub(super) struct PodSync<'a> {
@@ -110,9 +109,6 @@ impl PodSync<'_> {
     }
 
     async fn step(&mut self) -> Outcome {
-        let is_first = self.state.last_work.is_none();
-        // Announced before the first observation, because pods are first observed in random order.
-        let pending = is_first.then(|| self.context.runtime.starts.expect(StartPriority::of(self.pod)));
         let observed = match self.state.observe(self.context).await {
             Ok(observed) => observed,
             Err(error) => {
@@ -136,7 +132,7 @@ impl PodSync<'_> {
             hash: container_hash,
             now,
         });
-        let pending = pending.filter(|_| plan.has_starts());
+        let pending = self.state.expected.take().filter(|_| plan.has_starts());
         self.report_waits(&plan);
         self.state.reporter.facts.progress = PodProgress::Active;
         let handler = handler_of(self.context, self.pod);

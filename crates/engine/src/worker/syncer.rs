@@ -14,6 +14,7 @@ use super::pull_secrets::PodPullSecrets;
 use super::sync::PodSync;
 use super::task::PodSyncer;
 use super::{EnvNeeds, Outcome, Work, WorkerState};
+use crate::gate::{PendingStart, StartPriority};
 
 /// What this work does after work on the pod `before`.
 fn kind_of(work: &Work, before: Option<&Arc<AdmittedPod>>) -> WorkKind {
@@ -29,6 +30,13 @@ fn kind_of(work: &Work, before: Option<&Arc<AdmittedPod>>) -> WorkKind {
 impl PodSyncer for WorkerContext {
     fn state(&self, pod: &PodRef) -> WorkerState {
         WorkerState::new(self, pod)
+    }
+
+    fn expect(&self, work: &Work) -> Option<PendingStart> {
+        match work {
+            Work::Sync(pod) => Some(self.runtime.starts.expect(StartPriority::of(pod))),
+            Work::Terminate { .. } | Work::Finish { .. } | Work::Reap { .. } => None,
+        }
     }
 
     async fn perform(&self, work: &Work, state: &mut WorkerState) -> Outcome {
@@ -57,6 +65,7 @@ impl PodSyncer for WorkerContext {
                 state.env = EnvNeeds::default();
                 state.pull_secrets = PodPullSecrets::default();
                 state.pulls.cancel();
+                state.expected = None;
             }
         }
         let outcome = match work {

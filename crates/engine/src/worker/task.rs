@@ -14,12 +14,20 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{Outcome, Retry, Work, WorkerState};
+use crate::gate::PendingStart;
 
 /// Performs the work of pods. Shared by all pods; what is kept of a pod between two pieces of work is its [`WorkerState`].
 #[async_trait]
 pub(crate) trait PodSyncer: Send + Sync + 'static {
     /// The state for a pod seen for the first time.
     fn state(&self, pod: &PodRef) -> WorkerState;
+
+    /// Announces the start that the first work of a pod may be. Called for one pod after the other, the most important first, before any
+    /// of them is worked on: whose worker runs first is up to the scheduler of tasks.
+    fn expect(&self, work: &Work) -> Option<PendingStart> {
+        let _ = work;
+        None
+    }
 
     /// Performs `work`. Dropping the future cancels it: calls that must survive that are kept in the state; the effect of
     /// others shows in the next observation.
@@ -52,16 +60,17 @@ pub(crate) enum Report {
 }
 
 /// Performs jobs until the inbox is closed, and reports. The pod's pulls go on beside the jobs and between them. `died` is when an
-/// earlier worker of the pod died, if one did: the first observation has to be newer.
+/// earlier worker of the pod died, if one did: the first observation has to be newer. `expected` announces its first start.
 pub(crate) async fn run(
     pod: PodRef,
     syncer: Arc<dyn PodSyncer>,
     inbox: mpsc::Receiver<Job>,
     reports: mpsc::Sender<(PodUid, Report)>,
     died: Option<Instant>,
+    expected: Option<PendingStart>,
 ) {
     let mut state = syncer.state(&pod);
-    state.last_work = died;
+    (state.last_work, state.expected) = (died, expected);
     let pulls = state.pulls.clone();
     tokio::select! {
         biased;

@@ -11,6 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::gate::PendingStart;
 use crate::worker::{Outcome, PodSyncer, Work, WorkerContext, WorkerState};
 
 /// Counts down with each poll of a worker. Clones share the fuse.
@@ -88,6 +89,10 @@ pub(super) struct Fused {
 impl PodSyncer for Fused {
     fn state(&self, pod: &PodRef) -> WorkerState {
         self.context.state(pod)
+    }
+
+    fn expect(&self, work: &Work) -> Option<PendingStart> {
+        self.context.expect(work)
     }
 
     async fn perform(&self, work: &Work, state: &mut WorkerState) -> Outcome {
