@@ -1,5 +1,5 @@
 //! The steps of a grant, between which devices are allocated elsewhere: which NUMA nodes suit, then what is granted on them. In upstream's
-//! order: the hints of devices, CPUs, memory; then the devices, then CPUs and memory ([`Managers::grant`]).
+//! order: the hints of devices, CPUs, memory; then the devices, then CPUs and memory ([`Managers::grant_cpus`], [`Managers::grant_memory`]).
 
 use std::collections::BTreeSet;
 
