@@ -75,6 +75,12 @@ async fn init_containers_and_sidecars_start_in_order_and_stop_in_reverse() {
     let pod =
         manifest("life", "Always", dir.path(), inits, vec![recording("main", &recorded_stop("main", 1))]);
     host.write_manifest("life.json", &pod).unwrap();
+    wait_for("the start in order", SOON, async || {
+        let seen = lines(dir.path());
+        Ok(if seen.len() >= 5 { Look::Done(()) } else { Look::NotYet(format!("{seen:?}")) })
+    })
+    .await
+    .unwrap();
     let pod = wait_for_pod(&daemon, "life", SOON, is_ready).await.unwrap();
     assert_eq!(lines(dir.path()), ["first", "proxy", "second", "shipper", "main"]);
     let shown: Vec<_> = init_statuses(&pod).iter().map(|s| (s.name.as_str(), s.ready, s.started)).collect();

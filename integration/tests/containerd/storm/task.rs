@@ -104,6 +104,10 @@ impl Storm {
         self.strike(round)?;
         self.history.watch(&self.host, round.outage).await?;
         self.relieve(round)?;
+        if !self.host.disks().is_empty() && round.fault == Fault::KillRuntime {
+            // On a disk that is filled while it starts, containerd takes containers that run for dead: they would run twice.
+            self.host.wait_for_containerd().await?;
+        }
         if self.daemon.is_none() {
             self.launch_daemon(round.patience)?;
         }
