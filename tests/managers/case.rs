@@ -136,7 +136,7 @@ impl Case {
                 };
                 let options = CpuOptions::parse(&self.cpu_options, gates);
                 let options = if milli == 0 { options.or(Ok(CpuOptions::default())) } else { options };
-                let options = options.map_err(|error| format!("new static policy error: {error}"))?;
+                let options = options.map_err(|error| text(&error))?;
                 let policy = StaticCpus::new(Arc::clone(&machine), options, &reservation, policy, pod_level);
                 Some(Cpus::new(Arc::new(policy.map_err(|error| text(&error))?)))
             }
