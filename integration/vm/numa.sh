@@ -16,8 +16,11 @@ numa_boot() {
   vm "sync"
   vm_power_cut
   # Four emulated CPUs may have few of the host's.
+  # shellcheck disable=SC2034  # read at the next boot, as the others
   VM_BOOT_LIMIT=600
+  # shellcheck disable=SC2034
   VM_CPUS=4,sockets=4,cores=1,threads=1
+  # shellcheck disable=SC2034
   VM_MEMORY=2048
   for number in 0 1 2 3; do
     VM_HARDWARE+=(-object "memory-backend-ram,size=512M,id=memory$number"
