@@ -15,6 +15,14 @@ node_payload() {
   done
 }
 
+# Adds a program of the tests, from the build that has hostlet. usage: payload_program DIRECTORY NAME
+payload_program() {
+  local program
+  program=$(dirname "${HOSTLET_BIN:-$(target_directory)/debug/hostlet}")/$2
+  [ -x "$program" ] || die "there is no $program: cargo build --workspace"
+  strip -o "$1/$2" "$program"
+}
+
 # Installs hostlet as a user does, on a host without a network.
 node_install() {
   vm "apt-get install -y -qq /payload/1/hostlet_*.deb"

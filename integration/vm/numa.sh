@@ -2,13 +2,7 @@
 # The scenario of a machine with four NUMA nodes of a CPU each: what the kernel says about the CPUs, the memory and the devices of pods, also
 # after a reboot and power cuts. Sourced after node.sh.
 
-# The plugin of the tests, from the build that has hostlet.
-payload_numa() {
-  local program
-  program=$(dirname "${HOSTLET_BIN:-$(target_directory)/debug/hostlet}")/device_plugin
-  [ -x "$program" ] || die "there is no $program: cargo build --workspace"
-  strip -o "$1/device_plugin" "$program"
-}
+payload_numa() { payload_program "$1" device_plugin; }
 
 # Starts the VM again as such a machine.
 numa_boot() {

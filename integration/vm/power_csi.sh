@@ -3,13 +3,7 @@
 
 CSI_ROOT=/var/lib/kubelet/plugins/kubernetes.io/csi
 
-# The driver of the tests, from the build that has hostlet.
-payload_power_csi() {
-  local program
-  program=$(dirname "${HOSTLET_BIN:-$(target_directory)/debug/hostlet}")/csi_driver
-  [ -x "$program" ] || die "there is no $program: cargo build --workspace"
-  strip -o "$1/csi_driver" "$program"
-}
+payload_power_csi() { payload_program "$1" csi_driver; }
 
 # Installs the driver as a service. Its volumes are on the disk; what it knows of this boot, and its calls, are in memory.
 csi_install() {

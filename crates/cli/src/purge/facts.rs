@@ -125,8 +125,7 @@ fn pods_with_files(dirs: &HostDirs) -> Result<BTreeSet<PodUid>, RemainsError> {
 fn common_files(root: &Path, etc: &Path, own_files: &[PathBuf]) -> Vec<PathBuf> {
     let all = remains(root);
     let checkpoints = Some(checkpoints_dir(root)).filter(|path| all.contains(path));
-    let granted = GRANTED.map(|name| root.join(name)).into_iter();
-    let granted = granted.filter(|path| path.symlink_metadata().is_ok());
+    let granted = GRANTED.into_iter().flat_map(|name| with_set_aside(&root.join(name)));
     let common: Vec<PathBuf> =
         checkpoints.into_iter().chain(shutdown_files(root, etc)).chain(granted).collect();
     let is_ours = |path: &PathBuf| {
@@ -136,6 +135,13 @@ fn common_files(root: &Path, etc: &Path, own_files: &[PathBuf]) -> Vec<PathBuf> 
             || has_only(root, path, &common)
     };
     if all.iter().all(is_ours) { common } else { Vec::new() }
+}
+
+/// The file if there is one, and damaged ones that hostlet set aside beside it.
+fn with_set_aside(file: &Path) -> Vec<PathBuf> {
+    let beside = file.parent().map(remains).unwrap_or_default();
+    let is_one = |path: &PathBuf| path == file || path.file_stem() == file.file_name();
+    beside.into_iter().filter(is_one).collect()
 }
 
 /// Whether a path is an empty directory that every kubelet creates in its root directory.
@@ -183,7 +189,9 @@ mod tests {
         fs::write(at("graceful_node_shutdown_state"), "{}").unwrap();
         assert_eq!(found(), [at("checkpoints"), at("graceful_node_shutdown_state")]);
         fs::create_dir_all(at("pods-api")).unwrap();
-        let granted = ["cpu_manager_state", "device-plugins/kubelet_internal_checkpoint"].map(at);
+        let granted =
+            ["cpu_manager_state", "dra_manager_state.damaged", "device-plugins/kubelet_internal_checkpoint"];
+        let granted = granted.map(at);
         for path in &granted {
             fs::write(path, "{}").unwrap();
         }

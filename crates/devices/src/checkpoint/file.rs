@@ -85,7 +85,9 @@ impl CheckpointFile {
         let damage = problem.map(|problem| {
             let copied = format::read(&fs::read(&self.copy).unwrap_or_default());
             let known = match copied.problem {
-                None => format!("{} are known from hostlet's copy", copied.allocations.iter().count()),
+                None => {
+                    format!("{} allocations are known from hostlet's copy", copied.allocations.iter().count())
+                }
                 Some(_) => "hostlet has no copy, so which devices pods have may not be known".to_owned(),
             };
             registered.extend(copied.registered);
@@ -190,7 +192,11 @@ mod tests {
             assert!(loaded.existed);
             assert_eq!(loaded.allocations, allocations, "{damage}");
             let damage = loaded.damage.unwrap();
-            assert!(damage.problem.contains("1 are known from hostlet's copy"), "{}", damage.problem);
+            assert!(
+                damage.problem.contains("1 allocations are known from hostlet's copy"),
+                "{}",
+                damage.problem
+            );
             file.set_aside(&damage).unwrap();
         }
         // A sound file counts alone: another kubelet may have written it.

@@ -42,7 +42,7 @@ pub struct EngineHandles {
     pub kills: watch::Sender<BTreeMap<PodUid, PodKill>>,
     /// Restarts that users request.
     pub restarts: RestartRequests,
-    /// The Secrets of pods' PersistentVolumes.
+    /// What the volumes of pods need and the pods do not name: Secrets and tokens.
     pub volume_needs: watch::Receiver<VolumeNeeds>,
     /// What the volumes of pods take.
     pub usage: StorageStats,

@@ -207,12 +207,12 @@ impl GrantMetrics {
         counters.get_or_create(&what.labels()).inc();
     }
 
-    /// A container was granted so many amounts of what the node has of a resource, or nothing.
-    pub(super) fn granted(&self, resource: ManagedResource, amounts: Option<u64>) {
+    /// A container was granted what it needs of a resource of the node, in this number of allocations; `None` if it was granted nothing.
+    pub(super) fn granted(&self, resource: ManagedResource, allocations: Option<u64>) {
         let labels = [resource.label(), NODE];
-        match amounts {
-            Some(amounts) => {
-                self.allocations.get_or_create(&labels).inc_by(amounts);
+        match allocations {
+            Some(allocations) => {
+                self.allocations.get_or_create(&labels).inc_by(allocations);
                 self.assigned(resource, "node_exclusive");
             }
             None => {

@@ -1,4 +1,4 @@
-//! Mends the `:authority` of HTTP/2 requests. gRPC for Go derives it from what a program dials: from the path of a socket it makes
+//! Rewrites the `:authority` of HTTP/2 requests. gRPC for Go derives it from what a program dials: from the path of a socket it makes
 //! `/run/a.sock` or `%2Frun%2Fa.sock`, neither of which is an authority, so that a strict server rejects the request. gRPC for Go accepts
 //! both, and so did the kubelet always. Every octet of the stream keeps its place and every header its length, so the state that both ends
 //! share about headers is not touched. Pure.
@@ -26,12 +26,12 @@ const AUTHORITY: usize = 1;
 const SUBSTITUTE: u8 = b'-';
 
 /// Follows the frames that a client sends.
-pub(super) struct Mender {
+pub(super) struct AuthorityRewriter {
     /// How many octets pass before the next frame.
     passing: usize,
 }
 
-impl Default for Mender {
+impl Default for AuthorityRewriter {
     fn default() -> Self {
         Self { passing: PREFACE }
     }
@@ -45,10 +45,10 @@ struct Value {
     is_huffman: bool,
 }
 
-impl Mender {
-    /// Mends what was received and not passed on so far. Returns how many of its octets may be passed on; the others are the beginning of
+impl AuthorityRewriter {
+    /// Rewrites what was received and not passed on so far. Returns how many of its octets may be passed on; the others are the beginning of
     /// a frame.
-    pub(super) fn mend(&mut self, received: &mut [u8]) -> usize {
+    pub(super) fn rewrite(&mut self, received: &mut [u8]) -> usize {
         let mut done = 0;
         loop {
             let pass = self.passing.min(received.len() - done);
@@ -66,14 +66,14 @@ impl Mender {
                     self.passing = 0;
                     return done;
                 };
-                mend_payload(payload, flags);
+                rewrite_payload(payload, flags);
             }
         }
     }
 }
 
-/// Mends the payload of a frame of headers, unless it is malformed: the server says so then.
-fn mend_payload(payload: &mut [u8], flags: u8) -> Option<()> {
+/// Rewrites the payload of a frame of headers, unless it is malformed: the server says so then.
+fn rewrite_payload(payload: &mut [u8], flags: u8) -> Option<()> {
     let (mut start, mut end) = (0, payload.len());
     if flags & PADDED != 0 {
         start += 1;
@@ -86,7 +86,7 @@ fn mend_payload(payload: &mut [u8], flags: u8) -> Option<()> {
     let Value { place, is_huffman } = authority(block)?;
     let value = block.get_mut(place)?;
     match is_huffman {
-        true => mend_huffman(value),
+        true => rewrite_huffman(value),
         false => value
             .iter_mut()
             .filter(|octet| matches!(octet, b'%' | b'/'))
@@ -153,7 +153,7 @@ fn string(block: &[u8], at: &mut usize) -> Option<Value> {
 
 /// The same for a value in Huffman code (appendix B). The code of the substitute is as long as those of `%` and `/`. Stops at a code of
 /// more than eight bits, which no path of a socket usually has.
-fn mend_huffman(value: &mut [u8]) {
+fn rewrite_huffman(value: &mut [u8]) {
     const CODES: [u8; 2] = [0b01_0101, 0b01_1000];
     const SUBSTITUTE_CODE: u8 = 0b01_0110;
     const LENGTH: usize = 6;
@@ -174,8 +174,8 @@ fn mend_huffman(value: &mut [u8]) {
         };
         if length == LENGTH && CODES.contains(&(window >> 2)) && at + LENGTH <= bits {
             let shift = 16 - LENGTH - offset;
-            let mended = pair & !(0b11_1111 << shift) | u16::from(SUBSTITUTE_CODE) << shift;
-            let [first, second] = mended.to_be_bytes();
+            let rewritten = pair & !(0b11_1111 << shift) | u16::from(SUBSTITUTE_CODE) << shift;
+            let [first, second] = rewritten.to_be_bytes();
             value[octet] = first;
             if let Some(behind) = value.get_mut(octet + 1) {
                 *behind = second;
@@ -196,9 +196,9 @@ mod tests {
         [&[0, 0, length, kind, flags, 0, 0, 0, 1], payload].concat()
     }
 
-    fn mended(frames: &[Vec<u8>]) -> Vec<u8> {
+    fn rewritten(frames: &[Vec<u8>]) -> Vec<u8> {
         let mut octets = [vec![b'P'; PREFACE], frames.concat()].concat();
-        assert_eq!(Mender::default().mend(&mut octets), octets.len());
+        assert_eq!(AuthorityRewriter::default().rewrite(&mut octets), octets.len());
         octets.split_off(PREFACE)
     }
 
@@ -223,20 +223,23 @@ mod tests {
     fn the_path_of_a_socket_becomes_an_authority_and_nothing_else_changes() {
         let (path, escaped) = (plain("/run/a.sock"), plain("%2Frun%2Fa.sock"));
         let padded = [&[3, 0, 0, 0, 0, 0], &path[..], &[b'/'; 3]].concat();
-        let padded_mended = [&[3, 0, 0, 0, 0, 0], &plain("-run-a.sock")[..], &[b'/'; 3]].concat();
+        let padded_rewritten = [&[3, 0, 0, 0, 0, 0], &plain("-run-a.sock")[..], &[b'/'; 3]].concat();
         let frames = [
             (frame(HEADERS, 4, &path), frame(HEADERS, 4, &plain("-run-a.sock"))),
             (frame(0, 1, &path), frame(0, 1, &path)),
             (frame(HEADERS, 5, &escaped), frame(HEADERS, 5, &plain("-2Frun-2Fa.sock"))),
-            (frame(HEADERS, PADDED | PRIORITY, &padded), frame(HEADERS, PADDED | PRIORITY, &padded_mended)),
+            (
+                frame(HEADERS, PADDED | PRIORITY, &padded),
+                frame(HEADERS, PADDED | PRIORITY, &padded_rewritten),
+            ),
             (frame(HEADERS, 4, &plain("localhost:80")), frame(HEADERS, 4, &plain("localhost:80"))),
         ];
         let (sent, expected): (Vec<_>, Vec<_>) = frames.into_iter().unzip();
-        assert_eq!(mended(&sent), expected.concat());
+        assert_eq!(rewritten(&sent), expected.concat());
     }
 
     #[test]
-    fn an_authority_in_huffman_code_is_mended_as_well() {
+    fn an_authority_in_huffman_code_is_rewritten_as_well() {
         let cases: [(&[u8], &[u8]); 4] = [
             // `/a` becomes `-a`, `%2F` becomes `-2F`.
             (&[0b0110_0000, 0b0111_1111], &[0b0101_1000, 0b0111_1111]),
@@ -250,7 +253,10 @@ mod tests {
             ),
         ];
         for (sent, expected) in cases {
-            assert_eq!(mended(&[frame(HEADERS, 4, &huffman(sent))]), frame(HEADERS, 4, &huffman(expected)));
+            assert_eq!(
+                rewritten(&[frame(HEADERS, 4, &huffman(sent))]),
+                frame(HEADERS, 4, &huffman(expected))
+            );
         }
     }
 
@@ -263,14 +269,14 @@ mod tests {
         ) {
             let frames: Vec<_> = blocks.iter().map(|(kind, flags, payload)| frame(*kind, *flags, payload)).collect();
             let sent = [vec![b'P'; PREFACE], frames.concat()].concat();
-            let (mut mender, mut pending, mut passed) = (Mender::default(), Vec::new(), Vec::new());
+            let (mut rewriter, mut pending, mut passed) = (AuthorityRewriter::default(), Vec::new(), Vec::new());
             for octets in sent.chunks(piece) {
                 pending.extend_from_slice(octets);
-                let ready = mender.mend(&mut pending);
+                let ready = rewriter.rewrite(&mut pending);
                 passed.extend(pending.drain(..ready));
             }
             prop_assert!(pending.is_empty());
-            prop_assert_eq!(&passed[PREFACE..], mended(&frames));
+            prop_assert_eq!(&passed[PREFACE..], rewritten(&frames));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A connection from a program of this host. Decides nothing: what it changes is [`Mender`]'s.
+//! A connection from a program of this host. Decides nothing: what it changes is [`AuthorityRewriter`]'s.
 
 use std::io;
 use std::pin::Pin;
@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
 use tonic::transport::server::{Connected, UdsConnectInfo};
 
-use super::authority::Mender;
+use super::authority::AuthorityRewriter;
 
 /// How much is read at once.
 const PIECE: usize = 4 << 10;
@@ -16,7 +16,7 @@ const PIECE: usize = 4 << 10;
 /// A connection.
 pub struct AgentStream {
     inner: UnixStream,
-    mender: Mender,
+    rewriter: AuthorityRewriter,
     /// What was received and not passed on.
     pending: Vec<u8>,
     /// How much of it may be passed on.
@@ -25,7 +25,7 @@ pub struct AgentStream {
 
 impl AgentStream {
     pub(super) fn new(inner: UnixStream) -> Self {
-        Self { inner, mender: Mender::default(), pending: Vec::new(), ready: 0 }
+        Self { inner, rewriter: AuthorityRewriter::default(), pending: Vec::new(), ready: 0 }
     }
 }
 
@@ -42,7 +42,7 @@ impl AsyncRead for AgentStream {
                 break;
             }
             this.pending.extend_from_slice(received.filled());
-            this.ready = this.mender.mend(&mut this.pending);
+            this.ready = this.rewriter.rewrite(&mut this.pending);
         }
         let passed = this.ready.min(buf.remaining());
         buf.put_slice(&this.pending[..passed]);

@@ -160,8 +160,8 @@ impl PodsEndpoint {
 fn in_order(pods: impl Iterator<Item = Pod>) -> Vec<Pod> {
     let mut pods: Vec<Pod> = pods.collect();
     pods.sort_by(|a, b| {
-        let name = |pod: &Pod| (pod.metadata.namespace.clone(), pod.metadata.name.clone());
-        name(a).cmp(&name(b))
+        let (a, b) = (&a.metadata, &b.metadata);
+        (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name))
     });
     pods
 }
